@@ -1,0 +1,70 @@
+"""Every error Glassformer raises on purpose, and the exit code each one ends a command with.
+
+    GlassformerError                exit 1   a bug, or something not foreseen
+    ├── UsageError                  exit 2   a flag, a field of a recipe, an argument
+    ├── DataError                   exit 3   a file of data: missing, malformed, misaligned
+    ├── CheckpointError             exit 4   a run, checkpoint, model or tokenizer that does not load
+    ├── DivergedError               exit 5   NaN or infinity in the loss or the gradient
+    ├── ResourceError               exit 6   memory or disk
+    └── Interrupted                 exit 130 (Ctrl-C) or 143 (SIGTERM): saved, resumable
+
+A message says what was expected, what came, and where; `hint` says what to try next.
+"""
+
+from __future__ import annotations
+
+
+class GlassformerError(Exception):
+    """Base of every deliberate error.
+
+    Args:
+        message: one sentence: what was expected, what came, where (`file:line` for data).
+        hint: what to do about it, printed on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(GlassformerError):
+    """A flag, a recipe field or an argument that cannot be used as it stands."""
+
+    exit_code = 2
+
+
+class DataError(GlassformerError):
+    """Data that is missing, malformed or misaligned; the message names file and line."""
+
+    exit_code = 3
+
+
+class CheckpointError(GlassformerError):
+    """A run folder, checkpoint, model or tokenizer that is missing, damaged or mismatched."""
+
+    exit_code = 4
+
+
+class DivergedError(GlassformerError):
+    """The loss or the gradient stopped being a number; raised before the update is applied."""
+
+    exit_code = 5
+
+
+class ResourceError(GlassformerError):
+    """Memory or disk ran out."""
+
+    exit_code = 6
+
+
+class Interrupted(GlassformerError):
+    """Ctrl-C (130) or SIGTERM (143) arrived; the state was saved and can be resumed."""
+
+    exit_code = 130
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = 130) -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code

@@ -1,0 +1,102 @@
+"""From numbers to parts: the layers and stacks a `ModelConfig` describes. Only numbers pass through here."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.nn import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, Residual
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import make_feed_forward
+from glassformer.nn.norms import make_norm
+from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPositions
+
+
+def d_ff_of(config: ModelConfig) -> int:
+    """The feed-forward width: the one given, or the paper's 4 · d_model."""
+    return config.d_ff or 4 * config.d_model
+
+
+def d_head_of(config: ModelConfig) -> int:
+    """The width of a head: the one given, or d_model / n_heads."""
+    return config.d_head or config.d_model // config.n_heads
+
+
+def make_encoder(config: ModelConfig) -> Encoder:
+    """`n_layers` encoder layers."""
+    layers = [
+        EncoderLayer(_attention(config), _feed_forward(config), _residuals(config, 2))
+        for _ in range(config.n_layers)
+    ]
+    return Encoder(layers, make_norm(config.norm, config.d_model) if config.pre_norm else None)
+
+
+def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
+    """`n_decoder_layers` (or `n_layers`) decoder layers, with cross attention or without."""
+    layers = [
+        DecoderLayer(
+            _attention(config),
+            _attention(config) if cross else None,
+            _feed_forward(config),
+            _residuals(config, 3 if cross else 2),
+        )
+        for _ in range(config.n_decoder_layers or config.n_layers)
+    ]
+    return Decoder(layers, make_norm(config.norm, config.d_model) if config.pre_norm else None)
+
+
+def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenEmbedding:
+    """Token embedding with the positions that are added to it."""
+    positions: nn.Module | None
+    match config.positions:
+        case "sinusoidal":
+            positions = SinusoidalPositions(max_len, config.d_model)
+        case "learned":
+            positions = LearnedPositions(max_len, config.d_model)
+        case "rotary" | "none":
+            positions = None
+    p = config.dropout if config.embedding_dropout is None else config.embedding_dropout
+    return TokenEmbedding(vocab_size, config.d_model, positions, p)
+
+
+def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
+    """The rotation of these positions (L,), when the model has rotary positions."""
+    return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
+
+
+def initialise(model: nn.Module, n_layers: int) -> None:
+    """Xavier-uniform matrices and zero biases (Glorot and Bengio 2010); the projections that end a
+    residual branch are scaled by 1/√(2 · n_layers), as in GPT-2, so that depth does not swell the sum.
+
+    The paper does not state its initialisation. Embeddings and norms initialise themselves.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if name.endswith(("o_proj", "w_out")):
+                with torch.no_grad():
+                    module.weight.mul_((2 * n_layers) ** -0.5)
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.n_heads,
+        config.d_head,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+        qk_norm=config.qk_norm,
+    )
+
+
+def _feed_forward(config: ModelConfig) -> nn.Module:
+    return make_feed_forward(config.activation, config.d_model, d_ff_of(config), config.bias)
+
+
+def _residuals(config: ModelConfig, n: int) -> list[Residual]:
+    return [
+        Residual(make_norm(config.norm, config.d_model), config.dropout, config.pre_norm) for _ in range(n)
+    ]

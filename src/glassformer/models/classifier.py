@@ -1,0 +1,78 @@
+"""`TextClassifier`: an encoder whose token vectors are pooled into one and classified."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
+from glassformer.nn.cache import positions_of
+from glassformer.nn.masks import padding_to_attention_mask
+
+Pooling = Literal["mean", "max", "mean+max", "first"]
+
+
+def pool(
+    x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, how: Pooling
+) -> Float[Tensor, "B P"]:
+    """Token vectors (B, S, D) to one vector a text, (B, D), or (B, 2D) for "mean+max".
+
+    Padding takes no part. A text without any real token gives zeros.
+    """
+    if how == "first":
+        return x[:, 0] if padding_mask is None else x[:, 0] * padding_mask[:, :1]
+    if padding_mask is None:
+        mean, peak = x.mean(dim=1), x.amax(dim=1)
+    else:
+        real = padding_mask[:, :, None]  # (B, S, 1)
+        n_real = real.sum(dim=1)  # (B, 1)
+        mean = (x * real).sum(dim=1) / n_real.clamp(min=1)
+        peak = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(dim=1) * (n_real > 0)
+    match how:
+        case "mean":
+            return mean
+        case "max":
+            return peak
+        case "mean+max":
+            return torch.cat([mean, peak], dim=-1)
+
+
+class TextClassifier(nn.Module):
+    """Embedding, encoder, pooling, one linear layer.
+
+    Two classes share one logit: the other is pinned to zero, so that softmax is the sigmoid of that
+    logit and cross-entropy is binary cross-entropy.
+
+    Args:
+        config: the Transformer's numbers.
+        vocab_size: rows of the embedding.
+        n_classes: number of classes C ≥ 2.
+        max_len: longest text, in tokens.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int) -> None:
+        super().__init__()
+        if n_classes < 2:
+            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
+        self.config, self.n_classes, self.max_len = config, n_classes, max_len
+        self.embedding = make_embedding(config, vocab_size, max_len)
+        self.encoder = make_encoder(config)
+        width = config.d_model * (2 if config.pooling == "mean+max" else 1)
+        self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
+        initialise(self, config.n_layers)
+
+    def forward(
+        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "B C"]:
+        """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are."""
+        positions = positions_of(ids.shape[1], None, ids.device)
+        x = self.embedding(ids, positions)
+        x = self.encoder(x, padding_to_attention_mask(padding_mask), make_rotation(self.config, positions))
+        logits = self.head(pool(x, padding_mask, self.config.pooling))
+        if self.n_classes == 2:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        return logits

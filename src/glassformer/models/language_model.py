@@ -1,0 +1,41 @@
+"""`LanguageModel`: a decoder without an encoder, which predicts the next token (GPT's form)."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
+from glassformer.nn.attention import CAUSAL
+from glassformer.nn.cache import DecoderCache, positions_of
+
+
+class LanguageModel(nn.Module):
+    """Embedding, causal decoder, output projection (tied to the embedding or not).
+
+    Args:
+        config: the Transformer's numbers.
+        vocab_size: number of tokens V.
+        max_len: the context, in tokens.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, max_len: int) -> None:
+        super().__init__()
+        self.config, self.max_len = config, max_len
+        self.embedding = make_embedding(config, vocab_size, max_len)
+        self.decoder = make_decoder(config, cross=False)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
+        initialise(self, config.n_layers)
+
+    def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
+        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
+        positions = positions_of(ids.shape[1], cache, ids.device)
+        x = self.embedding(ids, positions)
+        x = self.decoder(x, mask=CAUSAL, rotation=make_rotation(self.config, positions), cache=cache)
+        return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
+
+    def new_cache(self) -> DecoderCache:
+        """An empty cache for `forward`."""
+        return DecoderCache(len(self.decoder.layers))

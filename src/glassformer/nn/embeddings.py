@@ -1,0 +1,38 @@
+"""From token ids to vectors: the token embedding, scaled, with its position added."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.nn.dropout import Dropout
+
+
+class TokenEmbedding(nn.Module):
+    """embedding[id] · √d_model + position, then dropout (paper, 3.4 and 3.5).
+
+    The table is drawn from N(0, 1/d_model), so that a scaled embedding has unit variance, like the
+    sinusoids beside it, and the same table works as output projection when it is tied.
+
+    Args:
+        vocab_size, d_model: the table's shape (V, D).
+        positions: a module from positions (L,) to vectors (L, D), or None (rotary or no positions).
+        dropout: dropout on the sum (paper, 5.4).
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float) -> None:
+        super().__init__()
+        self.scale = math.sqrt(d_model)
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, " L"]) -> Float[Tensor, "B L D"]:
+        x = nn.functional.embedding(ids, self.weight) * self.scale
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        return self.dropout(x)

@@ -1,0 +1,81 @@
+"""How a model without recurrence tells positions apart: sinusoidal, learned, rotary, or not at all.
+
+Sinusoidal and learned positions are vectors added to the token embeddings (added, not concatenated: the
+width stays d_model, and the model can learn to keep the two in different directions). Rotary positions
+are not added; they turn queries and keys inside self attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5); shape (L, D).
+
+    Every value is in [-1, 1], every position differs, and PE(pos + k) is a rotation of PE(pos) that
+    depends on k alone. An odd d_model loses its last cosine.
+    """
+    position = torch.arange(n_positions, dtype=torch.float64)[:, None]
+    even = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = position / 10000.0 ** (even / d_model)  # (L, ceil(D/2))
+    table = torch.empty(n_positions, d_model, dtype=torch.float64)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return table.float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed sinusoids for positions 0 … max_len - 1."""
+
+    table: Tensor
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoidal(max_len, d_model), persistent=False)
+
+    def forward(self, positions: Int[Tensor, " L"]) -> Float[Tensor, "L D"]:
+        return self.table[positions]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector a position, as in BERT and GPT-2 (the paper found no difference)."""
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_len, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, positions: Int[Tensor, " L"]) -> Float[Tensor, "L D"]:
+        return self.weight[positions]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Rotary positions (Su et al. 2021) of L positions: cosines and sines, each (L, E).
+
+    Feature j is paired with j + E/2, as most implementations do; the paper pairs neighbours. The two
+    differ by a fixed permutation of features, which the projections learn around.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    @staticmethod
+    def at(positions: Int[Tensor, " L"], d_head: int, base: float = 10000.0) -> Rotation:
+        """The rotation of each position, for heads of even width d_head."""
+        if d_head % 2:
+            raise ValueError(f"rotary positions need an even d_head, not {d_head}")
+        frequency = base ** (-torch.arange(0, d_head, 2, device=positions.device).float() / d_head)
+        angle = positions.float()[:, None] * frequency  # (L, E/2)
+        angle = torch.cat([angle, angle], dim=-1)
+        return Rotation(angle.cos(), angle.sin())
+
+    def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
+        first, second = x.chunk(2, dim=-1)
+        turned = torch.cat([-second, first], dim=-1)
+        return x * self.cos.to(x.dtype) + turned * self.sin.to(x.dtype)
