@@ -1,0 +1,135 @@
+"""What a score has to be held against: always guessing the commonest class, and a bag of words.
+
+Both are fitted on the same training texts and scored on the same test texts as the Transformer. They are
+yardsticks, not models to ship: nothing here is saved, and a Transformer that loses to them is reported as such.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import DataError
+from glassformer.evaluate.intervals import wilson_interval
+
+MAX_TRAIN = 100_000
+"""Most training texts the bag of words is fitted on; counting word pairs takes memory in proportion."""
+
+PENALTIES = (1.0, 4.0, 16.0, 64.0)
+"""Inverse strengths of the L2 penalty, tried on a tenth of the training texts."""
+
+
+def fit_baselines(
+    train_texts: Sequence[str],
+    train_labels: Sequence[int],
+    test_texts: Sequence[str],
+    test_labels: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """Fit and score the two baselines of a classifier.
+
+    Args:
+        train_texts: what the Transformer was trained on.
+        train_labels: their class numbers.
+        test_texts: what it is scored on.
+        test_labels: their class numbers; never looked at but to score.
+
+    Returns:
+        `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words. The
+        second is absent when it cannot be fitted: one class only, or no words at all.
+
+    Raises:
+        DataError: no training or no test examples, or texts and labels of unequal number.
+    """
+    for part, texts, labels in (("training", train_texts, train_labels), ("test", test_texts, test_labels)):
+        if len(texts) != len(labels) or not len(texts):
+            raise DataError(
+                f"Baselines need {part} examples: got {len(texts)} texts and {len(labels)} labels."
+            )
+    y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
+    baselines = {"majority": _majority(y_train, y_test)}
+    bag_of_words = _tfidf_logistic(train_texts, y_train, test_texts, y_test)
+    if bag_of_words is not None:
+        baselines["tfidf_logistic"] = bag_of_words
+    return baselines
+
+
+def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+    """Guess the commonest training label, the smallest number among equals."""
+    commonest = int(np.bincount(y_train).argmax())
+    row = _scored(np.full_like(y_test, commonest), y_test)
+    return {**row, "label": commonest, "settings": "always the commonest label of the training texts"}
+
+
+def _tfidf_logistic(
+    train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], y_test: np.ndarray
+) -> dict[str, Any] | None:
+    """Fit logistic regression on TF-IDF of words and word pairs; None when there is nothing to fit."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    started = time.perf_counter()
+    rng = np.random.default_rng(0)
+    if len(train_texts) > MAX_TRAIN:
+        kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
+        train_texts, y_train = [train_texts[i] for i in kept], y_train[kept]
+    if len(np.unique(y_train)) < 2:
+        return None
+    n = len(train_texts)
+    min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=min_df,
+        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
+        dtype=np.float32,
+        token_pattern=r"(?u)\b\w+\b",  # one-letter words too, so that no text with words is empty
+    )
+    try:
+        x_train = vectorizer.fit_transform(train_texts)
+    except ValueError:  # "empty vocabulary": texts without a single word
+        return None
+    model, penalty = _fit_logistic(x_train, y_train, rng)
+    row = _scored(model.predict(vectorizer.transform(test_texts)), y_test)
+    settings = (
+        f"TF-IDF of words and word pairs seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts; "
+        f"logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts"
+    )
+    return {
+        **row,
+        "n_train": n,
+        "n_features": int(x_train.shape[1]),
+        "settings": settings,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def _fit_logistic(x: Any, y: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:
+    """Choose the penalty on a held-out tenth of the training texts, then fit on all of them."""
+    from sklearn.linear_model import LogisticRegression
+
+    order = rng.permutation(len(y))
+    held, rest = order[: len(y) // 10], order[len(y) // 10 :]
+    penalty = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "did not converge": a yardstick need not be exact to the last digit
+        if len(held) >= 20 and len(np.unique(y[rest])) > 1:
+            accuracies = [
+                LogisticRegression(C=c, max_iter=500).fit(x[rest], y[rest]).score(x[held], y[held])
+                for c in PENALTIES
+            ]
+            penalty = PENALTIES[int(np.argmax(accuracies))]
+        return LogisticRegression(C=penalty, max_iter=500).fit(x, y), penalty
+
+
+def _scored(predicted: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+    """Return accuracy with its interval, and macro F1 over the classes that occur or are predicted."""
+    from sklearn.metrics import f1_score
+
+    n_right = int((predicted == y_test).sum())
+    return {
+        "accuracy": n_right / len(y_test),
+        "ci95": wilson_interval(n_right, len(y_test)),
+        "macro_f1": float(f1_score(y_test, predicted, average="macro", zero_division=0)),
+    }

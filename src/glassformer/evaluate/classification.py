@@ -1,0 +1,158 @@
+"""Scores of a classifier: how often it is right, for which classes, and whether its confidence can be believed.
+
+It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words yardsticks that stand
+beside these numbers are in `baselines.py`; pictures of them in `train/plots.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import DataError
+from glassformer.evaluate.intervals import wilson_interval
+
+N_BINS = 15
+"""Bins of the reliability diagram, as in Guo et al. 2017."""
+
+
+def score(
+    labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_names: list[str]
+) -> dict[str, Any]:
+    """Score a classifier's probabilities against the true labels.
+
+    Args:
+        labels: (N,) class numbers.
+        probabilities: (N, C), each row a distribution over the classes.
+        label_names: the C names, in class order.
+
+    Returns:
+        n; accuracy with ci95 (Wilson); macro_f1 (over classes that occur or are predicted); log_loss in nats;
+        roc_auc (for two classes of the second; for more, the mean of one-against-the-rest; None when only one
+        class occurs); ece and its calibration bins; per_class; confusion (rows true, columns predicted).
+
+    Raises:
+        DataError: nothing to score, sizes that do not fit together, a label out of range, or NaN.
+    """
+    truth, probabilities = _checked(labels, probabilities, label_names)
+    predicted = probabilities.argmax(axis=1)
+    n, n_right = len(truth), int((predicted == truth).sum())
+    per_class, macro_f1 = _per_class(truth, predicted, label_names)
+    ece, bins = calibration(truth, probabilities)
+    of_truth = probabilities[np.arange(n), truth]
+    return {
+        "n": n,
+        "accuracy": n_right / n,
+        "ci95": wilson_interval(n_right, n),
+        "macro_f1": macro_f1,
+        "log_loss": float(-np.log(np.maximum(of_truth, np.finfo(np.float64).tiny)).mean()),
+        "roc_auc": roc_auc(truth, probabilities),
+        "ece": ece,
+        "label_names": list(label_names),
+        "per_class": per_class,
+        "confusion": confusion(truth, predicted, len(label_names)),
+        "calibration": bins,
+    }
+
+
+def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> list[list[int]]:
+    """Count examples by true class (row) and predicted class (column)."""
+    from sklearn.metrics import confusion_matrix
+
+    return confusion_matrix(truth, predicted, labels=np.arange(n_classes)).tolist()
+
+
+def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
+    """Return the chance that a random member of a class is ranked above a random non-member.
+
+    Two classes: of the second class. More: the mean over the classes that occur, each against the rest.
+    None when it is undefined, because all examples are of one class.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    n_classes = probabilities.shape[1]
+    present = [c for c in range(n_classes) if 0 < int((truth == c).sum()) < len(truth)]
+    if n_classes == 2 and present:
+        present = [1]
+    if not present:
+        return None
+    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in present]))
+
+
+def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, list[dict[str, float]]]:
+    """Compare confidence with accuracy in bins of equal width (Guo et al. 2017, section 2).
+
+    Returns:
+        The expected calibration error, i.e. the mean |confidence − accuracy| over examples by bin, and the
+        bins that hold examples: low, high, n, mean confidence, accuracy.
+    """
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == truth
+    edges = np.linspace(0.0, 1.0, N_BINS + 1)
+    which = np.clip(np.digitize(confidence, edges, right=True) - 1, 0, N_BINS - 1)
+    bins, error = [], 0.0
+    for b in range(N_BINS):
+        inside = which == b
+        count = int(inside.sum())
+        if count == 0:
+            continue
+        mean_confidence, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
+        error += count / len(truth) * abs(mean_confidence - accuracy)
+        bins.append(
+            {
+                "low": float(edges[b]),
+                "high": float(edges[b + 1]),
+                "n": count,
+                "confidence": mean_confidence,
+                "accuracy": accuracy,
+            }
+        )
+    return error, bins
+
+
+def _per_class(
+    truth: np.ndarray, predicted: np.ndarray, names: list[str]
+) -> tuple[list[dict[str, Any]], float]:
+    """Return a row for each class, and F1 averaged over the classes that occur or are predicted."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)
+    precision, recall, f1, support = (np.asarray(column) for column in columns)
+    rows = [
+        {
+            "label": name,
+            "precision": float(precision[c]),
+            "recall": float(recall[c]),
+            "f1": float(f1[c]),
+            "support": int(support[c]),
+        }
+        for c, name in enumerate(names)
+    ]
+    seen = np.union1d(
+        truth, predicted
+    )  # a class nobody mentions has no F1; calling it 0 would punish the model
+    return rows, float(f1[seen].mean())
+
+
+def _checked(
+    labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, names: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as int64 (N,) and probabilities as float64 (N, C), or say what does not fit."""
+    truth, probabilities = np.asarray(labels, dtype=np.int64), np.asarray(probabilities, dtype=np.float64)
+    if len(truth) == 0:
+        raise DataError("There are no examples to score.", hint="Check that the test file has rows.")
+    if probabilities.shape != (len(truth), len(names)):
+        raise DataError(
+            f"Expected probabilities of shape ({len(truth)}, {len(names)}) for {len(truth)} labels and "
+            f"{len(names)} classes, got {probabilities.shape}."
+        )
+    if truth.min() < 0 or truth.max() >= len(names):
+        raise DataError(f"Labels must lie in 0…{len(names) - 1}, got {truth.min()}…{truth.max()}.")
+    if not np.isfinite(probabilities).all():
+        raise DataError(
+            "The classifier's probabilities contain NaN or infinity.",
+            hint="The model has diverged; `glassformer doctor RUN` says what to change.",
+        )
+    return truth, probabilities

@@ -1,0 +1,105 @@
+"""How sure a score is: the three statistics behind every interval and comparison of the project.
+
+Wilson's interval for a share, the bootstrap for a corpus score, McNemar's test for two classifiers on the
+same examples. Nothing here knows a task; the files beside it decide what is counted.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+Z95 = 1.959963984540054
+"""The normal quantile that leaves 2.5% on either side."""
+
+BOOTSTRAP_SEED = 12345
+"""sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
+
+
+def wilson_interval(n_right: int, n: int) -> list[float]:
+    """Return the 95% interval of a share by Wilson (1927).
+
+    Unlike the textbook ±1.96·√(p(1−p)/n) it stays within [0, 1] and keeps a width at 0% and 100%.
+
+    Args:
+        n_right: how many of the trials succeeded.
+        n: how many trials.
+
+    Returns:
+        [low, high]; [0, 1] when nothing was tried.
+    """
+    if n == 0:
+        return [0.0, 1.0]
+    share, z2 = n_right / n, Z95**2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return [max(0.0, centre - half), min(1.0, centre + half)]
+
+
+def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
+    """Draw the examples again with replacement, many times, and sum their statistics each time.
+
+    A corpus score such as BLEU is a function of summed counts, so it is enough to resample the counts.
+    To compare two systems, put their columns side by side: both are then drawn on the same examples.
+
+    Args:
+        statistics: (n, k), one row an example.
+        n_resamples: how many times to draw.
+        seed: of the draw.
+
+    Returns:
+        (n_resamples, k) sums in float64.
+    """
+    rng = np.random.default_rng(seed)
+    statistics = np.asarray(statistics, dtype=np.float64)
+    n = len(statistics)
+    sums = np.empty((n_resamples, statistics.shape[1]))
+    for row in range(n_resamples):  # one draw at a time: memory stays at one copy of the test set
+        sums[row] = statistics[rng.integers(n, size=n)].sum(axis=0)
+    return sums
+
+
+def percentile_interval(values: np.ndarray) -> list[float]:
+    """Return the middle 95% of resampled scores as [low, high]."""
+    low, high = np.percentile(np.asarray(values, dtype=np.float64), [2.5, 97.5])
+    return [float(low), float(high)]
+
+
+def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
+    """Return how often chance alone makes a difference at least as large, two-sided.
+
+    The resampled differences, moved to mean zero, stand for "no true difference" (Riezler and Maxwell
+    2005); one is added above and below so that no finite number of draws can claim p = 0.
+    """
+    resampled = np.asarray(resampled, dtype=np.float64)
+    extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
+    return (extreme + 1) / (len(resampled) + 1)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return McNemar's exact two-sided p-value for two classifiers on the same examples.
+
+    Only examples that one gets right and the other wrong say anything; if the two were equally good, each
+    such example would be a fair coin.
+
+    Args:
+        only_first: examples only the first classifier gets right.
+        only_second: examples only the second gets right.
+    """
+    n, fewer = only_first + only_second, min(only_first, only_second)
+    if n == 0:
+        return 1.0
+    ways, term = 0, 1
+    for k in range(fewer + 1):  # exact integers: no underflow however many examples disagree
+        ways += term
+        term = term * (n - k) // (k + 1)
+    return min(1.0, 2 * ways / 2**n)
+
+
+def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
+    """Return the 95% interval of (first − second) accuracy over the same n examples (normal approximation)."""
+    difference = (only_first - only_second) / n
+    variance = (only_first + only_second) / n - difference**2
+    half = Z95 * math.sqrt(max(variance, 0.0) / n)
+    return [max(-1.0, difference - half), min(1.0, difference + half)]

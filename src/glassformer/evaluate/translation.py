@@ -1,0 +1,190 @@
+"""Scores of a translator: BLEU and chrF with their signatures and bootstrap intervals, and exact matches.
+
+sacreBLEU does the counting, so the numbers are comparable with published ones. Decoding is `decode/`'s work;
+this file sees plain sentences, as a reader would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.intervals import (
+    bootstrap_p_value,
+    percentile_interval,
+    resampled_sums,
+    wilson_interval,
+)
+
+LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
+"""First reference length, in BLEU's tokens, of each bucket of `by_length`."""
+
+MIN_BUCKET = 20
+"""Fewest sentences for which a bucket's BLEU is worth drawing."""
+
+SHORT = 6.0
+"""Mean reference length, in BLEU's tokens, below which an answer is right or wrong rather than near (a date)."""
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    n_bootstrap: int = 1000,
+    tokenize: str = "13a",
+) -> dict[str, Any]:
+    """Score translations against one reference each.
+
+    Args:
+        hypotheses: the system's sentences, detokenised for `13a`.
+        references: the true ones, in the same order.
+        n_bootstrap: resamples behind the intervals; 0 leaves them out (quick validations).
+        tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already.
+
+    Returns:
+        n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the last
+        character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
+        n_empty hypotheses; by_length, BLEU by length of reference; headline, the score to quote: bleu, or
+        exact_match for answers shorter than SHORT; notes, where a score means nothing.
+
+    Raises:
+        DataError: no sentences, or unequal numbers of them.
+        UsageError: an unknown `tokenize`.
+    """
+    _check(hypotheses, references)
+    n, bleu, chrf = len(references), _bleu(tokenize), _chrf()
+    bleu_stats, chrf_stats = (segment_statistics(metric, hypotheses, references) for metric in (bleu, chrf))
+    result = bleu._compute_score_from_stats(bleu_stats.sum(axis=0))
+    n_exact = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
+    scores = {
+        "n": n,
+        "bleu": float(result.score),
+        "bleu_signature": str(bleu.get_signature()),
+        "chrf": float(_corpus(chrf)(chrf_stats.sum(axis=0))),
+        "chrf_signature": str(chrf.get_signature()),
+        "exact_match": n_exact / n,
+        "exact_match_ci95": wilson_interval(n_exact, n),
+        "length_ratio": float(result.sys_len / max(result.ref_len, 1)),
+        "brevity_penalty": float(result.bp),
+        "n_empty": sum(not h.strip() for h in hypotheses),
+        "by_length": _by_length(bleu, bleu_stats),
+        "headline": "exact_match" if bleu_stats[:, 1].mean() < SHORT else "bleu",
+        "notes": [],
+    }
+    if bleu_stats[:, 1].max() < bleu.max_ngram_order:
+        scores["notes"].append(
+            "No reference has four tokens, and BLEU counts runs of four: it is 0 by definition. "
+            "Read exact match and chrF."
+        )
+    if n_bootstrap > 0:
+        for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
+            resampled = [_corpus(metric)(sums) for sums in resampled_sums(stats, n_bootstrap)]
+            scores[f"{name}_ci95"] = percentile_interval(np.array(resampled))
+        scores["n_bootstrap"] = n_bootstrap
+    return scores
+
+
+def paired_bootstrap(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000
+) -> dict[str, Any]:
+    """Ask whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
+
+    Args:
+        first: one system's translations.
+        second: the other's.
+        references: the true ones, in the same order.
+        n_bootstrap: draws; each draws the same sentences for both systems.
+
+    Returns:
+        metric; difference (first − second BLEU), its 95% interval and two-sided p_value; n and n_bootstrap.
+
+    Raises:
+        DataError: no sentences, or unequal numbers of them.
+    """
+    _check(first, references)
+    _check(second, references)
+    bleu = _bleu("13a")
+    one, two = (segment_statistics(bleu, system, references) for system in (first, second))
+    width, corpus = one.shape[1], _corpus(bleu)
+    difference = corpus(one.sum(axis=0)) - corpus(two.sum(axis=0))
+    sums = resampled_sums(np.hstack([one, two]), n_bootstrap)
+    resampled = np.array([corpus(row[:width]) - corpus(row[width:]) for row in sums])
+    return {
+        "test": "paired bootstrap",
+        "metric": "bleu",
+        "difference": difference,
+        "ci95": percentile_interval(resampled),
+        "p_value": bootstrap_p_value(difference, resampled),
+        "n": len(references),
+        "n_bootstrap": n_bootstrap,
+    }
+
+
+def copy_baseline(
+    sources: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
+) -> dict[str, Any]:
+    """Score the laziest translator there is, which repeats its input.
+
+    Names, numbers and cognates make it score above zero; it shows where a scale begins.
+    """
+    scores = score(sources, references, n_bootstrap=0, tokenize=tokenize)
+    return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | {
+        "settings": "the source, unchanged"
+    }
+
+
+def segment_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """Count what a sacreBLEU metric counts, a row a sentence; the corpus score is a function of their sum.
+
+    sacreBLEU's own significance tests stand on the same two underscored methods; a test holds this sum to
+    its public `corpus_score`, so an update that moves them is noticed.
+    """
+    return np.asarray(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
+
+
+def _corpus(metric: Any) -> Callable[[np.ndarray], float]:
+    """Return the function from summed statistics to a corpus score."""
+    return lambda sums: float(metric._compute_score_from_stats(sums).score)
+
+
+def _bleu(tokenize: str) -> Any:
+    from sacrebleu.metrics.bleu import BLEU
+
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UsageError(
+            f"sacreBLEU has no tokenizer {tokenize!r}.",
+            hint=f"Choose one of {', '.join(sorted(BLEU.TOKENIZERS))}.",
+        )
+    return BLEU(tokenize=tokenize, force=True)  # force: no warning about tokenised full stops on stderr
+
+
+def _chrf() -> Any:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF()
+
+
+def _by_length(bleu: Any, stats: np.ndarray) -> list[dict[str, Any]]:
+    """Return BLEU of the sentences of each length of reference, buckets of few sentences left out."""
+    lengths, rows = stats[:, 1], []
+    for low, after in zip(LENGTH_EDGES, (*LENGTH_EDGES[1:], np.inf), strict=True):
+        inside = (lengths >= low) & (lengths < after)
+        if (count := int(inside.sum())) >= MIN_BUCKET:
+            last = int(min(after - 1, lengths.max()))
+            rows.append(
+                {"min": low, "max": last, "n": count, "bleu": _corpus(bleu)(stats[inside].sum(axis=0))}
+            )
+    return rows
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"Expected one hypothesis for each reference, got {len(hypotheses)} and {len(references)}.",
+            hint="Both files need the same number of lines; an empty translation is an empty line.",
+        )
+    if not references:
+        raise DataError("There are no sentences to score.", hint="Check that the reference file has lines.")

@@ -1,0 +1,73 @@
+"""The yardsticks learn what they should, are the same every time, and never stop an evaluation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer.errors import DataError
+from glassformer.evaluate.baselines import fit_baselines
+
+
+def reviews(n: int, seed: int) -> tuple[list[str], list[int]]:
+    """Write reviews whose label hangs on one pair of words among noise."""
+    rng = np.random.default_rng(seed)
+    filler = ["film", "plot", "the", "actor", "scene", "it", "was", "of"]
+    texts, labels = [], []
+    for _ in range(n):
+        label = int(rng.uniform() < 0.6)
+        words = list(rng.choice(filler, size=12))
+        words[3:3] = ["not", "good"] if label == 0 else ["very", "good"]
+        texts.append(" ".join(words))
+        labels.append(label)
+    return texts, labels
+
+
+def test_both_baselines_on_learnable_text() -> None:
+    train, test = reviews(300, 0), reviews(200, 1)
+    result = fit_baselines(*train, *test)
+    assert result["majority"]["label"] == 1
+    assert result["majority"]["accuracy"] == pytest.approx(np.mean(test[1]))
+    assert result["tfidf_logistic"]["accuracy"] > 0.99
+    assert "C = " in result["tfidf_logistic"]["settings"] and result["tfidf_logistic"]["n_train"] == 300
+    for row in result.values():
+        assert row["ci95"][0] <= row["accuracy"] <= row["ci95"][1]
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_the_same_data_gives_the_same_numbers() -> None:
+    train, test = reviews(120, 0), reviews(60, 1)
+    first, second = fit_baselines(*train, *test), fit_baselines(*train, *test)
+    for result in (first, second):
+        result["tfidf_logistic"].pop("seconds")
+    assert first == second
+
+
+def test_the_penalty_is_chosen_without_the_test_labels() -> None:
+    train, (texts, labels) = reviews(400, 0), reviews(60, 1)
+    honest = fit_baselines(*train, texts, labels)["tfidf_logistic"]["settings"]
+    flipped = fit_baselines(*train, texts, [1 - y for y in labels])["tfidf_logistic"]["settings"]
+    assert honest == flipped
+
+
+@pytest.mark.parametrize(
+    ("train_texts", "train_labels"),
+    [(["a good film", "a fine film"], [1, 1]), (["", "  "], [0, 1]), (["…", "!!"], [0, 1])],
+)
+def test_what_cannot_be_fitted_is_left_out(train_texts: list[str], train_labels: list[int]) -> None:
+    result = fit_baselines(train_texts, train_labels, ["a film"], [1])
+    assert list(result) == ["majority"]
+
+
+def test_a_handful_of_texts_is_enough() -> None:
+    result = fit_baselines(["good", "bad", "good good", "so bad"], [1, 0, 1, 0], ["good", "bad"], [1, 0])
+    assert result["tfidf_logistic"]["accuracy"] == 1.0
+
+
+def test_nothing_to_fit_or_unequal_counts_is_an_error() -> None:
+    with pytest.raises(DataError, match="training"):
+        fit_baselines([], [], ["a"], [0])
+    with pytest.raises(DataError, match="test"):
+        fit_baselines(["a"], [0], ["a", "b"], [0])

@@ -1,0 +1,98 @@
+"""Classification scores worked out by hand, on the degenerate cases, and for what JSON can hold."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer.errors import DataError
+from glassformer.evaluate.classification import N_BINS, calibration, score
+
+NAMES = ["neg", "pos"]
+
+
+def test_two_classes_by_hand() -> None:
+    labels = [0, 0, 0, 1, 1]
+    pos = np.array([0.1, 0.2, 0.6, 0.9, 0.4])
+    result = score(labels, np.stack([1 - pos, pos], axis=1), NAMES)
+    assert result["n"] == 5
+    assert result["accuracy"] == pytest.approx(3 / 5)
+    assert result["confusion"] == [[2, 1], [1, 1]]
+    assert result["roc_auc"] == pytest.approx(5 / 6)  # of six (pos, neg) pairs only (.4, .6) is out of order
+    f1_neg, f1_pos = 2 / 3, 1 / 2
+    assert result["macro_f1"] == pytest.approx((f1_neg + f1_pos) / 2)
+    assert result["log_loss"] == pytest.approx(-np.log([0.9, 0.8, 0.4, 0.9, 0.4]).mean())
+    assert result["per_class"][1] == {
+        "label": "pos",
+        "precision": pytest.approx(1 / 2),
+        "recall": pytest.approx(1 / 2),
+        "f1": pytest.approx(1 / 2),
+        "support": 2,
+    }
+    low, high = result["ci95"]
+    assert 0 < low < 0.6 < high < 1
+
+
+def test_the_result_is_plain_json() -> None:
+    result = score(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]], dtype=np.float32), NAMES)
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_three_classes_average_one_against_the_rest() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(200, 3))
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = np.array([rng.choice(3, p=row) for row in probabilities])
+    result = score(labels, probabilities, ["a", "b", "c"])
+    assert result["roc_auc"] == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"))
+    assert np.sum(result["confusion"]) == 200
+
+
+def test_a_class_nobody_mentions_does_not_lower_macro_f1() -> None:
+    probabilities = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]])
+    result = score([0, 1], probabilities, ["a", "b", "unseen"])
+    assert result["macro_f1"] == 1.0
+    assert result["per_class"][2]["support"] == 0
+
+
+def test_one_class_only_has_no_auc() -> None:
+    assert score([1, 1], np.array([[0.3, 0.7], [0.6, 0.4]]), NAMES)["roc_auc"] is None
+
+
+def test_a_certain_mistake_costs_much_but_is_finite() -> None:
+    result = score([0], np.array([[0.0, 1.0]]), NAMES)
+    assert np.isfinite(result["log_loss"]) and result["log_loss"] > 100
+
+
+def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.5, 1.0, size=20_000)
+    right = rng.uniform(size=20_000) < confidence
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    honest, bins = calibration((~right).astype(int), probabilities)
+    assert honest < 0.02
+    assert sum(b["n"] for b in bins) == 20_000
+    assert all(b["low"] < b["confidence"] <= b["high"] + 1e-12 for b in bins)
+    always_sure = np.tile([1.0, 0.0], (1000, 1))
+    overconfident, bins = calibration(np.array([0, 1] * 500), always_sure)
+    assert overconfident == pytest.approx(0.5)
+    assert len(bins) == 1 and bins[0]["high"] == 1.0 and N_BINS == 15
+
+
+@pytest.mark.parametrize(
+    ("labels", "probabilities", "words"),
+    [
+        ([], np.zeros((0, 2)), "no examples"),
+        ([0], np.zeros((2, 2)), "shape"),
+        ([0, 2], np.full((2, 2), 0.5), "0…1"),
+        ([0, -1], np.full((2, 2), 0.5), "0…1"),
+        ([0], np.array([[np.nan, 1.0]]), "NaN"),
+    ],
+)
+def test_what_does_not_fit_is_said(labels: list[int], probabilities: np.ndarray, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        score(labels, probabilities, NAMES)

@@ -1,0 +1,115 @@
+"""Translation scores equal sacreBLEU's own, their intervals hold them, and comparisons are paired."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.translation import copy_baseline, paired_bootstrap, score
+
+WORDS = "a dog runs over the green grass while two men in red shirts watch it near an old house .".split()
+
+
+def corpus(n: int, error_rate: float, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Return (hypotheses, references): sentences, and the same with some words replaced."""
+    rng = np.random.default_rng(seed)
+    references, hypotheses = [], []
+    for _ in range(n):
+        words = list(rng.choice(WORDS, size=int(rng.integers(5, 25))))
+        references.append(" ".join(words))
+        noisy = [str(rng.choice(WORDS)) if rng.uniform() < error_rate else word for word in words]
+        hypotheses.append(" ".join(noisy))
+    return hypotheses, references
+
+
+def test_scores_equal_sacrebleu() -> None:
+    hypotheses, references = corpus(150, 0.2)
+    result = score(hypotheses, references, n_bootstrap=0)
+    assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references]).score, abs=1e-9)
+    assert result["chrf"] == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score, abs=1e-9)
+    assert result["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "nc:6|nw:0" in result["chrf_signature"]
+    assert "bleu_ci95" not in result and result["headline"] == "bleu"
+
+
+def test_intervals_hold_the_score_and_agree_with_sacrebleu() -> None:
+    hypotheses, references = corpus(150, 0.2)
+    result = score(hypotheses, references, n_bootstrap=400)
+    for name in ("bleu", "chrf"):
+        low, high = result[f"{name}_ci95"]
+        assert low < result[name] < high
+    theirs = sacrebleu.metrics.BLEU().corpus_score(hypotheses, [references], n_bootstrap=400)._ci
+    low, high = result["bleu_ci95"]
+    assert (high - low) / 2 == pytest.approx(theirs, rel=0.15)
+    assert json.loads(json.dumps(result)) == result
+    assert result == score(hypotheses, references, n_bootstrap=400)
+
+
+def test_exact_match_ignores_only_outer_spaces() -> None:
+    result = score(["a b c d e f", "a  b c d e f", " a b c d e f\n"], ["a b c d e f"] * 3, n_bootstrap=0)
+    assert result["exact_match"] == pytest.approx(2 / 3)
+    assert result["exact_match_ci95"][0] < 2 / 3 < result["exact_match_ci95"][1]
+
+
+def test_short_answers_are_quoted_by_exact_match() -> None:
+    dates = score(["2014-03-05", "1999-12-31"], ["2014-03-05", "1999-12-30"], n_bootstrap=10)
+    assert dates["headline"] == "exact_match" and dates["notes"] == [] and dates["bleu"] > 0
+    words = score(["ja", "nein"], ["ja", "nein"], n_bootstrap=10)
+    assert words["headline"] == "exact_match" and words["bleu"] == 0
+    assert "runs of four" in words["notes"][0]
+
+
+def test_empty_hypotheses_are_scored_and_counted() -> None:
+    hypotheses, references = corpus(30, 0.0)
+    result = score(["", *hypotheses[1:]], references, n_bootstrap=5)
+    assert result["n_empty"] == 1 and result["bleu"] < 100 and result["length_ratio"] < 1
+    assert score([""] * 3, ["a b c d"] * 3, n_bootstrap=5)["bleu"] == 0
+
+
+def test_by_length_counts_every_bucket_of_enough_sentences() -> None:
+    result = score(*corpus(300, 0.2), n_bootstrap=0)
+    assert sum(row["n"] for row in result["by_length"]) > 250
+    assert all(
+        row["n"] >= 20 and 0 < row["bleu"] < 100 and row["min"] <= row["max"] for row in result["by_length"]
+    )
+
+
+def test_another_tokenizer_is_named_and_an_unknown_one_refused() -> None:
+    hypotheses, references = corpus(20, 0.1)
+    assert "tok:none" in score(hypotheses, references, n_bootstrap=0, tokenize="none")["bleu_signature"]
+    with pytest.raises(UsageError, match="klingon"):
+        score(hypotheses, references, tokenize="klingon")
+
+
+def test_no_warning_about_tokenised_full_stops(caplog: pytest.LogCaptureFixture) -> None:
+    score(["a b c d ."] * 150, ["a b c d ."] * 150, n_bootstrap=0)
+    assert not caplog.records
+
+
+def test_paired_bootstrap_tells_better_from_equal() -> None:
+    better, references = corpus(200, 0.1, seed=0)
+    worse, _ = corpus(200, 0.3, seed=0)
+    worse = [w if i % 2 else b for i, (w, b) in enumerate(zip(worse, better, strict=True))]
+    result = paired_bootstrap(better, worse, references, n_bootstrap=300)
+    assert result["difference"] > 0 and result["p_value"] < 0.01
+    assert result["ci95"][0] < result["difference"] < result["ci95"][1]
+    same = paired_bootstrap(better, better, references, n_bootstrap=50)
+    assert same["difference"] == 0 and same["p_value"] == 1.0
+
+
+def test_copying_the_source_is_a_baseline() -> None:
+    result = copy_baseline(["Zwei Hunde in Berlin ."] * 3, ["Two dogs in Berlin ."] * 3)
+    assert 0 < result["chrf"] < 100 and result["exact_match"] == 0
+
+
+def test_unequal_or_missing_sentences_are_an_error() -> None:
+    with pytest.raises(DataError, match="2 and 1"):
+        score(["a", "b"], ["a"])
+    with pytest.raises(DataError, match="no sentences"):
+        score([], [])
+    with pytest.raises(DataError, match="1 and 2"):
+        paired_bootstrap(["a"], ["a", "b"], ["a", "b"])
