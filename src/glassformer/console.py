@@ -1,0 +1,93 @@
+"""The only place that talks to people: messages go to stderr, what was asked for goes to stdout.
+
+Colour and bars appear only on a terminal, and never under `NO_COLOR` or `TERM=dumb`; rich is imported
+only then. Libraries below the commands do not print: they return what there is to say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def say(text: str) -> None:
+    """Tell a person something, on stderr."""
+    _to_stderr(text)
+
+
+def warn(text: str) -> None:
+    """Tell a person that something is not as it should be, on stderr."""
+    _to_stderr(f"warning: {text}", style="yellow")
+
+
+def fail(message: str, hint: str = "") -> None:
+    """One line that says what went wrong and, where known, one with what to do about it."""
+    _to_stderr(f"error: {message}", style="bold red")
+    if hint:
+        _to_stderr(f"hint: {hint}", style="cyan")
+
+
+def write(text: str) -> None:
+    """Give what was asked for, on stdout, one line; flushed, so that a pipe sees it at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on stdout: drawn by rich on a terminal, aligned plain text elsewhere."""
+    if not is_terminal(sys.stdout):
+        write(plain_table(columns, rows))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    _console(sys.stdout).print(table)
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns separated by two spaces, under a header and a rule."""
+    cells = [[str(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    cells.insert(1, ["-" * width for width in widths])
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person watches this stream on a terminal that can draw."""
+    if stream is None or os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def stderr_console() -> Console:
+    """The rich console of stderr, for progress bars; ask `is_terminal(sys.stderr)` first."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    # rich itself leaves colour out under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
+
+
+def _to_stderr(text: str, style: str | None = None) -> None:
+    if sys.stderr is None:  # a Windows program without a console
+        return
+    if is_terminal(sys.stderr):
+        stderr_console().print(text, style=style, soft_wrap=True)
+    else:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
