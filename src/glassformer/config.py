@@ -157,8 +157,8 @@ class TrainConfig:
     """Gradient norm above which gradients are scaled down; 0 never clips."""
     label_smoothing: float = 0.0
     """Share of the target probability spread over all classes (paper, 5.4)."""
-    word_dropout: float = 0.0
-    """Share of input tokens replaced by [UNK] while training."""
+    word_mask_prob: float = 0.0
+    """Share of input tokens replaced by [MASK] while training (word dropout); makes erasing words meaningful later."""
     ema_decay: float = 0.0
     """Exponential moving average of the weights, used for validation and the final model; 0 for none."""
     average_last: int = 1

@@ -1,0 +1,32 @@
+"""Cross-entropy as a sum and a count, so that whoever divides does it once, over everything."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+IGNORE_INDEX = -100
+
+
+def cross_entropy_sum(
+    logits: Float[Tensor, "... V"], labels: Int[Tensor, "..."], label_smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    """Sum over all positions of -Σ q(v) log softmax(logits)(v), in nats.
+
+    q is the label's one-hot, or with smoothing ε (paper, 5.4) ε/V spread over all V and 1 - ε more on
+    the label. Positions labelled IGNORE_INDEX count nothing. Logits are summed in fp32.
+    """
+    return F.cross_entropy(
+        logits.flatten(0, -2).float(),
+        labels.flatten(),
+        ignore_index=IGNORE_INDEX,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+
+
+def count_labels(labels: Int[Tensor, "..."]) -> int:
+    """Positions that carry a label."""
+    return int(torch.count_nonzero(labels != IGNORE_INDEX))

@@ -1,0 +1,13 @@
+"""The three tasks; one file each says everything in which it differs from the others."""
+
+from __future__ import annotations
+
+from glassformer.config import TaskName
+from glassformer.tasks.base import Task
+from glassformer.tasks.classify import Classify
+from glassformer.tasks.lm import LanguageModelling
+from glassformer.tasks.translate import Translate
+
+TASKS: dict[TaskName, type[Task]] = {"classify": Classify, "translate": Translate, "lm": LanguageModelling}
+
+__all__ = ["TASKS", "Classify", "LanguageModelling", "Task", "Translate"]

@@ -1,0 +1,78 @@
+"""What a run says of the machine it ran on and the data it saw: `env.json` and `data.json`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from glassformer.data.corpus import EncodedCorpus
+
+if TYPE_CHECKING:
+    from glassformer.train.session import Prepared
+
+PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
+
+
+def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
+    """Versions, platform, device, precision, threads and the time (UTC)."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "unknown"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device.type,
+        "device_name": name,
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["glassformer", *sys.argv[1:]]),
+    }
+
+
+def describe_data(p: Prepared) -> dict[str, Any]:
+    """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
+    splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
+    if p.data.test is not None:
+        splits["test"] = {"n": len(p.data.test)}
+    tokenizer = p.task.tokenizer
+    return {
+        "task": p.config.task,
+        "dataset": p.config.data.dataset,
+        "source": p.data.train.source,
+        "splits": splits,
+        "label_names": p.data.label_names,
+        "hashes": p.data.hashes,
+        "notes": p.data.notes,
+        "tokenizer": {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
+    }
+
+
+def _describe_split(corpus: EncodedCorpus) -> dict[str, Any]:
+    stats = {key: int(value) for key, value in corpus.stats.items()}
+    counts, edges = np.histogram(corpus.lengths, bins=30)
+    return {
+        "n": len(corpus),
+        **stats,
+        "unknown_rate": stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
+        "lengths": {"edges": edges.tolist(), "counts": counts.tolist()},
+    }
+
+
+def _cpu_name() -> str:
+    get = getattr(torch.cpu, "get_capabilities", None)
+    name = get().get("cpu_name") if get else None
+    return str(name or platform.processor() or platform.machine())

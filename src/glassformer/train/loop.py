@@ -1,0 +1,158 @@
+"""The training loop: one update, and the run of them. Plain torch, shared by the three tasks.
+
+It yields a `StepReport` an update; the progress bar, the log and the tests read those. It saves
+nothing and prints nothing: `session.py` does, between two reports.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from glassformer.config import Config, TrainConfig
+from glassformer.data.batching import Batch, epoch_batches, make_batch
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.errors import DivergedError
+from glassformer.runtime import Precision, autocast
+from glassformer.tasks.base import Task
+from glassformer.train.schedule import lr_factor
+from glassformer.train.state import TrainState
+from glassformer.train.validation import Validator
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What one update did. loss in nats per label; seconds since the run began, over all sittings."""
+
+    step: int
+    epoch: float
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens_per_s: float
+    padding: float
+    seconds: float
+    progress: float
+    eta_seconds: float | None = None
+    valid: dict[str, float] | None = None
+    best: bool = False
+    event: str = ""
+
+
+def train_steps(
+    state: TrainState,
+    task: Task,
+    corpus: EncodedCorpus,
+    validator: Validator,
+    config: Config,
+    device: torch.device,
+    precision: Precision,
+) -> Iterator[StepReport]:
+    """Update `state` until its budget is spent or patience is lost, one report an update."""
+    at, c = state.progress, config.train
+    while not at.finished:
+        plan = epoch_batches(corpus, task.name, c, config.text, at.epoch)
+        while at.position < len(plan) and not at.finished:
+            began = time.perf_counter()
+            batches = [
+                make_batch(corpus, task.name, index, task.tokenizer).to(device)
+                for index in plan[at.position : at.position + c.accumulate]
+            ]
+            share = spent(state, c, len(plan))
+            lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, share)
+            loss, grad_norm = update(state, task, batches, lr, c, device, precision)
+
+            at.step += 1
+            at.position += len(batches)
+            elapsed = time.perf_counter() - began
+            at.seconds += elapsed
+            epoch = at.epoch + at.position / len(plan)
+            share = spent(state, c, len(plan))
+            if share >= 1.0:
+                at.finished = "budget"
+            report = StepReport(
+                at.step, epoch, loss, lr, grad_norm,
+                tokens_per_s=sum(b.n_tokens for b in batches) / elapsed,
+                padding=1 - sum(b.n_tokens for b in batches) / max(1, sum(b.n_slots for b in batches)),
+                seconds=at.seconds, progress=share,
+                eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
+            )  # fmt: skip
+            if at.position >= len(plan):
+                at.epoch, at.position = at.epoch + 1, 0
+            if validator.is_due(state, epoch):
+                report = replace(report, valid=validator(state), best=at.best_step == at.step, seconds=at.seconds)
+            yield report
+            if at.position == 0:
+                break
+
+
+def update(
+    state: TrainState, task: Task, batches: list[Batch], lr: float, c: TrainConfig,
+    device: torch.device, precision: Precision,
+) -> tuple[float, float]:  # fmt: skip
+    """One optimizer update over one or more batches; returns (nats per label, gradient norm).
+
+    Losses are summed and divided once by the labels of all batches, so that accumulating small
+    batches is the same as one large batch, whatever their lengths.
+
+    Raises:
+        DivergedError: loss or gradient is not finite; nothing was updated.
+    """
+    state.model.train()
+    n_labels = sum(batch.n_labels for batch in batches)
+    total = torch.zeros((), device=device)
+    for batch in batches:
+        with autocast(device, precision):
+            loss = task.loss_sum(state.model, mask_words(batch, task, c.word_mask_prob), c.label_smoothing)
+        (loss / n_labels).backward()
+        total += loss.detach()
+    max_norm = c.clip if c.clip > 0 else math.inf
+    grad_norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm).item()
+    mean_loss = total.item() / n_labels
+    if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
+        raise diverged(state, mean_loss, grad_norm, batches)
+    for group in state.optimizer.param_groups:
+        group["lr"] = lr
+    state.optimizer.step()
+    state.optimizer.zero_grad(set_to_none=True)
+    if state.ema is not None:
+        state.ema.update(state.model, state.progress.step)
+    return mean_loss, grad_norm
+
+
+def spent(state: TrainState, c: TrainConfig, n_batches: int) -> float:
+    """The share of the budget used, in [0, 1]: the largest of epochs, updates and minutes."""
+    at, shares = state.progress, [0.0]
+    if c.epochs is not None:
+        shares.append((at.epoch + at.position / n_batches) / c.epochs)
+    if c.steps is not None:
+        shares.append(at.step / c.steps)
+    if c.minutes is not None:
+        # The last validation must fit: what the longest so far took is kept back.
+        shares.append(at.seconds / max(1e-9, c.minutes * 60 - 1.1 * at.longest_validation))
+    return min(1.0, max(shares))
+
+
+def mask_words(batch: Batch, task: Task, probability: float) -> Batch:
+    """Replace a share of the input tokens by [MASK]; special tokens stay."""
+    if probability <= 0.0:
+        return batch
+    chosen = torch.rand(batch.ids.shape, device=batch.ids.device) < probability
+    chosen &= batch.ids > task.tokenizer.mask_id  # the five specials come first
+    return replace(batch, ids=batch.ids.masked_fill(chosen, task.tokenizer.mask_id))
+
+
+def diverged(state: TrainState, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:
+    """The error that names the update and its examples."""
+    at = state.progress
+    examples = ", ".join(str(int(i)) for batch in batches for i in batch.index[:5])
+    return DivergedError(
+        f"loss {loss} and gradient norm {grad_norm} at update {at.step + 1} (epoch {at.epoch}, batch "
+        f"{at.position}, examples {examples} …); nothing was updated",
+        "the last checkpoint is sound: lower --lr, raise --warmup or set --clip 1, and train again",
+    )

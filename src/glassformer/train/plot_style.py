@@ -1,0 +1,140 @@
+"""The look of every plot: paper, ink, one accent, and a label beside the line instead of a legend.
+
+What is drawn is decided in `plots.py`. Figures are made without pyplot, so drawing leaves no global state, needs
+no display and can happen in any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+PAPER, INK, QUIET, RULE = "#fffdf9", "#2b2926", "#827d75", "#e4dfd5"
+SOFT = "#c9c3b8"
+"""Bars and raw data behind the thing to be read."""
+ACCENT = "#a8321f"
+"""A book's red. Against greys it differs in lightness too, so it is told apart without colour vision."""
+
+DPI = 200
+WIDTH = 6.6
+
+STYLE: dict[str, Any] = {
+    # Each glyph comes from the first family that has it: STIX sets the page, DejaVu the rest of the world.
+    "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"],
+    "font.size": 11.0,
+    "text.color": INK,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": QUIET,
+    "axes.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.linewidth": 0.7,
+    "axes.unicode_minus": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelsize": 10.0,
+    "ytick.labelsize": 10.0,
+    "ytick.major.size": 0.0,
+    "xtick.major.size": 3.0,
+    "xtick.major.width": 0.7,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the style of the house, and keep matplotlib from talking (font cache, missing glyphs)."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        import matplotlib
+
+        with warnings.catch_warnings(), matplotlib.rc_context(STYLE):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[float] = (1,)) -> Any:
+    """Return (figure, axes) with a title and a quiet line under it, both flush left.
+
+    Args:
+        height: inches.
+        title: what is shown.
+        subtitle: unit and what to look for.
+        width: inches.
+        rows: relative heights of panels over one x-axis.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=list(rows))[:, 0]
+    figure.subplots_adjust(left=0.72 / width, right=1 - 0.3 / width, top=1 - 0.78 / height, bottom=0.58 / height)
+    figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
+    figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
+    return figure, axes
+
+
+def room_for_labels(figure: Any, inches: float) -> None:
+    """Leave a margin on the right for labels that stand at the ends of lines."""
+    figure.subplots_adjust(right=1 - inches / figure.get_figwidth())
+
+
+def end_labels(axes: Any, labels: Sequence[tuple[float, float, str, str]], gap: float = 0.075) -> None:
+    """Write labels to the right of points, pushed apart so that none overlap.
+
+    Args:
+        axes: where; its limits must be final.
+        labels: (x, y, text, colour), in data units.
+        gap: least distance of two labels, as a share of the height of the axes.
+    """
+    to_axes = axes.transLimits.transform
+    placed = sorted(((float(to_axes((x, axes.transScale.transform((x, y))[1]))[1]), x, y, t, c) for x, y, t, c in labels))
+    heights = [row[0] for row in placed]
+    for _ in range(50):  # relax: push overlapping neighbours apart by equal amounts
+        for i in range(1, len(heights)):
+            short = gap - (heights[i] - heights[i - 1])
+            if short > 1e-9:
+                heights[i - 1] -= short / 2
+                heights[i] += short / 2
+    for height, (_, x, _, text, colour) in zip(heights, placed, strict=True):
+        axes.annotate(
+            text,
+            xy=(x, height),
+            xycoords=("data", "axes fraction"),
+            xytext=(7, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            parse_math=False,
+        )
+
+
+def thousands(axis: Any) -> None:
+    """Write the ticks of an axis as 12,000."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def png(figure: Any) -> bytes:
+    """Return the figure as PNG, the same bytes for the same figure and matplotlib."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()

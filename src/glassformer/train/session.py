@@ -1,0 +1,203 @@
+"""A run from recipe to report: the run folder, what is written when, and resuming it.
+
+    RUN/
+      config.toml  env.json  data.json  tokenizer.json     written before the first update
+      metrics.jsonl  checkpoints/                          while training
+      model/  evaluation.json  predictions.jsonl           after it
+      report.md  report.json  plots/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer import console
+from glassformer.config import Config
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.datasets import load_text_data
+from glassformer.data.download import cache_dir
+from glassformer.data.splits import TextData
+from glassformer.errors import CheckpointError, DataError, Interrupted, ResourceError, UsageError
+from glassformer.files import atomic_write_text, read_json, write_json
+from glassformer.recipes import dump_config, load_recipe
+from glassformer.runtime import Precision, choose_device, choose_precision, tune_process
+from glassformer.tasks import TASKS, Task
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.train.environment import describe_data, describe_environment
+from glassformer.train.finish import evaluate_and_report, save_task_model
+from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.preflight import Preflight, preflight
+from glassformer.train.signals import StopRequest, stop_requests
+from glassformer.train.state import TrainState
+from glassformer.train.validation import Validator
+
+OnReport = Callable[[StepReport], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything training needs, made from a configuration."""
+
+    config: Config
+    data: TextData
+    task: Task
+    train: EncodedCorpus
+    valid: EncodedCorpus
+    device: torch.device
+    precision: Precision
+
+
+def prepare(config: Config, tokenizer: Tokenizer | None = None) -> Prepared:
+    """Load the text, train the tokenizer unless given, encode both splits, choose the device."""
+    device = choose_device(config.train.device)
+    precision = choose_precision(config.train.precision, device)
+    tune_process(device, config.train.deterministic)
+    data = load_text_data(config.task, config.data)
+    task = TASKS[config.task].fit(config, data, tokenizer)
+    cache = cache_dir() / "encoded"
+    train = task.encode(data.train, training=True, cache=cache)
+    valid = task.encode(data.valid, training=False, cache=cache)
+    if len(train) == 0 or len(valid) == 0:
+        raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
+    return Prepared(config, data, task, train, valid, device, precision)
+
+
+def look_ahead(prepared: Prepared) -> Preflight:
+    """The facts before step 1, told to people."""
+    for note in prepared.data.notes:
+        console.say(note)
+    facts = preflight(prepared.task, prepared.train, prepared.config, prepared.device, prepared.precision)
+    for line in facts.lines():
+        console.say(line)
+    return facts
+
+
+def start_run(config: Config, out: Path, on_report: OnReport | None = None) -> None:
+    """Train a new run into `out`, evaluate it once, write its report.
+
+    Raises:
+        UsageError: `out` holds something already.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        resumable = (out / "config.toml").exists()
+        hint = f"go on with: glassformer train --resume {out}" if resumable else "name another --out"
+        raise UsageError(f"{out} is not empty", hint)
+    if not any((config.train.epochs, config.train.steps, config.train.minutes)):
+        raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
+    prepared = prepare(config)
+    facts = look_ahead(prepared)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "env.json", describe_environment(prepared.device, prepared.precision))
+    write_json(out / "data.json", describe_data(prepared) | {"preflight": facts.as_dict()})
+    prepared.task.tokenizer.save(out / "tokenizer.json")
+    atomic_write_text(out / "config.toml", dump_config(config))  # last: its presence means "resumable"
+    _train(prepared, out, on_report, resume=False)
+
+
+def resume_run(out: Path, on_report: OnReport | None = None) -> None:
+    """Go on with a run as if it had never stopped; does nothing more to a finished one but its report.
+
+    Raises:
+        CheckpointError: there is no run in `out`.
+        DataError: the data is no longer what the run began with.
+    """
+    if not (out / "config.toml").exists():
+        raise CheckpointError(f"{out} holds no run (no config.toml)", "start one: glassformer train RECIPE --out …")
+    config = load_recipe(str(out / "config.toml"))
+    prepared = prepare(config, Tokenizer.load(out / "tokenizer.json"))
+    recorded = read_json(out / "data.json")["hashes"]
+    changed = sorted(name for name, sha in recorded.items() if prepared.data.hashes.get(name) != sha)
+    if changed:
+        raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
+    _train(prepared, out, on_report, resume=True)
+
+
+def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) -> None:
+    torch.manual_seed(p.config.train.seed)
+    model = p.task.build_model().to(p.device)
+    state = TrainState.start(model, p.config.train)
+    log = out / "metrics.jsonl"
+    if resume:
+        _restore(state, out, log)
+    validator = Validator(p.task, p.valid, p.data.valid, p.config.train, p.device, p.precision)
+    with stop_requests() as request, open(log, "a", encoding="utf-8", newline="\n") as lines:
+        for report in train_steps(state, p.task, p.train, validator, p.config, p.device, p.precision):
+            lines.write(json.dumps(_log_line(report)) + "\n")
+            if on_report is not None:
+                on_report(report)
+            due = report.valid is not None or report.step % p.config.train.save_every == 0
+            if due or request.signal is not None:
+                lines.flush()
+                save_state(state, p, out)
+            if request.signal is not None and not state.progress.finished:
+                raise _interrupted(request, state, p, out)
+    load_best(state)
+    save_task_model(p.task, model, out, p.data)
+    evaluate_and_report(p, model, out)
+
+
+def save_state(state: TrainState, p: Prepared, out: Path) -> None:
+    """Save a checkpoint; a failure is told and survived, for the earlier one still stands."""
+    extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}
+    name = f"step-{state.progress.step:08d}"
+    if (out / "checkpoints" / name).exists():
+        return
+    try:
+        save_checkpoint(out / "checkpoints", name, state.tensors(), extra, keep=p.config.train.keep)
+    except ResourceError as error:
+        console.warn(f"{error.message}; training goes on, the previous checkpoint stands")
+
+
+def load_best(state: TrainState) -> None:
+    """Give the model the weights that validated best (its last ones if none ever did)."""
+    weights = state.best if state.best is not None else state.weights()
+    with torch.no_grad():
+        for name, parameter in state.model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def _restore(state: TrainState, out: Path, log: Path) -> None:
+    """The newest sound checkpoint into the state, and the log cut back to it."""
+    path, warnings = latest_checkpoint(out / "checkpoints")
+    for warning in warnings:
+        console.warn(warning)
+    if path is not None:
+        tensors, saved = load_checkpoint(path)
+        sha = Tokenizer.load(out / "tokenizer.json").sha256
+        if saved["tokenizer"] != sha:
+            raise CheckpointError(f"{out / 'tokenizer.json'} is not the tokenizer this run was trained with")
+        state.load(tensors, saved["progress"])
+        console.say(f"resumed at update {state.progress.step} from {path}")
+    else:
+        console.say("no checkpoint yet: starting from the beginning")
+    kept = []
+    if log.exists():
+        for line in log.read_bytes().split(b"\n"):
+            try:  # a killed process may have left half a line
+                if line and json.loads(line)["step"] <= state.progress.step:
+                    kept.append(line.decode("utf-8"))
+            except ValueError:
+                break
+    atomic_write_text(log, "".join(line + "\n" for line in kept))
+
+
+def _interrupted(request: StopRequest, state: TrainState, p: Prepared, out: Path) -> Interrupted:
+    return Interrupted(
+        f"stopped at update {state.progress.step}; everything is saved in {out}",
+        f"go on with: glassformer train --resume {out}",
+        request.exit_code,
+    )
+
+
+def _log_line(report: StepReport) -> dict[str, Any]:
+    """A report for the log: one JSON object, without what only a progress bar wants."""
+    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "event", "best")}
+    return {k: v for k, v in row.items() if v is not None}

@@ -1,0 +1,167 @@
+"""Everything a run needs to go on as if it had never stopped, as named tensors and a JSON object.
+
+What is saved and where is `checkpoint.py`; this module only says what the state is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import TrainConfig
+from glassformer.errors import CheckpointError
+from glassformer.train.optimizer import (
+    ExponentialMovingAverage,
+    load_optimizer_tensors,
+    make_optimizer,
+    optimizer_tensors,
+)
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class Progress:
+    """Where a run is: plain numbers, written as JSON.
+
+    `position` counts the batches of this epoch already used, so data order is never replayed;
+    `seconds` is training wall-clock over all sittings, validation included.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    seconds_validating: float = 0.0
+    longest_validation: float = 0.0
+    next_validation: float = 0.0
+    n_validations: int = 0
+    best_metric: float | None = None
+    best_step: int = 0
+    validations_since_best: int = 0
+    finished: str = ""
+
+
+@dataclass
+class TrainState:
+    """The model, what updates it, and how far it is."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    ema: ExponentialMovingAverage | None
+    progress: Progress = field(default_factory=Progress)
+    best: Weights | None = None
+    recent: deque[Weights] = field(default_factory=deque)
+
+    @staticmethod
+    def start(model: nn.Module, config: TrainConfig) -> TrainState:
+        """The state before the first update."""
+        state = TrainState(model, make_optimizer(model, config), None)
+        if config.ema_decay > 0:
+            state.ema = ExponentialMovingAverage(model, config.ema_decay)
+        state.recent = deque(maxlen=max(1, config.average_last))
+        state.progress.next_validation = config.validate_every
+        return state
+
+    def weights(self) -> Weights:
+        """The weights that are validated and kept: the moving average where there is one."""
+        if self.ema is not None:
+            return self.ema.tensors
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the state under one flat set of names."""
+        groups: dict[str, Weights] = {
+            "model": {name: p.detach() for name, p in self.model.named_parameters()},
+            "optimizer": optimizer_tensors(self.model, self.optimizer),
+            "ema": self.ema.tensors if self.ema else {},
+            "best": self.best or {},
+            "rng": _rng_tensors(),
+        }
+        for i, weights in enumerate(self.recent):
+            groups[f"recent{i}"] = weights
+        return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
+
+    def load(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+        """Become the state that was saved.
+
+        Raises:
+            CheckpointError: names or shapes are not those of this model.
+        """
+        groups: dict[str, Weights] = {}
+        for full_name, tensor in tensors.items():
+            group, _, name = full_name.partition(":")
+            groups.setdefault(group, {})[name] = tensor
+        load_weights(self.model, groups.get("model", {}))
+        load_optimizer_tensors(self.model, self.optimizer, groups.get("optimizer", {}))
+        device = next(self.model.parameters()).device
+        if self.ema is not None:
+            self.ema.tensors = _to(groups.get("ema", {}), device)
+        self.best = _to(groups["best"], device) if "best" in groups else None
+        recent = sorted((name for name in groups if name.startswith("recent")), key=lambda n: int(n[6:]))
+        self.recent.extend(_to(groups[name], device) for name in recent)
+        self.progress = Progress(**progress)
+        _restore_rng(groups.get("rng", {}))
+
+    def progress_dict(self) -> dict[str, Any]:
+        """`progress` for JSON."""
+        return asdict(self.progress)
+
+
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    """Copy named weights into a model, all of them or none.
+
+    Raises:
+        CheckpointError: a name or a shape does not match.
+    """
+    own = dict(model.named_parameters())
+    if own.keys() != weights.keys():
+        odd = sorted(own.keys() ^ weights.keys())
+        raise CheckpointError(f"the weights are not this model's: {odd[0]} (of {len(odd)} names) is in only one")
+    for name, parameter in own.items():
+        if parameter.shape != weights[name].shape:
+            shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
+            raise CheckpointError(f"the weight {name} should have shape {shapes}")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def copy_weights(weights: Weights) -> Weights:
+    """A copy that later updates do not touch."""
+    return {name: t.detach().clone() for name, t in weights.items()}
+
+
+def average(snapshots: list[Weights]) -> Weights:
+    """The mean of several sets of weights (paper, 6.1: the last checkpoints averaged)."""
+    return {name: torch.stack([w[name] for w in snapshots]).mean(dim=0) for name in snapshots[0]}
+
+
+def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool:
+    """Whether a metric beats the best so far; never when it is not a number."""
+    if math.isnan(metric):
+        return False
+    return best is None or (metric > best if higher_is_better else metric < best)
+
+
+def _to(weights: Weights, device: torch.device) -> Weights:
+    return {name: t.to(device) for name, t in weights.items()}
+
+
+def _rng_tensors() -> Weights:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _restore_rng(states: Weights) -> None:
+    if "cpu" in states:
+        torch.set_rng_state(states["cpu"].cpu())
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"].cpu())

@@ -1,0 +1,96 @@
+"""Numbers in words: how the report, the model card and the plots write scores, shares and times.
+
+One place, so that a score looks the same wherever it is read. Nothing here knows where the numbers come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+BASELINE_NAMES = {
+    "majority": "commonest class",
+    "tfidf_logistic": "TF-IDF + logistic regression",
+    "copy": "copying the source",
+}
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share as a percentage, never rounding a small count of something to a flat zero."""
+    if 0 < share < 0.5 * 10 ** -(digits + 2):
+        return f"under {10**-digits:g}%"
+    return f"{100 * share:.{digits}f}%"
+
+
+def number(value: float) -> str:
+    """Write a number to three or four significant digits, without needless exponents."""
+    if value != value:
+        return "not a number"
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return f"{value:.3g}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as 42 s, 3 min 5 s or 2 h 10 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def metric_words(metric: str) -> tuple[str, str, Callable[[float], str]]:
+    """Return a metric's name, its unit, and how to write a value of it."""
+    of_hundred = "0–100, higher is better"
+    table: dict[str, tuple[str, str, Callable[[float], str]]] = {
+        "accuracy": ("Accuracy", "share of examples right", percent),
+        "macro_f1": ("Macro F1", "0–100%, higher is better", percent),
+        "exact_match": ("Exact match", "share of answers right to the last character", percent),
+        "bleu": ("BLEU", of_hundred, lambda value: f"{value:.1f}"),
+        "chrf": ("chrF", of_hundred, lambda value: f"{value:.1f}"),
+        "roc_auc": ("ROC AUC", "0.5 is chance, 1 is perfect", lambda value: f"{value:.4f}"),
+        "ece": ("Calibration error", "mean gap between confidence and accuracy", percent),
+        "log_loss": ("Log loss", "nats an example", number),
+        "perplexity": ("Perplexity", "per token, lower is better", number),
+        "nats_per_token": ("Nats per token", "lower is better", number),
+        "nats_per_char": ("Nats per character", "lower is better", number),
+        "bits_per_char": ("Bits per character", "lower is better", number),
+        "bits_per_byte": ("Bits per byte", "lower is better", number),
+        "length_ratio": ("Length ratio", "words written to words of the reference", number),
+        "loss": ("Loss", "nats", number),
+    }
+    return table.get(metric, (metric.replace("_", " ").capitalize(), "", number))
+
+
+def between(metric: str, interval: Sequence[float] | None) -> str:
+    """Write an interval in the metric's own unit: 87.7–88.5%."""
+    if not interval:
+        return ""
+    show = metric_words(metric)[2]
+    low, high = show(interval[0]), show(interval[1])
+    return f"{low.removesuffix('%')}–{high}" if low.endswith("%") and high.endswith("%") else f"{low}–{high}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> str:
+    """Return a Markdown table; the first `left` columns flush left, the others right.
+
+    Cells may hold anything a user's data holds: bars and line breaks in them cannot break the table.
+    """
+    rule = ["---" if column < left else "---:" for column in range(len(header))]
+    lines = [header, rule, *[[cell_text(cell) for cell in row] for row in rows]]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def cell_text(value: Any, longest: int = 300) -> str:
+    """Return text that is safe in a Markdown cell, on one line and not too long."""
+    text = " ".join(str(value).split())
+    if len(text) > longest:
+        text = text[: longest - 1].rstrip() + "…"
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
