@@ -1,0 +1,19 @@
+"""How a trained model writes: beam search and sampling over one stepper. Ids in, ids out, no text."""
+
+from glassformer.decode.generate import generate_ids
+from glassformer.decode.hypothesis import Hypothesis
+from glassformer.decode.sampling import sample
+from glassformer.decode.search import beam_search
+from glassformer.decode.stepper import LanguageModelStepper, Stepper, TranslatorStepper
+from glassformer.decode.translate import translate_ids
+
+__all__ = [
+    "Hypothesis",
+    "LanguageModelStepper",
+    "Stepper",
+    "TranslatorStepper",
+    "beam_search",
+    "generate_ids",
+    "sample",
+    "translate_ids",
+]

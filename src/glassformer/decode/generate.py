@@ -1,0 +1,68 @@
+"""`generate_ids`: any number of prompts, cut into batches, continued by sampling, and put back in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.sampling import sample
+from glassformer.decode.stepper import LanguageModelStepper, evaluation_mode
+from glassformer.errors import UsageError
+from glassformer.models import LanguageModel
+
+BATCH_ROWS = 64
+"""Most prompts in a batch."""
+
+
+def generate_ids(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    *,
+    eos: int | None = None,
+    banned: Sequence[int] = (),
+    first_row: int = 0,
+    batch_rows: int = BATCH_ROWS,
+    use_cache: bool = True,
+) -> list[list[int]]:
+    """What the model writes after each prompt (the prompt itself is not repeated).
+
+    The text of a prompt depends on the prompt, the settings and its row number, `first_row` + its place in the
+    list; not on the other prompts. Texts longer than the model's context go on in a window
+    (`sampling.window_start`).
+
+    Args:
+        model: the language model; it is put in evaluation mode meanwhile.
+        prompts: ids, at least one each; of a prompt longer than the context only the end is read.
+        config: `max_new_tokens`, `temperature` (0 is greedy), `top_k`, `top_p`, `min_p`, `decode_seed`.
+        eos: token that ends a text, not returned. banned: tokens never written (padding, BOS).
+        first_row: row number of the first prompt, for callers that hand over prompts in pieces.
+        batch_rows: most prompts at once. use_cache: False computes every prefix anew, for tests.
+
+    Raises:
+        UsageError: an empty prompt or a setting out of range.
+    """
+    for number, prompt in enumerate(prompts):
+        if not prompt:
+            raise UsageError(
+                f"prompt {number} is empty",
+                hint="give at least one token to begin with, a line break for example",
+            )
+    # Neighbours in length, so that few steps go by with only a prompt to read.
+    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+    written: list[list[int]] = [[] for _ in prompts]
+    with evaluation_mode(model):
+        for at in range(0, len(order), batch_rows):
+            batch = order[at : at + batch_rows]
+            texts = sample(
+                LanguageModelStepper(model, use_cache),
+                [prompts[i] for i in batch],
+                config,
+                limits=[config.max_new_tokens] * len(batch),
+                rows=[first_row + i for i in batch],
+                eos=eos,
+                banned=banned,
+            )
+            for i, text in zip(batch, texts, strict=True):
+                written[i] = text.ids
+    return written

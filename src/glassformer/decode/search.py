@@ -1,0 +1,265 @@
+"""Beam search over a stepper, for many sentences at once; with a beam of one it is greedy decoding.
+
+What is searched, precisely: at each step the `beam_size` best unfinished hypotheses of a sentence are
+extended by every token, and those extensions are ranked by log-probability. An extension by EOS among the
+best `beam_size` is a finished hypothesis; the best others live on. A sentence is done when `beam_size`
+hypotheses have finished, or at its length limit. Batching by length is in `translate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.hypothesis import Hypothesis, length_norms
+from glassformer.decode.stepper import Stepper
+from glassformer.errors import DivergedError, UsageError
+
+DEAD = float("-inf")
+"""Score of a place in the beam that no hypothesis fills."""
+LEAVE_SHARE = 8
+"""Sentences that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
+
+
+@torch.inference_mode()
+def beam_search(
+    stepper: Stepper,
+    limits: Sequence[int],
+    config: DecodeConfig,
+    *,
+    bos: int,
+    eos: int,
+    pad: int,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """The `n_best` best hypotheses of each sentence, best first.
+
+    Hypotheses that ended with EOS come before those that the limit cut, whatever their scores: a loop
+    of likely words scores well for ever. Cut ones only fill the places that finished ones leave.
+
+    Args:
+        stepper: holds one row a sentence and nothing of the past.
+        limits: most tokens of each sentence, a forced prefix and the EOS included.
+        config: `beam_size`, `length_penalty` and `n_best` are used.
+        bos: what every row begins with. eos: what ends a hypothesis. pad: never written, nor is bos.
+        prefixes: tokens each hypothesis must begin with, one list a sentence (it may be empty).
+
+    Raises:
+        UsageError: a setting that cannot be searched with.
+        DivergedError: the model's logits are not numbers.
+    """
+    _check(config, limits, stepper.max_len)
+    if not limits:
+        return []
+    forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, stepper.device)
+    beam = _Beam(config, torch.tensor(limits, device=stepper.device), forced, eos, sorted({bos, pad}))
+    results: list[list[Hypothesis]] = [[] for _ in limits]
+    newest = torch.full((len(limits), 1), bos, device=stepper.device)
+    while True:
+        rows = beam.extend(
+            stepper.advance(newest)
+        )  # (B, beam): where in the stepper each hypothesis came from
+        for i in beam.newly_done():
+            results[int(beam.sentence[i])] = beam.hypotheses(i)
+        staying = beam.staying()
+        if staying is not None and not len(staying):
+            return results
+        if staying is not None:
+            rows = rows[staying]
+            beam.keep(staying)
+        rows = rows.flatten()
+        if staying is not None or not _in_place(rows, len(newest)):
+            stepper.select(rows, staying)
+        newest = beam.tokens[:, :, -1].reshape(-1, 1)
+
+
+class _Beam:
+    """The hypotheses of B sentences after t steps: the live ones, and the n best finished ones.
+
+    Args:
+        config: what to search for.
+        limit: most tokens of each sentence (B,).
+        forced: forced prefixes (B, P), -1 where the choice is free.
+        eos: ends a hypothesis.
+        banned: tokens that are never written.
+    """
+
+    def __init__(
+        self,
+        config: DecodeConfig,
+        limit: Int[Tensor, " B"],
+        forced: Int[Tensor, "B P"],
+        eos: int,
+        banned: list[int],
+    ) -> None:
+        n, device, longest = len(limit), limit.device, int(limit.max())
+        self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
+        self.eos, self.banned = eos, banned
+        self.norms = torch.tensor(length_norms(longest, config.length_penalty), device=device)
+        self.sentence = torch.arange(n, device=device)  # number of each sentence in the caller's list
+        self.done = torch.zeros(n, dtype=torch.bool, device=device)
+        self.n_finished = torch.zeros(n, dtype=torch.long, device=device)
+        # Live, sorted by log-probability: all that differs from a full beam at the start is its width.
+        self.log_probs = torch.zeros(n, 1, device=device)
+        self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
+        # Finished, sorted by score.
+        self.best_scores = torch.full((n, self.n_best), DEAD, device=device)
+        self.best_log_probs = self.best_scores.clone()
+        self.best_tokens = torch.full((n, self.n_best, longest), eos, device=device)
+
+    def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
+        """Take one step; the row of `logits` that each live hypothesis extends."""
+        n, old_width = self.log_probs.shape
+        vocab_size = logits.shape[1]
+        totals = self._totals(logits.view(n, old_width, vocab_size))
+        # At most one extension of each hypothesis ends it, so 2·beam candidates leave beam to live on.
+        # The greedy search is over when its only hypothesis ends, so it needs only the best.
+        wanted = 1 if self.width == 1 else 2 * self.width
+        log_probs, place = _best(totals.view(n, -1), wanted)  # (B, wanted), sorted
+        parent, token = place // vocab_size, place % vocab_size
+        ends = token == self.eos
+        self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
+        alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[
+            :, : self.width
+        ]  # those that do not end, in rank
+        parent, token = parent.gather(1, alive), token.gather(1, alive)
+        self.log_probs = log_probs.masked_fill(ends, DEAD).gather(1, alive)
+        self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
+        return torch.arange(n, device=parent.device)[:, None] * old_width + parent
+
+    def newly_done(self) -> list[int]:
+        """Sentences whose answer can no longer change, each told once.
+
+        That is at the limit; when `beam_size` hypotheses have finished; or before, when no live hypothesis
+        can enter the n best. Its log-probability only falls, so none of its continuations can
+        score above this log-probability divided by the largest norm it could still reach.
+        """
+        t = self.tokens.shape[2]
+        reach = torch.maximum(self.norms[min(t + 1, len(self.norms) - 1)], self.norms[self.limit])
+        beaten = self.best_scores[:, -1] >= self.log_probs[:, 0] / reach
+        done = (self.limit <= t) | (self.n_finished >= self.width) | beaten
+        new = done & ~self.done
+        self.done |= done
+        return new.nonzero()[:, 0].tolist()
+
+    def hypotheses(self, i: int) -> list[Hypothesis]:
+        """The n best of sentence i: finished ones, then live ones if places are left."""
+        found = []
+        for score, log_prob, tokens in zip(
+            self.best_scores[i].tolist(),
+            self.best_log_probs[i].tolist(),
+            self.best_tokens[i].tolist(),
+            strict=True,
+        ):
+            if score > DEAD:
+                found.append(Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True))
+        norm = float(self.norms[self.tokens.shape[2]])
+        for log_prob, tokens in zip(self.log_probs[i].tolist(), self.tokens[i].tolist(), strict=True):
+            if log_prob > DEAD and len(found) < self.n_best:
+                found.append(Hypothesis(tokens, log_prob / norm, log_prob, False))
+        return found
+
+    def staying(self) -> Int[Tensor, " B2"] | None:
+        """The sentences to go on with, or None for all: too few are done to be worth the copying."""
+        n_done = int(self.done.sum())
+        return None if n_done * LEAVE_SHARE < len(self.done) or not n_done else (~self.done).nonzero()[:, 0]
+
+    def keep(self, staying: Int[Tensor, " B2"]) -> None:
+        """Drop every other sentence."""
+        for name in ("limit", "forced", "sentence", "done", "n_finished", "log_probs", "tokens",
+                     "best_scores", "best_log_probs", "best_tokens"):  # fmt: skip
+            setattr(self, name, getattr(self, name)[staying])
+
+    def _totals(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
+        """Log-probability of every extension of every live hypothesis; what may not be written is dead."""
+        t = self.tokens.shape[2]
+        totals = logits.log_softmax(dim=-1)
+        if t == 0 and bool(totals[:, :, self.eos].isnan().any()):
+            raise DivergedError(
+                "the model's logits are not numbers (NaN), so there is nothing to decode",
+                hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
+            )
+        totals[:, :, self.banned] = DEAD
+        totals += self.log_probs[:, :, None]
+        if t < self.forced.shape[1]:
+            # Under a forced token the beam is one hypothesis, its first; the other places are dead.
+            token = self.forced[:, t]
+            bound = token >= 0
+            only = totals[:, 0].gather(1, token.clamp(min=0)[:, None])
+            totals[bound] = DEAD
+            totals[bound, 0, token[bound]] = only[bound, 0]
+        return totals
+
+    def _collect(
+        self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]
+    ) -> None:
+        """Put the candidates that end among the finished, and keep the n best (older ones first on ties)."""
+        ends = ends & (log_probs > DEAD)
+        if not bool(ends.any()):
+            return
+        self.n_finished += ends.sum(dim=1)
+        log_probs = log_probs.masked_fill(~ends, DEAD)
+        scores = torch.cat([self.best_scores, log_probs / self.norms[self.tokens.shape[2] + 1]], dim=1)
+        room = self.best_tokens.shape[2] - self.tokens.shape[2]
+        ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)  # EOS to the end
+        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        order = order[:, : self.n_best]
+        self.best_scores = scores[:, : self.n_best].contiguous()
+        self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, order)
+        self.best_tokens = _of_parents(torch.cat([self.best_tokens, ended], dim=1), order)
+
+
+def _in_place(rows: Int[Tensor, " R2"], n_rows: int) -> bool:
+    """Every row extends itself, so nothing has to be copied."""
+    return len(rows) == n_rows and bool((rows == torch.arange(n_rows, device=rows.device)).all())
+
+
+def _of_parents(tokens: Int[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Int[Tensor, "B k t"]:
+    return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
+
+
+def _best(totals: Float[Tensor, "B N"], k: int) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """The k best of each row, sorted, filled up with dead places where N < k."""
+    if k == 1:
+        place = totals.argmax(dim=1, keepdim=True)  # the first of equals, which topk does not promise
+        return totals.gather(1, place), place
+    values, place = totals.topk(min(k, totals.shape[1]), dim=1)
+    missing = k - values.shape[1]
+    return F.pad(values, (0, missing), value=DEAD), F.pad(place, (0, missing))
+
+
+def _forced_tokens(
+    prefixes: Sequence[Sequence[int]] | None, n: int, special: set[int], device: torch.device
+) -> Int[Tensor, "n P"]:
+    """Prefixes as one tensor, -1 behind their ends."""
+    if prefixes is None:
+        return torch.full((n, 0), -1, dtype=torch.long, device=device)
+    if len(prefixes) != n:
+        raise UsageError(f"{n} sentences need {n} prefixes (each may be empty), not {len(prefixes)}")
+    for number, prefix in enumerate(prefixes):
+        if special.intersection(prefix):
+            raise UsageError(
+                f"prefix {number} holds a BOS, EOS or padding id",
+                hint="a prefix is ordinary tokens: the search itself begins and ends every hypothesis",
+            )
+    longest = max((len(prefix) for prefix in prefixes), default=0)
+    rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+    return torch.tensor(rows, dtype=torch.long, device=device).view(n, longest)
+
+
+def _check(config: DecodeConfig, limits: Sequence[int], max_len: int) -> None:
+    if config.beam_size < 1:
+        raise UsageError(f"beam_size must be 1 or more, not {config.beam_size}")
+    if not 1 <= config.n_best <= config.beam_size:
+        raise UsageError(
+            f"n_best must be from 1 to the beam size ({config.beam_size}), not {config.n_best}",
+            hint=f"a beam keeps only so many hypotheses: raise --beam-size to {config.n_best} or more",
+        )
+    wrong = [limit for limit in limits if not 1 <= limit <= max_len]
+    if wrong:
+        raise UsageError(f"a length limit must be from 1 to the model's {max_len} tokens, not {wrong[0]}")

@@ -1,0 +1,126 @@
+"""A model seen as one operation, tokens in and logits of the next token out: all that decoding knows of it.
+
+The two model families differ here and nowhere else in decoding. A stepper remembers the past of each row,
+through a cache of keys and values or, to check the cache, by reading everything again at each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from glassformer.models import LanguageModel, Translator
+from glassformer.nn.cache import DecoderCache
+
+
+class Stepper(Protocol):
+    """R rows that advance in lock step: one row a hypothesis, the rows of a sentence adjacent."""
+
+    max_len: int
+    """Most tokens a row can hold."""
+    device: torch.device
+    """Where tokens are expected and logits come."""
+
+    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        """Append n tokens to every row; logits of the token after the last, in float32."""
+        ...
+
+    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        """Keep these rows in this order (one may be kept twice), and these sentences (None: all)."""
+        ...
+
+    def reset(self) -> None:
+        """Forget the tokens of every row."""
+        ...
+
+
+class _ModelStepper:
+    """The past of the rows, cached or not; what the two families share."""
+
+    def __init__(self, model: Translator | LanguageModel, use_cache: bool) -> None:
+        self.max_len = model.max_len
+        self.device = next(model.parameters()).device
+        self._new_cache = model.new_cache if use_cache else None
+        self.reset()
+
+    def reset(self) -> None:
+        self._cache: DecoderCache | None = self._new_cache() if self._new_cache else None
+        self._past: Tensor | None = None  # (R, t), kept only without a cache
+
+    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        if self._cache is None:
+            tokens = tokens if self._past is None else torch.cat([self._past, tokens], dim=1)
+            self._past = tokens
+        return self._logits(tokens, self._cache)[:, -1].float()
+
+    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        if self._cache is not None:
+            self._cache.select(rows)
+        elif self._past is not None:
+            self._past = self._past[rows]
+
+    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
+        raise NotImplementedError
+
+
+class LanguageModelStepper(_ModelStepper):
+    """Rows are texts."""
+
+    def __init__(self, model: LanguageModel, use_cache: bool = True) -> None:
+        super().__init__(model, use_cache)
+        self._model = model
+
+    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
+        return self._model(tokens, cache=cache)
+
+
+class TranslatorStepper(_ModelStepper):
+    """Rows are translations of B sources, which are encoded here, once.
+
+    Args:
+        model: the translator, in evaluation mode.
+        src: sources (B, S), padded.
+        src_padding_mask: True at real tokens, or None when nothing is padded.
+        use_cache: keep keys and values (False reads every prefix again, for tests).
+    """
+
+    def __init__(
+        self,
+        model: Translator,
+        src: Int[Tensor, "B S"],
+        src_padding_mask: Bool[Tensor, "B S"] | None = None,
+        use_cache: bool = True,
+    ) -> None:
+        super().__init__(model, use_cache)
+        self._model = model
+        self._memory = model.encode(src, src_padding_mask)
+        self._mask = src_padding_mask
+
+    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        super().select(rows)
+        if sentences is None:
+            return
+        self._memory = self._memory[sentences]
+        self._mask = None if self._mask is None else self._mask[sentences]
+        if self._cache is not None:
+            self._cache.select_memory(sentences)
+
+    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
+        return self._model.decode(tokens, self._memory, self._mask, cache=cache)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Dropout off and gradients off within the block; training mode is restored afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)

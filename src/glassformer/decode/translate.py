@@ -1,0 +1,115 @@
+"""`translate_ids`: any number of sources, sorted and cut into batches, searched, and put back in order.
+
+Sources and translations are ids; text is the tokenizer's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.hypothesis import Hypothesis
+from glassformer.decode.sampling import sample
+from glassformer.decode.search import beam_search
+from glassformer.decode.stepper import TranslatorStepper, evaluation_mode
+from glassformer.errors import UsageError
+from glassformer.models import Translator
+
+MAX_TOKENS = 8192
+"""Most source tokens of a batch, padding included and each counted once a hypothesis."""
+LENGTH_RATIO, LENGTH_MARGIN = 2, 20
+"""A translation is at most LENGTH_RATIO · source + LENGTH_MARGIN tokens long: what is longer is a loop."""
+
+
+def translate_ids(
+    model: Translator,
+    sources: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    *,
+    bos: int,
+    eos: int,
+    pad: int,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    max_tokens: int = MAX_TOKENS,
+    use_cache: bool = True,
+) -> list[list[Hypothesis]]:
+    """Translate each source: its `n_best` best hypotheses, best first, or as many samples.
+
+    The answer does not depend on the other sources, nor on max_tokens (beyond the rounding of a matrix
+    product, which may decide between hypotheses that are equally good to six digits).
+
+    Args:
+        model: the translator, wherever it is; it is put in evaluation mode meanwhile.
+        sources: ids as in training, EOS included. A source without any ids has an empty translation.
+        config: how to search, or with `config.sample` how to sample.
+        bos, eos, pad: special ids of the target vocabulary (pad also pads the sources).
+        prefixes: tokens each translation must begin with; not with sampling.
+        max_tokens: most source tokens in a batch, each counted once a hypothesis.
+        use_cache: False computes every prefix anew, for tests.
+
+    Raises:
+        UsageError: a source longer than the model's max_len, or settings that contradict each other.
+    """
+    for number, source in enumerate(sources):
+        if len(source) > model.max_len:
+            raise UsageError(
+                f"source {number} has {len(source)} tokens, and the model reads at most {model.max_len}",
+                hint="cut or split it, or train with a larger --text.max-len",
+            )
+    if config.sample and prefixes is not None:
+        raise UsageError("forced prefixes work with beam search, not with sampling")
+    if config.n_best < 1 or config.max_new_tokens < 1:
+        raise UsageError("n_best and max_new_tokens must be 1 or more")
+    device = next(model.parameters()).device
+    hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
+    results = [[] if source else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
+    with evaluation_mode(model):
+        for batch in length_batches(sources, max_tokens // hypotheses_each):
+            # A sample is a sentence of its own: samples of one source end at different times.
+            numbers = [i for i in batch for _ in range(config.n_best)] if config.sample else batch
+            src, mask = pad_batch([sources[i] for i in numbers], pad, device)
+            stepper = TranslatorStepper(model, src, mask, use_cache)
+            limits = [length_limit(len(sources[i]), model.max_len, config.max_new_tokens) for i in numbers]
+            if config.sample:
+                rows = [i * config.n_best + k for i in batch for k in range(config.n_best)]
+                begin = [[bos]] * len(rows)
+                samples = sample(stepper, begin, config, limits=limits, rows=rows, eos=eos, banned=[bos, pad])
+                found = [[hypothesis] for hypothesis in samples]
+            else:
+                forced = None if prefixes is None else [prefixes[i] for i in batch]
+                found = beam_search(stepper, limits, config, bos=bos, eos=eos, pad=pad, prefixes=forced)
+            for i, hypotheses in zip(numbers, found, strict=True):
+                results[i].extend(hypotheses)
+    return [sorted(result, key=lambda h: (not h.finished, -h.score)) for result in results]
+
+
+def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:
+    """Most tokens of a translation of n_source tokens, its EOS included."""
+    return max(1, min(max_len, max_new_tokens, LENGTH_RATIO * n_source + LENGTH_MARGIN))
+
+
+def length_batches(sequences: Sequence[Sequence[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Numbers of the sequences that are not empty, longest first, cut so that a padded batch stays in budget.
+
+    Longest first, because what does not fit in memory had better fail at once. A sequence beyond the budget
+    makes a batch of its own.
+    """
+    order = sorted((i for i, ids in enumerate(sequences) if ids), key=lambda i: (-len(sequences[i]), i))
+    while order:
+        n = max(1, max_tokens // len(sequences[order[0]]))
+        yield order[:n]
+        order = order[n:]
+
+
+def pad_batch(
+    sequences: Sequence[Sequence[int]], pad: int, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S), padded on the right, and their mask (B, S), or None where nothing is padded."""
+    longest = max(len(ids) for ids in sequences)
+    padded = torch.tensor([[*ids, *[pad] * (longest - len(ids))] for ids in sequences], device=device)
+    lengths = torch.tensor([len(ids) for ids in sequences], device=device)
+    mask = torch.arange(longest, device=device) < lengths[:, None]  # (B, S), by length: pad may be a real id
+    return padded, None if all(len(ids) == longest for ids in sequences) else mask
