@@ -1,0 +1,81 @@
+"""Splits are pure functions of their arguments, complete, and never part a group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glassformer.data.splits import Split, TextData, limited, random_group_split, random_split
+from glassformer.errors import DataError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (2, 0.9, 1), (3, 0.001, 1)]
+)
+def test_random_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid):
+    train, valid = random_split(n, fraction, seed=3)
+    assert len(valid) == n_valid
+    assert sorted([*train, *valid]) == list(range(n))
+    assert np.all(np.diff(train) > 0)
+
+
+def test_random_split_depends_on_the_seed_and_nothing_else():
+    np.random.seed(1)
+    first = random_split(500, 0.2, seed=0)
+    np.random.seed(2)
+    again = random_split(500, 0.2, seed=0)
+    other = random_split(500, 0.2, seed=1)
+    assert np.array_equal(first[1], again[1])
+    assert not np.array_equal(first[1], other[1])
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5])
+def test_a_share_outside_0_and_1_is_a_usage_error(fraction):
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        random_split(10, fraction, seed=0)
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        random_group_split([1, 2], fraction, seed=0)
+
+
+def test_one_example_or_one_group_cannot_be_split():
+    with pytest.raises(DataError, match="1 example"):
+        random_split(1, 0.5, seed=0)
+    with pytest.raises(DataError, match="1 group"):
+        random_group_split(["a", "a"], 0.5, seed=0)
+
+
+def test_a_group_never_parts_and_the_share_is_met():
+    groups = [f"film{i % 97}" for i in range(2000)]
+    train, valid = random_group_split(groups, 0.1, seed=5)
+    assert sorted([*train, *valid]) == list(range(2000))
+    assert {groups[i] for i in train}.isdisjoint({groups[i] for i in valid})
+    assert 180 <= len(valid) <= 200
+    again = random_group_split(groups, 0.1, seed=5)
+    assert np.array_equal(valid, again[1])
+
+
+def test_validation_is_never_empty_with_few_large_groups():
+    _, valid = random_group_split(["a"] * 10 + ["b"] * 5, 0.01, seed=0)
+    assert list(valid) == list(range(10, 15))
+
+
+def test_columns_must_be_equally_long():
+    with pytest.raises(DataError, match="pairs.tsv: 2 texts, but 1 entries of target"):
+        Split(["a", "b"], target=["c"], source="pairs.tsv")
+
+
+def test_take_keeps_columns_together():
+    split = Split(["a", "b", "c"], target=["A", "B", "C"], labels=[0, 1, 2], source="x")
+    taken = split.take([2, 0])
+    assert (taken.text, taken.target, taken.labels, taken.source) == (["c", "a"], ["C", "A"], [2, 0], "x")
+
+
+def test_limited_keeps_the_first_and_says_so():
+    data = TextData(train=Split(list("abcdef")), valid=Split(["v"]))
+    assert limited(data, None) is data
+    assert limited(data, 6) is data
+    cut = limited(data, 2)
+    assert cut.train.text == ["a", "b"]
+    assert "first 2 of 6" in cut.notes[0]
+    with pytest.raises(UsageError, match="at least 1"):
+        limited(data, 0)
