@@ -1,0 +1,248 @@
+"""Files and folders that are either wholly there or not there at all, whenever the process dies.
+
+Everything is written beside its destination, forced to the disk and only then renamed. What the files
+mean, and whether they are still what was written, is `sealed_folder.py`'s business.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import CheckpointError, ResourceError
+
+MAX_JSON_BYTES = 256 << 20
+"""A JSON file of a run is far smaller; a larger one is refused unread."""
+
+_counter = itertools.count()
+
+
+class FileSystem:
+    """The operations that change a disk. Each is an instant before or after which a process may die,
+    so the tests replace `fs` by one that stops after any of them."""
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+        with open(path, "xb") as file:  # permissions by umask
+            file.writelines(chunks)
+
+    def sync(self, path: Path) -> None:
+        """Force a file, or a folder's list of names, to the disk."""
+        if path.is_dir() and os.name == "nt":
+            return  # Windows cannot and need not
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            _force(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or an empty folder."""
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+fs = FileSystem()
+
+
+def atomic_write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new, never a part.
+
+    Raises:
+        ResourceError: the disk is full, or cannot be written; the old content stands.
+    """
+    temporary = _beside(path)
+    with _told(path):
+        fs.make_folder(path.parent)
+        try:
+            write_durably(temporary, [data])
+            fs.rename(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                fs.remove(temporary)
+            raise
+        fs.sync(path.parent)
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """`atomic_write_bytes` of the text in UTF-8, its line ends untouched."""
+    atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically; NaN and infinity, which JSON lacks, become null."""
+    text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
+    atomic_write_text(path, text + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file of a run.
+
+    Raises:
+        CheckpointError: the file is missing, unreadable, far too large or not JSON.
+    """
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{path} is larger than any file of its kind should be")
+        return parse_json(path.read_bytes(), path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def parse_json(data: bytes, where: Path) -> Any:
+    """The value of JSON in UTF-8; `where` is named in the CheckpointError that anything else raises."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where} is not the JSON it should be: {error}") from error
+
+
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal, read a piece at a time."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync_dir(path: Path) -> None:
+    """Force a folder's list of names to the disk: without this a rename may be undone by a power cut."""
+    fs.sync(path)
+
+
+def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """Write a new file and force it to the disk; returns its size in bytes and its SHA-256.
+
+    Not atomic: for files inside a folder that is not yet in place. Chunks are views of single bytes.
+    """
+    digest = hashlib.sha256()
+    size = 0
+
+    def counted() -> Iterator[bytes | memoryview]:
+        nonlocal size
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+
+    fs.write(path, counted())
+    fs.sync(path)
+    return size, digest.hexdigest()
+
+
+@contextmanager
+def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to fill; when the block ends it becomes `folder`, when the block fails it vanishes.
+
+    Args:
+        folder: where it shall be.
+        replace: put an earlier folder aside and remove it. Otherwise an earlier one, or one that
+            another process finished first, stands, and what this block wrote is dropped.
+
+    Raises:
+        ResourceError: the disk is full, or cannot be written; nothing is left behind.
+    """
+    temporary = _beside(folder)
+    with _told(folder):
+        fs.make_folder(temporary)
+        try:
+            yield temporary
+            for path in sorted(temporary.rglob("*")):
+                fs.sync(path)
+            fs.sync(temporary)
+            _commit(temporary, folder, replace)
+        finally:
+            with suppress(OSError):
+                remove_folder(temporary)
+        fs.sync(folder.parent)
+        with suppress(OSError):
+            remove_folder(_aside(folder))
+
+
+def finish_replacement(folder: Path) -> None:
+    """Bring back the earlier folder if the process died between the two renames that replace one."""
+    if not folder.exists() and _aside(folder).exists():
+        fs.rename(_aside(folder), folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and what is in it, if it is there; a symbolic link is removed, not followed."""
+    if not folder.is_symlink() and folder.is_dir():
+        # Under a temporary name first: a folder half removed must not look like one that is whole.
+        doomed = folder if folder.name.startswith(".") else _beside(folder)
+        if doomed != folder:
+            fs.rename(folder, doomed)
+        for child in sorted(doomed.iterdir()):
+            remove_folder(child) if child.is_dir() else fs.remove(child)
+        fs.remove(doomed)
+    elif folder.is_symlink():
+        fs.remove(folder)
+
+
+def remove_leftovers(parent: Path, name: str = "") -> None:
+    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike."""
+    for path in sorted(parent.glob(f".tmp-{name}*")):
+        with suppress(OSError):
+            remove_folder(path) if path.is_dir() else fs.remove(path)
+
+
+def _commit(temporary: Path, folder: Path, replace: bool) -> None:
+    if folder.exists():
+        if not replace:
+            return
+        remove_folder(_aside(folder))
+        fs.rename(folder, _aside(folder))
+    try:
+        fs.rename(temporary, folder)
+    except OSError:
+        if replace or not folder.exists():  # otherwise another process was first, and stands
+            finish_replacement(folder)
+            raise
+
+
+def _beside(path: Path) -> Path:
+    """A name of our own in the same folder, for a rename must not cross file systems."""
+    return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f".old-{folder.name}")
+
+
+def _force(handle: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        with suppress(OSError):  # not every file system has it
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # fsync alone stops at the drive's own cache
+            return
+    os.fsync(handle)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+        hint = "free some disk space, then go on" if full else "choose a folder that can be written"
+        raise ResourceError(f"{path} cannot be written: {error.strerror or error}", hint) from error
