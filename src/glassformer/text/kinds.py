@@ -1,0 +1,224 @@
+"""How each kind of tokenizer cuts text, and how it is trained: word, char, byte-bpe, bpe.
+
+Each kind is one function that builds and trains a `tokenizers.Tokenizer`; what is common to them is around it.
+Encoding, saving and loading are in `tokenizer.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import tokenizers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+
+from glassformer.config import TextConfig
+from glassformer.errors import DataError, UsageError
+
+PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = (
+    "[PAD]",
+    "[UNK]",
+    "[BOS]",
+    "[EOS]",
+    "[MASK]",
+)
+SPACE = "▁"  # U+2581, the mark for a space inside a token
+
+# A word may hold apostrophes ("don't"); any other mark is a token of its own; white space is only a border.
+WORDS = r"\w+(?:['’]\w+)*|[^\w\s]"
+# Letters, digits and marks never share a token; one space before them belongs to it. This also keeps a merge
+# from ever spelling a special token, whose brackets are marks and whose name is letters.
+PIECES = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE}]+|{SPACE}+(?={SPACE})|{SPACE}|\s+"
+
+
+def train_backend(
+    texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]
+) -> tokenizers.Tokenizer:
+    """Train the kind `config.tokenizer` names; special tokens come first, extra tokens last.
+
+    Raises:
+        DataError: there is no text.
+        UsageError: `config.vocab_size` cannot hold the alphabet.
+    """
+    trained_size = config.vocab_size - len(extra_tokens)
+    counted = _Texts(texts, extra_tokens)
+    match config.tokenizer:
+        case "word":
+            backend = _train_word(counted, config, trained_size)
+        case "char":
+            backend = _train_char(counted, config)
+        case "byte-bpe":
+            backend = _train_byte_bpe(counted, config, trained_size)
+        case "bpe":
+            backend = _train_bpe(
+                counted, config, trained_size, mark_start=not extra_tokens
+            )
+        case other:
+            raise UsageError(
+                f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.'
+            )
+    if not counted.any_text:
+        raise DataError(
+            "there is no text to train the tokenizer on.",
+            hint="Are all texts of the training split empty?",
+        )
+    backend.add_tokens(
+        [AddedToken(token, normalized=False, special=False) for token in extra_tokens]
+    )
+    n_tokens = backend.get_vocab_size(with_added_tokens=True)
+    if config.tokenizer != "char" and n_tokens > config.vocab_size:
+        raise UsageError(
+            f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs.",
+            hint="Raise --text.vocab-size, or use --text.tokenizer byte-bpe, whose alphabet is the 256 bytes.",
+        )
+    return backend
+
+
+def kind_of(backend: tokenizers.Tokenizer) -> str:
+    """The kind of a trained backend, from its parts alone."""
+    if isinstance(backend.model, models.WordLevel):
+        return "word" if backend.decoder is None else "char"
+    return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"
+
+
+def readable_bytes(token: str) -> str:
+    """A byte-level token as text, or as "<E282>" where its bytes are not whole characters."""
+    table = _byte_of_character()
+    if any(
+        character not in table for character in token
+    ):  # an extra token is stored as it is
+        return token
+    raw = bytes(table[character] for character in token)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"<{raw.hex().upper()}>"
+
+
+def _train_word(
+    texts: Iterable[str], config: TextConfig, size: int
+) -> tokenizers.Tokenizer:
+    """The most frequent words and punctuation marks; the line breaks of HTML reviews count as space."""
+    backend = tokenizers.Tokenizer(
+        models.WordLevel({token: i for i, token in enumerate(SPECIAL_TOKENS)}, UNK)
+    )
+    breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
+    backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=size,
+        min_frequency=1,
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    return backend
+
+
+def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenizer:
+    """Every character of the texts, in the order of Unicode."""
+    alphabet: set[str] = set()
+    for text in texts:
+        alphabet.update(text.lower() if config.lowercase else text)
+    vocabulary = {
+        token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])
+    }
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    backend.add_special_tokens(list(SPECIAL_TOKENS))
+    return backend
+
+
+def _train_byte_bpe(
+    texts: Iterable[str], config: TextConfig, size: int
+) -> tokenizers.Tokenizer:
+    """Merges over bytes, as in GPT-2: every text can be written, nothing is unknown."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=True
+    )
+    backend.decoder = decoders.ByteLevel()
+    backend.train_from_iterator(
+        texts, _bpe_trainer(size, alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
+    return backend
+
+
+def _train_bpe(
+    texts: Iterable[str], config: TextConfig, size: int, mark_start: bool
+) -> tokenizers.Tokenizer:
+    """Merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
+
+    With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
+    Not with extra tokens: they cut the text into parts, each of which would get a mark of its own.
+    """
+    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
+    marks = [normalizers.Prepend(SPACE)] if mark_start else []
+    backend.normalizer = normalizers.Sequence(
+        [*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
+    unmark = [
+        decoders.Replace(SPACE, " "),
+        decoders.Fuse(),
+        *([decoders.Strip(" ", 1, 0)] if mark_start else []),
+    ]
+    backend.decoder = decoders.Sequence(unmark)
+    backend.train_from_iterator(texts, _bpe_trainer(size, alphabet=[]))
+    return backend
+
+
+def _bpe_trainer(size: int, alphabet: list[str]) -> trainers.BpeTrainer:
+    """A pair must occur twice to be merged: a merge seen once says nothing about new text."""
+    return trainers.BpeTrainer(
+        vocab_size=max(size, 0),
+        min_frequency=2,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+
+
+def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
+    return [normalizers.Lowercase()] if config.lowercase else []
+
+
+class _Texts:
+    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any."""
+
+    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...]) -> None:
+        self._texts = texts
+        self._extra = (
+            re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
+        )
+        self.any_text = False
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            self.any_text = self.any_text or bool(text.strip())
+            yield from [text] if self._extra is None else self._extra.split(text)
+
+
+@cache
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's way to write the 256 bytes as visible characters, read backwards.
+
+    Bytes that print as Latin-1 stand for themselves; the others follow from U+0100 on.
+    """
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {
+        chr(0x100 + i): byte for i, byte in enumerate(hidden)
+    }

@@ -1,0 +1,201 @@
+"""From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
+
+A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
+its kind included, is restored. How each kind cuts text is in `kinds.py`; [BOS] and [EOS] are put around
+sequences where batches are made, not here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+
+import tokenizers
+
+from glassformer.config import TextConfig
+from glassformer.errors import CheckpointError, DataError
+from glassformer.text import kinds
+from glassformer.text.kinds import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
+
+__all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    The five special tokens always have ids 0 to 4. They are never found in text: a review that contains
+    "[PAD]" is encoded as the ordinary characters it is made of. Extra tokens (locale tags) are found.
+
+    What `decode(encode(text))` gives back, by kind:
+
+    - `byte-bpe`: the text, whatever it is;
+    - `char`: the text, if all its characters were in training (others are [UNK], which decodes to nothing);
+    - `bpe`: likewise, except that "▁" itself comes back as a space;
+    - `word`: the words joined by single spaces.
+
+    A lower-casing tokenizer gives the lower-cased text back.
+    """
+
+    pad_id, unk_id, bos_id, eos_id, mask_id = range(len(SPECIAL_TOKENS))
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`."""
+        _keep_threads_quiet()
+        backend.encode_special_tokens = (
+            True  # "[PAD]" in a text is text; not stored in the file, so set here
+        )
+        self._backend = backend
+        self.kind: str = kinds.kind_of(backend)
+        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
+
+    @staticmethod
+    def train(
+        texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()
+    ) -> Tokenizer:
+        """Train a tokenizer; the same texts in the same order always give the same one.
+
+        Args:
+            texts: the training split; for a joint vocabulary, both sides of it.
+            config: its `tokenizer`, `vocab_size` and `lowercase` are used.
+            extra_tokens: strings to keep whole wherever they stand, such as "[de_DE]".
+
+        Raises:
+            DataError: there is no text.
+            UsageError: `vocab_size` cannot hold the alphabet.
+        """
+        _keep_threads_quiet()
+        return Tokenizer(kinds.train_backend(texts, config, tuple(extra_tokens)))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without special tokens around them."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, computed in parallel.
+
+        Raises:
+            DataError: a text holds half a surrogate pair, so it is not Unicode text.
+        """
+        try:
+            encodings = self._backend.encode_batch_fast(
+                list(texts), add_special_tokens=False
+            )
+        except (TypeError, UnicodeEncodeError) as error:
+            raise _not_text(texts) from error
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`, special tokens left out. How exact it is depends on the kind (see the class)."""
+        kept = [i for i in map(int, ids) if i >= len(SPECIAL_TOKENS)]
+        return self._backend.decode(kept, skip_special_tokens=False)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each token as a person would write it in a table: "▁" for a space, "\\n" for a line break.
+
+        A byte-level token that is part of a character is shown as its bytes, "<E282>".
+        """
+        return [self._piece(int(i)) for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """For each token of `encode(text)`, the characters text[start:end] it stands for.
+
+        Bytes of one character share its span; a marker that stands for nothing in the text has an empty one.
+        """
+        try:
+            return list(self._backend.encode(text, add_special_tokens=False).offsets)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise _not_text([text]) from error
+
+    def save(self, path: Path) -> None:
+        """Write `tokenizer.json`, atomically."""
+        from glassformer.files import atomic_write_text
+
+        atomic_write_text(Path(path), self._backend.to_str(pretty=True))
+
+    @staticmethod
+    def load(path: Path) -> Tokenizer:
+        """Read a `tokenizer.json` that `save` wrote.
+
+        Raises:
+            CheckpointError: it is missing, damaged, or has other special tokens than the five.
+        """
+        path = Path(path)
+        try:
+            backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{path}: there is no tokenizer here.", hint="Is this a run folder?"
+            ) from None
+        except (
+            Exception
+        ) as error:  # the backend raises bare Exception for whatever it cannot parse
+            raise CheckpointError(
+                f"{path}: this is not a readable tokenizer ({error}).",
+                hint="The file is damaged; restore it from a copy or train again.",
+            ) from error
+        found = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
+        if found != list(SPECIAL_TOKENS):
+            raise CheckpointError(
+                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {found}.",
+                hint="This tokenizer was not written by Glassformer.",
+            )
+        return Tokenizer(backend)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the tokenizer's content, whatever the layout of its file."""
+        content = json.loads(self._backend.to_str(pretty=False))
+        canonical = json.dumps(
+            content, sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        )
+        return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+
+    def _piece(self, token_id: int) -> str:
+        token = self._backend.id_to_token(token_id)
+        if token is None:
+            raise DataError(
+                f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens."
+            )
+        if token_id < len(SPECIAL_TOKENS):
+            return token
+        if self.kind == "byte-bpe":
+            token = kinds.readable_bytes(token)
+        return (
+            token.replace(" ", kinds.SPACE)
+            .replace("\n", "\\n")
+            .replace("\r", "\\r")
+            .replace("\t", "\\t")
+        )
+
+
+def _not_text(texts: Sequence[str]) -> DataError:
+    """Name the text that is to blame for a conversion error of the backend."""
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            return DataError(f"text {number} is a {type(text).__name__}, not a string.")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return DataError(
+                f"text {number}, character {error.start + 1}: half a surrogate pair, so this is not Unicode text.",
+                hint="The text was read with the wrong encoding; save it as UTF-8.",
+            )
+    return DataError("a text cannot be encoded.")
+
+
+@cache
+def _keep_threads_quiet() -> None:
+    """Let the backend use its threads here, and none after a fork, where they would wait forever.
+
+    Unset, the variable makes the backend warn at every fork; set by the user, it is left alone.
+    """
+    if "TOKENIZERS_PARALLELISM" not in os.environ:
+        os.environ["TOKENIZERS_PARALLELISM"] = "true"
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+            os.register_at_fork(
+                after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false")
+            )

@@ -1,0 +1,304 @@
+"""Four tokenizers, one interface: exact where the kind allows, deterministic, and never fooled by "[PAD]"."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import TextConfig
+from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+KINDS = ["word", "char", "byte-bpe", "bpe"]
+TEXTS = [
+    "Two young, White males are outside near many bushes.",
+    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+    "A man in a blue shirt isn't reading \u201cthe news\u201d\u2026  He's asleep!\n",
+    "Un homme en bleu dort, l'air tranquille.\tIl a 34 ans.",
+    "the [PAD] and the [EOS] and the [PAD] again: [PAD] [PAD] [PAD] [PAD]",
+] * 3
+ALPHABET = sorted(set("".join(TEXTS)))
+
+
+def train(
+    kind: str,
+    vocab_size: int = 400,
+    extra: tuple[str, ...] = (),
+    lowercase: bool = False,
+) -> Tokenizer:
+    return Tokenizer.train(
+        TEXTS,
+        TextConfig(tokenizer=kind, vocab_size=vocab_size, lowercase=lowercase),
+        extra,
+    )
+
+
+TRAINED = {kind: train(kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_come_first_and_never_from_text(kind):
+    tokenizer = TRAINED[kind]
+    specials = (
+        tokenizer.pad_id,
+        tokenizer.unk_id,
+        tokenizer.bos_id,
+        tokenizer.eos_id,
+        tokenizer.mask_id,
+    )
+    assert specials == (0, 1, 2, 3, 4)
+    assert tokenizer.pieces(specials) == list(SPECIAL_TOKENS)
+    for token in SPECIAL_TOKENS:
+        text = f"the {token} and{token}"
+        assert set(tokenizer.encode(text)).isdisjoint({0, 2, 3, 4})
+        assert set(tokenizer.encode_batch([text, token])[1]).isdisjoint({0, 2, 3, 4})
+
+
+@pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
+@given(text=st.text(alphabet=ALPHABET, max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_decoding_restores_text_of_the_alphabet_exactly(kind, text):
+    tokenizer = TRAINED[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.unk_id not in ids
+
+
+@given(text=st.text(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_byte_bpe_restores_any_unicode(text):
+    tokenizer = TRAINED["byte-bpe"]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "  a",
+        "a  ",
+        "\u00a0\u2028\u0085\u200b",
+        "\r\n\t",
+        "e\u0301",
+        "👩‍👩‍👧",
+        "\x00",
+        "\ufeffa",
+        "[BOS]",
+        "<br />",
+    ],
+)
+def test_byte_bpe_restores_odd_white_space_and_marks(text):
+    tokenizer = TRAINED["byte-bpe"]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
+@given(text=st.text(alphabet=ALPHABET, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_extra_tokens_are_kept_whole_and_restored(kind, text):
+    tokenizer = TRAINED_WITH_TAGS[kind]
+    tagged = f"[de_DE] {text}[x]"
+    ids = tokenizer.encode(tagged)
+    assert tokenizer.pieces(ids)[0] == "[de_DE]"
+    assert tokenizer.pieces(ids)[-1] == "[x]"
+    assert tokenizer.decode(ids) == tagged
+
+
+TRAINED_WITH_TAGS = {kind: train(kind, extra=("[de_DE]", "[x]")) for kind in KINDS}
+
+
+def test_extra_tokens_lend_no_letters_to_the_alphabet():
+    tokenizer = Tokenizer.train(
+        ["[de_DE] 3", "[x] 4"], TextConfig(tokenizer="char"), ("[de_DE]", "[x]")
+    )
+    assert tokenizer.vocab_size == 5 + len({" ", "3", "4"}) + 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spans_point_at_the_text(kind):
+    tokenizer = TRAINED[kind]
+    text = "A man isn't “reading”  34 👍."
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+    assert [start for start, _ in spans] == sorted(start for start, _ in spans)
+    covered = "".join(
+        text[i] for i in sorted({i for start, end in spans for i in range(start, end)})
+    )
+    assert covered.replace(" ", "") == text.replace(" ", "")
+
+
+def test_words_are_words_and_marks_and_breaks_are_spaces():
+    tokenizer = Tokenizer.train(
+        ["I DON'T know.<br /><br />Really?"] * 2,
+        TextConfig(tokenizer="word", lowercase=True),
+    )
+    ids = tokenizer.encode("Really, I don't<BR/>know...")
+    assert tokenizer.pieces(ids) == [
+        "really",
+        "[UNK]",
+        "i",
+        "don't",
+        "know",
+        ".",
+        ".",
+        ".",
+    ]
+    assert tokenizer.decode(ids) == "really i don't know . . ."
+    text = "know<br />i"
+    assert [text[a:b] for a, b in tokenizer.spans(text)] == ["know", "i"]
+
+
+def test_word_keeps_the_most_frequent():
+    tokenizer = Tokenizer.train(
+        ["a a a b b c"], TextConfig(tokenizer="word", vocab_size=7)
+    )
+    assert tokenizer.vocab_size == 7
+    assert [
+        piece != "[UNK]" for piece in tokenizer.pieces(tokenizer.encode("a b c"))
+    ] == [True, True, False]
+
+
+def test_char_takes_every_character_whatever_vocab_size_says():
+    tokenizer = train("char", vocab_size=6)
+    assert tokenizer.vocab_size == 5 + len(ALPHABET)
+    assert tokenizer.encode("日")[0] == tokenizer.unk_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lowercase(kind):
+    tokenizer = train(kind, lowercase=True)
+    assert tokenizer.encode("TWO Young") == tokenizer.encode("two young")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_deterministic_and_the_hash_tells_tokenizers_apart(kind):
+    assert train(kind).sha256 == TRAINED[kind].sha256
+    other = Tokenizer.train(
+        [*TEXTS, "quiz quiz quiz ж"], TextConfig(tokenizer=kind, vocab_size=400)
+    )
+    assert other.sha256 != TRAINED[kind].sha256
+
+
+def test_merges_never_spell_a_special_token():
+    content = json.loads(TRAINED["bpe"]._backend.to_str())
+    assert not {"".join(merge) for merge in content["model"]["merges"]} & set(
+        SPECIAL_TOKENS
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_is_the_same(kind, tmp_path):
+    tokenizer = TRAINED_WITH_TAGS[kind]
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    loaded = Tokenizer.load(path)
+    text = "[de_DE] A man [PAD] isn't  “here” 😀\n"
+    assert (loaded.kind, loaded.vocab_size, loaded.sha256) == (
+        kind,
+        tokenizer.vocab_size,
+        tokenizer.sha256,
+    )
+    assert loaded.encode(text) == tokenizer.encode(text)
+    assert loaded.decode(loaded.encode(text)) == tokenizer.decode(
+        tokenizer.encode(text)
+    )
+    assert loaded.spans(text) == tokenizer.spans(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_is_a_checkpoint_error(kind, tmp_path):
+    whole = TRAINED[kind]._backend.to_str(pretty=True)
+    path = tmp_path / "tokenizer.json"
+    for cut in range(0, len(whole) - 1, len(whole) // 20):
+        path.write_text(whole[:cut], encoding="utf-8")
+        with pytest.raises(CheckpointError, match="not a readable tokenizer"):
+            Tokenizer.load(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
+        Tokenizer.load(path)
+
+
+def test_a_missing_or_foreign_file_is_a_checkpoint_error(tmp_path):
+    with pytest.raises(CheckpointError, match="no tokenizer here"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+    content = json.loads(TRAINED["word"]._backend.to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["[EOS]"], vocabulary["[BOS]"] = vocabulary["[BOS]"], vocabulary["[EOS]"]
+    content["added_tokens"] = []
+    (tmp_path / "other.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="first tokens should be"):
+        Tokenizer.load(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("kind", ["byte-bpe", "bpe"])
+def test_a_vocabulary_that_cannot_hold_the_alphabet_is_a_usage_error(kind):
+    with pytest.raises(UsageError, match="vocab_size 20 is less than"):
+        train(kind, vocab_size=20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+def test_no_text_is_a_data_error(kind, texts):
+    with pytest.raises(DataError, match="no text to train"):
+        Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=400))
+
+
+def test_half_a_surrogate_pair_is_a_data_error_that_says_where():
+    with pytest.raises(DataError, match="text 2, character 3"):
+        TRAINED["char"].encode_batch(["fine", "no\ud800"])
+    with pytest.raises(DataError, match="text 1, character 1"):
+        TRAINED["byte-bpe"].spans("\udfff")
+
+
+def test_pieces_are_readable():
+    tokenizer = TRAINED["byte-bpe"]
+    assert tokenizer.pieces(tokenizer.encode("the 本\n"))[-5:] == [
+        "▁",
+        "<E6>",
+        "<9C>",
+        "<AC>",
+        "\\n",
+    ]
+    with pytest.raises(DataError, match="id 99999 is not in this vocabulary"):
+        tokenizer.pieces([99999])
+
+
+FORK = """
+import os
+from glassformer.config import TextConfig
+from glassformer.text.tokenizer import Tokenizer
+texts = ["a b c d e"] * 200
+t = Tokenizer.train(texts, TextConfig(tokenizer="char"))
+t.encode_batch(texts)
+child = os.fork()
+if child == 0:
+    os._exit(0 if len(t.encode_batch(texts)) == 200 else 1)
+raise SystemExit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_no_warning_and_no_deadlock_after_a_fork():
+    if not hasattr(os, "fork"):
+        return  # nothing to fork on Windows, so nothing to go wrong
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "TOKENIZERS_PARALLELISM"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FORK],
+        check=False,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
