@@ -1,0 +1,92 @@
+"""Recipes: a whole run's configuration as a TOML file, shipped here or passed by path.
+
+This module finds, reads and writes them; what a value may be is `checks.py`. It imports no torch.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import Config
+from glassformer.errors import UsageError
+from glassformer.recipes.checks import check_config, config_from_dict, nearest, override, section_fields
+
+__all__ = [
+    "check_config",
+    "config_from_dict",
+    "config_to_dict",
+    "dump_config",
+    "load_recipe",
+    "override",
+    "recipe_names",
+    "section_fields",
+]
+
+_FOLDER = Path(__file__).parent
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes shipped with the package, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load_recipe(name_or_path: str | Path) -> Config:
+    """Read a shipped recipe by name, or a recipe of your own by path; a run folder is one too.
+
+    Args:
+        name_or_path: `imdb`, `my/recipe.toml`, or a run folder, whose `config.toml` is read.
+
+    Raises:
+        UsageError: there is none, it is not TOML, or a key or value in it cannot be used.
+    """
+    path = _find(str(name_or_path))
+    try:
+        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}", "save the recipe as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{path}: not TOML: {error}", "strings need quotes; see: glassformer recipes imdb"
+        ) from error
+    values.setdefault("recipe", path.stem)
+    shipped = path.parent == _FOLDER
+    return config_from_dict(values, where=f"recipe {path.stem}" if shipped else str(path))
+
+
+def config_to_dict(config: Config) -> dict[str, Any]:
+    """The configuration as nested plain values, complete but for what is None (TOML has no such value)."""
+
+    def plain(value: Any) -> Any:
+        if not is_dataclass(value):
+            return value
+        items = ((f.name, plain(getattr(value, f.name))) for f in fields(value))
+        return {name: item for name, item in items if item is not None}
+
+    return plain(config)
+
+
+def dump_config(config: Config) -> str:
+    """The configuration as TOML; `load_recipe` gives exactly the same one back."""
+    import tomli_w
+
+    return tomli_w.dumps(config_to_dict(config))
+
+
+def _find(name: str) -> Path:
+    """The file a name or a path stands for."""
+    names = recipe_names()
+    if name in names:
+        return _FOLDER / f"{name}.toml"
+    path = Path(name)
+    if (path / "config.toml").is_file():
+        return path / "config.toml"
+    if path.is_file():
+        return path
+    if path.suffix == ".toml" or len(path.parts) > 1 or path.is_dir():
+        raise UsageError(f"no recipe at {path}", "a path must lead to a TOML file or to a run folder")
+    raise UsageError(f"no recipe is called {name!r}", nearest(name, names) + f"there are: {', '.join(names)}")
