@@ -1,0 +1,140 @@
+"""Named arrays in a folder of the cache: written once, in a stream, then only mapped.
+
+A folder appears under its final name complete or not at all, so any number of processes may ask for
+the same one. It knows nothing of tokens; what the arrays mean is in `corpus.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+FLUSH_BYTES = 1 << 20
+STALE_SECONDS = 24 * 3600
+"""An unfinished folder older than this was left by a process that died."""
+
+
+class ArrayWriter:
+    """Arrays that grow at the end, in files of a folder, or in memory when there is none.
+
+    Args:
+        folder: where `NAME.bin` is written, raw and little-endian; None keeps everything in memory.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.parts: dict[str, list[np.ndarray]] = {}
+        self.waiting: dict[str, int] = {}
+        self.dtypes: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+
+    def append(self, name: str, array: np.ndarray) -> None:
+        """Add elements; an array keeps the dtype it began with."""
+        self.parts.setdefault(name, []).append(array)
+        self.dtypes.setdefault(name, array.dtype.str)
+        self.sizes[name] = self.sizes.get(name, 0) + len(array)
+        self.waiting[name] = self.waiting.get(name, 0) + array.nbytes
+        if self.folder is not None and self.waiting[name] >= FLUSH_BYTES:
+            self._flush(name, self.folder)
+
+    def finish(self) -> Arrays:
+        """Everything written; returns the arrays themselves when they are in memory."""
+        if self.folder is None:
+            return {name: np.concatenate(parts) for name, parts in self.parts.items()}
+        for name in self.parts:
+            self._flush(name, self.folder)
+        return {}
+
+    def _flush(self, name: str, folder: Path) -> None:
+        if self.parts[name]:
+            with open(folder / f"{name}.bin", "ab") as file:
+                file.write(np.concatenate(self.parts[name]).tobytes())
+        self.parts[name], self.waiting[name] = [], 0
+
+
+def cached_arrays(
+    cache: Path | None, key: str, write: Callable[[ArrayWriter], dict[str, int]]
+) -> tuple[Arrays, dict[str, int]]:
+    """The arrays stored under `key`, made by `write` when they are not there yet.
+
+    Args:
+        cache: folder of all keys; None, or one that cannot be written to, means memory.
+        key: names the contents; must change when they would.
+        write: fills a writer and returns counts to keep with the arrays.
+
+    Returns:
+        the arrays, memory-mapped and read-only (or in memory), and the counts.
+    """
+    if cache is None:
+        return _in_memory(write)
+    final = cache / key
+    found = _open(final)
+    if found is None:
+        try:
+            _write_folder(final, write)
+        except OSError:  # a full disk or a read-only home: training needs the arrays, not the cache
+            return _in_memory(write)
+        found = _open(final)
+    return found if found is not None else _in_memory(write)
+
+
+def _in_memory(write: Callable[[ArrayWriter], dict[str, int]]) -> tuple[Arrays, dict[str, int]]:
+    writer = ArrayWriter(None)
+    counts = write(writer)
+    return writer.finish(), counts
+
+
+def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -> None:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale(final.parent)
+    folder = Path(tempfile.mkdtemp(prefix=".tmp-", dir=final.parent))
+    writer = ArrayWriter(folder)
+    try:
+        counts = write(writer)
+        writer.finish()
+        about = {"arrays": {n: [writer.dtypes[n], writer.sizes[n]] for n in writer.dtypes}, "counts": counts}
+        (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+        if final.exists() and _open(final) is None:  # damaged: make way for the new one
+            shutil.rmtree(final, ignore_errors=True)
+        try:
+            os.rename(folder, final)
+        except OSError:
+            if _open(final) is None:
+                raise  # nobody was quicker: a real failure
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open(folder: Path) -> tuple[Arrays, dict[str, int]] | None:
+    """Map a finished folder; None when it is missing or a file has not the size it should have."""
+    arrays: Arrays = {}
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        for name, (dtype, size) in about["arrays"].items():
+            path = folder / f"{name}.bin"
+            if size == 0:  # an empty file cannot be mapped, and need not exist
+                arrays[name] = np.zeros(0, dtype)
+            elif path.stat().st_size != size * np.dtype(dtype).itemsize:
+                return None
+            else:
+                arrays[name] = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+        return arrays, about["counts"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _remove_stale(cache: Path) -> None:
+    for folder in cache.glob(".tmp-*"):
+        try:
+            if time.time() - folder.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # another process was quicker

@@ -1,0 +1,185 @@
+"""Plans visit every example once within the budget; batches are padded, shifted and counted right."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import TextConfig, TrainConfig
+from glassformer.data.batching import IGNORE_INDEX, epoch_batches, eval_batches, make_batch
+from glassformer.data.corpus import EncodedCorpus, Ragged
+
+SPECIAL = SimpleNamespace(pad_id=0, bos_id=2, eos_id=3)
+LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=80)
+
+
+def ragged(lengths: list[int], rng: np.random.Generator) -> Ragged:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Ragged(rng.integers(5, 500, offsets[-1]).astype(np.uint16), offsets)
+
+
+def classify_corpus(lengths: list[int]) -> EncodedCorpus:
+    rng = np.random.default_rng(0)
+    return EncodedCorpus(ragged(lengths, rng), labels=np.arange(len(lengths), dtype=np.int32))
+
+
+def translate_corpus(lengths: list[int]) -> EncodedCorpus:
+    rng = np.random.default_rng(0)
+    targets = rng.permutation([*lengths[1:], 0]).tolist()
+    return EncodedCorpus(ragged([n + 1 for n in lengths], rng), target=ragged(targets, rng))
+
+
+def lm_corpus(n: int) -> EncodedCorpus:
+    return EncodedCorpus(Ragged((np.arange(n) + 5).astype(np.uint16), np.array([0, n], np.int64)))
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200), st.integers(0, 5))
+def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget(
+    lengths, task, max_tokens, epoch
+):
+    corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
+    plan = epoch_batches(corpus, task, TrainConfig(max_tokens=max_tokens), TextConfig(), epoch)
+    assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
+    for index in plan:
+        batch = make_batch(corpus, task, index, SPECIAL)
+        widths = [batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]])
+        assert len(index) == 1 or len(index) * max(widths) <= max_tokens
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200))
+def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_tokens):
+    corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
+    plan = eval_batches(corpus, task, max_tokens, TextConfig())
+    assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
+    width = corpus.lengths if task == "classify" else np.maximum(corpus.lengths, corpus.target_lengths + 1)
+    longest = [int(width[index].max()) for index in plan]
+    assert longest == sorted(longest, reverse=True)
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_the_order_is_a_pure_function_of_seed_and_epoch(task):
+    lengths = np.random.default_rng(3).integers(0, 40, 500).tolist()
+    corpus = {
+        "classify": classify_corpus(lengths),
+        "translate": translate_corpus(lengths),
+        "lm": lm_corpus(5000),
+    }[task]
+
+    def plan(seed: int, epoch: int) -> list[list]:
+        train = TrainConfig(max_tokens=128, seed=seed)
+        return [i.tolist() for i in epoch_batches(corpus, task, train, TextConfig(max_len=16), epoch)]
+
+    later = plan(1, 7)
+    assert plan(1, 7) == later
+    assert plan(1, 8) != later
+    assert plan(2, 7) != later
+
+
+def test_batch_size_counts_examples_instead_of_tokens():
+    corpus = classify_corpus(np.random.default_rng(3).integers(1, 40, 50).tolist())
+    plan = epoch_batches(corpus, "classify", TrainConfig(batch_size=16, max_tokens=1), TextConfig(), 0)
+    assert sorted(len(index) for index in plan) == [2, 16, 16, 16]
+
+
+def test_sorting_within_pools_pads_little_and_plans_fast():
+    rng = np.random.default_rng(0)
+    lengths = np.minimum(rng.lognormal(5.2, 0.6, 25_000), 512).astype(int).tolist()
+    corpus = classify_corpus(lengths)
+    plan = epoch_batches(corpus, "classify", TrainConfig(max_tokens=8192), TextConfig(), 0)
+    slots = sum(int(corpus.lengths[i].max()) * len(i) for i in plan)
+    assert 1 - sum(lengths) / slots < 0.03
+
+
+def test_equal_lengths_keep_changing_company():
+    corpus = classify_corpus([8] * 64)
+    train = TrainConfig(max_tokens=64)
+    first, second = (epoch_batches(corpus, "classify", train, TextConfig(), epoch) for epoch in (0, 1))
+    assert {frozenset(i.tolist()) for i in first} != {frozenset(i.tolist()) for i in second}
+
+
+def test_classify_batch_pads_on_the_right_and_counts():
+    corpus = classify_corpus([3, 0, 5])
+    batch = make_batch(corpus, "classify", np.array([0, 1, 2]), SPECIAL)
+    assert batch.ids.shape == (3, 5) and batch.ids.dtype == torch.int64
+    assert batch.padding_mask is not None
+    assert batch.padding_mask.sum(dim=1).tolist() == [3, 0, 5]
+    assert batch.ids[0].tolist() == [*corpus.ids[0].tolist(), 0, 0]
+    assert batch.labels.tolist() == [0, 1, 2]
+    assert (batch.n_examples, batch.n_tokens, batch.n_slots, batch.n_labels) == (3, 8, 15, 3)
+
+
+def test_a_batch_of_one_length_has_no_mask_and_a_batch_of_nothing_has_a_shape():
+    corpus = classify_corpus([4, 4, 0])
+    assert make_batch(corpus, "classify", np.array([0, 1]), SPECIAL).padding_mask is None
+    empty = make_batch(corpus, "classify", np.array([2]), SPECIAL)
+    assert empty.ids.tolist() == [[0]] and empty.padding_mask is not None and not empty.padding_mask.any()
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
+    corpus = translate_corpus(lengths)
+    assert corpus.target is not None
+    index = np.arange(len(lengths))
+    batch = make_batch(corpus, "translate", index, SPECIAL)
+    assert batch.tgt_in is not None
+    for i in index:
+        target = corpus.target[i].tolist()
+        n = len(target) + 1
+        assert batch.tgt_in[i, :n].tolist() == [2, *target]
+        assert batch.labels[i, :n].tolist() == [*target, 3]
+        assert (batch.tgt_in[i, n:] == 0).all() and (batch.labels[i, n:] == IGNORE_INDEX).all()
+    assert (
+        batch.n_labels == int((batch.labels != IGNORE_INDEX).sum()) == sum(corpus.target_lengths) + len(index)
+    )
+    assert batch.n_tokens == sum(corpus.lengths) + batch.n_labels
+    assert batch.n_slots == batch.ids.numel() + batch.tgt_in.numel()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(2, 300), st.integers(1, 40), st.integers(1, 200), st.integers(0, 3), st.booleans(), st.data()
+)
+def test_lm_windows_predict_every_token_but_the_first_exactly_once(
+    n, max_len, max_tokens, epoch, training, data
+):
+    corpus, text = lm_corpus(n), TextConfig(max_len=max_len)
+    stride = data.draw(st.none() | st.integers(1, max_len))
+    if training:
+        plan = epoch_batches(corpus, "lm", TrainConfig(max_tokens=max_tokens), text, epoch)
+    else:
+        plan = eval_batches(corpus, "lm", max_tokens, text, stride)
+    predicted = []
+    for index in plan:
+        batch = make_batch(corpus, "lm", index, SPECIAL)
+        assert batch.ids.shape == batch.labels.shape and batch.ids.shape[1] <= max_len
+        assert len(index) == 1 or batch.ids.numel() <= max_tokens
+        scored = batch.labels != IGNORE_INDEX
+        assert (batch.labels[scored] == batch.ids[scored] + 1).all()  # the ids count upwards
+        assert batch.n_labels == int(scored.sum())
+        predicted += batch.labels[scored].tolist()
+    assert sorted(predicted) == (np.arange(1, n) + 5).tolist()
+
+
+def test_lm_evaluation_gives_context_and_training_windows_move():
+    corpus, text = lm_corpus(1000), TextConfig(max_len=32)
+    for start, _, first in np.concatenate(eval_batches(corpus, "lm", 320, text))[1:]:
+        assert first - start >= 16
+    starts = [
+        np.sort(np.concatenate(epoch_batches(corpus, "lm", TrainConfig(), text, epoch))[:, 0])[1]
+        for epoch in range(6)
+    ]
+    assert len(set(starts)) > 1
+
+
+def test_to_moves_every_tensor():
+    batch = make_batch(translate_corpus([3, 5]), "translate", np.array([0, 1]), SPECIAL).to("meta")
+    assert batch.padding_mask is not None and batch.tgt_in is not None
+    assert {t.device.type for t in (batch.ids, batch.labels, batch.padding_mask, batch.tgt_in)} == {"meta"}

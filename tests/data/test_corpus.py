@@ -1,0 +1,211 @@
+"""Encoded corpora: nothing lost but what is counted, cached once, the same however it is cut for encoding."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import TextConfig
+from glassformer.data import corpus as corpus_module
+from glassformer.data import storage
+from glassformer.data.corpus import EncodedCorpus, encode_split, truncate
+from glassformer.data.splits import Split
+from glassformer.errors import DataError
+from glassformer.text.tokenizer import Tokenizer
+
+TEXTS = ["the cat sat on the mat", "a dog", "", "the dog and the cat\nran away, ran!", "über naïve cats"]
+CHAR = TextConfig(tokenizer="char", max_len=12)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TEXTS, CHAR)
+
+
+def classify_split() -> Split:
+    return Split(TEXTS, labels=[0, 1, 0, 1, 2], source="reviews")
+
+
+def same(a: EncodedCorpus, b: EncodedCorpus) -> bool:
+    columns = [(a.ids, b.ids), (a.target, b.target)]
+    for x, y in columns:
+        if x is not None and y is not None:
+            assert np.array_equal(x.flat, y.flat) and np.array_equal(x.offsets, y.offsets)
+        assert (x is None) == (y is None)
+    if a.labels is not None and b.labels is not None:
+        assert np.array_equal(a.labels, b.labels)
+    return a.stats == b.stats and a.sha256 == b.sha256
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40), min_size=1, max_size=12))
+def test_what_is_encoded_decodes_to_the_text(texts):
+    config = TextConfig(tokenizer="byte-bpe", vocab_size=300, max_len=10_000)
+    tokenizer = Tokenizer.train([*texts, "x"], config)
+    split = Split(texts, target=texts[::-1])
+    corpus = encode_split(split, tokenizer, "translate", config)
+    assert corpus.target is not None and len(corpus) == len(texts)
+    for i, text in enumerate(texts):
+        *ids, end = corpus.ids[i].tolist()
+        assert end == tokenizer.eos_id
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.decode(corpus.target[i]) == texts[-1 - i]
+
+
+def test_classify_counts_what_it_cuts(tokenizer):
+    corpus = encode_split(classify_split(), tokenizer, "classify", CHAR)
+    assert corpus.labels is not None and corpus.labels.tolist() == [0, 1, 0, 1, 2]
+    assert corpus.lengths.tolist() == [min(12, len(text)) for text in TEXTS]
+    assert corpus.stats["n"] == 5
+    assert corpus.stats["n_tokens"] == sum(corpus.lengths)
+    assert corpus.stats["n_truncated"] == sum(len(text) > 12 for text in TEXTS)
+    assert corpus.stats["n_tokens_cut"] == sum(max(0, len(text) - 12) for text in TEXTS)
+    assert corpus.ids.flat.dtype == np.uint16
+
+
+def test_unknown_tokens_are_counted(tokenizer):
+    corpus = encode_split(Split(["cat!", "QQ cat Q"], labels=[0, 0]), tokenizer, "classify", CHAR)
+    assert corpus.stats["n_unknown"] == 3
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("head", [0, 1, 2, 3, 4]), ("tail", [5, 6, 7, 8, 9])])
+def test_truncate_keeps_one_end(keep, kept):
+    assert truncate(list(range(10)), 5, keep) == kept
+
+
+def test_truncate_keeps_both_ends_and_what_fits():
+    assert truncate(list(range(10)), 5, "head+tail") == [0, 1, 2, 8, 9]
+    assert truncate(list(range(10)), 1, "head+tail") == [0]
+    assert truncate([1, 2], 5, "tail") == [1, 2]
+
+
+def test_pairs_too_long_or_empty_are_left_out_of_training_only(tokenizer):
+    split = Split(
+        ["a cat", "", "a dog", "the cat sat on"], target=["cat a", "a", "the dog and the cat", "sat"]
+    )
+    train = encode_split(split, tokenizer, "translate", CHAR, drop_long=True)
+    assert (len(train), train.stats["n"], train.stats["n_empty"], train.stats["n_dropped"]) == (1, 4, 1, 2)
+    test = encode_split(split, tokenizer, "translate", CHAR)
+    assert test.target is not None
+    assert (len(test), len(test.target), test.stats["n_truncated"]) == (4, 4, 2)
+    assert test.lengths.tolist() == [6, 1, 6, 13]  # with the end token
+    assert test.target_lengths.tolist() == [5, 1, 12, 3]
+
+
+def test_documents_are_joined_with_an_end_token_between_two(tokenizer):
+    corpus = encode_split(Split(["a cat", "a dog"]), tokenizer, "lm", CHAR)
+    expected = [*tokenizer.encode("a cat"), tokenizer.eos_id, *tokenizer.encode("a dog")]
+    assert corpus.ids.flat.tolist() == expected
+    assert (len(corpus), corpus.lengths.tolist()) == (1, [len(expected)])
+
+
+def test_a_text_with_nothing_to_predict_is_refused(tokenizer):
+    with pytest.raises(DataError, match="book: a text of 1 tokens"):
+        encode_split(Split(["a"], source="book"), tokenizer, "lm", CHAR)
+
+
+@pytest.mark.parametrize("kind", ["char", "word", "byte-bpe", "bpe"])
+def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch):
+    rng = np.random.default_rng(5)
+    words = np.array(["the ", "cat", " sat", "\n", "\n\n", "\t", " \n", ". ", "don't", "é", "42", "  "])
+    document = "".join(rng.choice(words, 4000))
+    config = TextConfig(tokenizer=kind, vocab_size=320)
+    tokenizer = Tokenizer.train([document], config)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 800)
+    assert kind == "bpe" or len(list(corpus_module._batches_of_pieces(document, kind))) > 5
+    corpus = encode_split(Split([document]), tokenizer, "lm", config)
+    assert corpus.ids.flat.tolist() == tokenizer.encode(document)
+
+
+def test_chunks_of_examples_change_nothing(tokenizer, monkeypatch):
+    whole = encode_split(classify_split(), tokenizer, "classify", CHAR)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 10)
+    monkeypatch.setattr(storage, "FLUSH_BYTES", 16)
+    assert same(encode_split(classify_split(), tokenizer, "classify", CHAR), whole)
+
+
+def test_the_second_call_only_maps_the_files(tokenizer, tmp_path, monkeypatch):
+    first = encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
+    assert same(first, encode_split(classify_split(), tokenizer, "classify", CHAR))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", refuse)
+    second = encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
+    assert same(first, second)
+    assert not second.ids.flat.flags.writeable
+    assert isinstance(second.ids.flat.base, np.memmap)
+    assert [p.name for p in tmp_path.iterdir()] == [first.sha256]
+
+
+def test_other_text_settings_or_tokenizer_are_another_entry(tokenizer, tmp_path):
+    other_text = Split([*TEXTS[:4], "über naive cats"], labels=[0, 1, 0, 1, 2])
+    moved_border = Split(["the cat sat on the mata", " dog", *TEXTS[2:]], labels=[0, 1, 0, 1, 2])
+    other_label = Split(TEXTS, labels=[0, 1, 0, 1, 1])
+    keys = {
+        encode_split(split, t, "classify", text, tmp_path).sha256
+        for split, t, text in [
+            (classify_split(), tokenizer, CHAR),
+            (other_text, tokenizer, CHAR),
+            (moved_border, tokenizer, CHAR),
+            (other_label, tokenizer, CHAR),
+            (classify_split(), tokenizer, TextConfig(tokenizer="char", max_len=11)),
+            (classify_split(), Tokenizer.train([*TEXTS, "#"], CHAR), CHAR),
+        ]
+    }
+    assert len(keys) == 6
+
+
+@pytest.mark.parametrize("damage", ["cut", "about", "missing"])
+def test_a_damaged_entry_is_made_again(tokenizer, tmp_path, damage):
+    first = encode_split(classify_split(), tokenizer, "classify", CHAR)
+    folder = tmp_path / encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path).sha256
+    match damage:
+        case "cut":
+            (folder / "ids.bin").write_bytes(b"123")
+        case "about":
+            (folder / "about.json").write_text("{", encoding="utf-8")
+        case "missing":
+            (folder / "labels.bin").unlink()
+    assert same(encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path), first)
+    assert storage._open(folder) is not None
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tokenizer, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    found = encode_split(classify_split(), tokenizer, "classify", CHAR, blocked / "cache")
+    assert same(found, encode_split(classify_split(), tokenizer, "classify", CHAR))
+
+
+def test_an_interrupted_encoding_leaves_nothing_behind(tokenizer, tmp_path, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_writers_of_one_entry_all_get_it(tokenizer, tmp_path: Path):
+    found: list[EncodedCorpus] = []
+    workers = [
+        threading.Thread(
+            target=lambda: found.append(encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path))
+        )
+        for _ in range(8)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 8
+    assert all(same(corpus, found[0]) for corpus in found)
+    assert len(list(tmp_path.iterdir())) == 1
