@@ -61,5 +61,6 @@ class LanguageModelling(Task):
         """
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
-        written = generate_ids(model, prompts, decode, eos=t.eos_id, pad=t.pad_id, device=device)
+        banned = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -140,7 +140,7 @@ def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) 
             if request.signal is not None and not state.progress.finished:
                 raise _interrupted(request, state, p, out)
     load_best(state)
-    save_task_model(p.task, model, out, p.data)
+    save_task_model(p.task, model, out)
     evaluate_and_report(p, model, out)
 
 

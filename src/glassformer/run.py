@@ -1,0 +1,163 @@
+"""Training, resuming and loading a run: what `glassformer.train`, `.resume` and `.load` are.
+
+A `Run` answers questions (`predict`, `evaluate`); its folder can be moved and needs none of the data it
+was trained on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig
+from glassformer.data.datasets import load_text_data
+from glassformer.data.own_files import load_test
+from glassformer.data.splits import Split
+from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.model_folder import load_model_files
+from glassformer.recipes import config_from_dict, load_recipe, override
+from glassformer.runtime import choose_device, tune_process
+from glassformer.tasks import TASKS, Task
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.train.state import load_weights
+
+CHUNK = 256
+"""Lines predicted at a time from a stream."""
+
+
+def train(
+    recipe: str | Config,
+    *,
+    out: str | Path | None = None,
+    on_report: Callable[[Any], None] | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train, evaluate and report a run.
+
+    Args:
+        recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
+        out: the run folder, new or empty; `runs/<recipe>` when absent.
+        on_report: called with each `StepReport`.
+        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`,
+            `model={"n_layers": 2}`.
+
+    Raises:
+        UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
+    """
+    from glassformer.train.session import start_run
+
+    config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
+    config = override(config, overrides)
+    folder = Path(out) if out is not None else Path("runs") / config.recipe
+    start_run(config, folder, on_report)
+    return load(folder)
+
+
+def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run:
+    """Go on with an interrupted run, to the same weights as if it had not been."""
+    from glassformer.train.session import resume_run
+
+    resume_run(Path(out), on_report)
+    return load(out)
+
+
+def load(path: str | Path, *, device: str = "auto") -> Run:
+    """Load a run folder (or its `model/` alone) for use.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
+    """
+    folder = Path(path)
+    model_folder = folder / "model" if (folder / "model").is_dir() else folder
+    if not (model_folder / "config.json").exists():
+        unfinished = (folder / "config.toml").exists()
+        hint = f"go on with: glassformer train --resume {folder}" if unfinished else "give the folder that --out named"
+        raise CheckpointError(f"{folder} holds no trained model", hint)
+    facts, weights = load_model_files(model_folder)
+    target = choose_device(device)
+    tune_process(target)
+    task = _restore_task(facts, model_folder, folder)
+    model = task.build_model()
+    load_weights(model, weights)
+    return Run(folder, task, model.to(target).eval(), target)
+
+
+class Run:
+    """A trained model with its tokenizer and configuration.
+
+    Attributes:
+        path: the run folder. task: the task. model: the model, in evaluation mode.
+    """
+
+    def __init__(self, path: Path, task: Task, model: nn.Module, device: torch.device) -> None:
+        self.path, self.task, self.model, self.device = path, task, model, device
+
+    @property
+    def config(self) -> Config:
+        """The run's configuration."""
+        return self.task.config
+
+    def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """One dictionary a text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
+
+        classify: text, label, probability, probabilities. translate: text, translation, score (and
+        n_best). lm: prompt, text. The answer for a text does not depend on the others.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        with torch.inference_mode():
+            return self.task.predict(self.model, texts, self.device, self._decode(options))
+
+    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
+        """`predict` for any number of texts, in order, a few at a time."""
+        rest = iter(lines)
+        while chunk := list(itertools.islice(rest, CHUNK)):
+            yield from self.predict(chunk, **options)
+
+    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> dict[str, Any]:
+        """All scores of a split of the run's data, or of the test files that `data` names.
+
+        Raises:
+            DataError: the data is not there, or has no such split.
+        """
+        chosen, train_split, name = self._split(split, data)
+        with torch.inference_mode():
+            scores = self.task.evaluate(self.model, chosen, self.device, self._decode(options), train_split)
+        return {"task": self.task.name, "split": name} | scores
+
+    def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
+        if data is not None:
+            return load_test(self.task.name, data, self.task.label_names), None, "file"
+        everything = load_text_data(self.task.name, self.config.data)
+        chosen = {"train": everything.train, "valid": everything.valid, "test": everything.test}.get(name)
+        if chosen is None:
+            raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
+        return chosen, everything.train, name
+
+    def _decode(self, options: dict[str, Any]) -> DecodeConfig:
+        known = {f.name for f in fields(DecodeConfig)}
+        unknown = sorted(options.keys() - known)
+        if unknown:
+            raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(sorted(known))}")
+        return replace(self.config.decode, **options)
+
+
+def _restore_task(facts: dict[str, Any], model_folder: Path, folder: Path) -> Task:
+    """The task a model folder describes; the data section comes from the run's config.toml if it is there."""
+    recipe = folder / "config.toml"
+    if recipe.exists():
+        config = load_recipe(str(recipe))
+    else:
+        sections = {key: {k: v for k, v in facts[key].items() if v is not None} for key in ("text", "model", "decode")}
+        config = config_from_dict({"task": facts["task"], **sections}, str(model_folder / "config.json"))
+    config = replace(
+        config, text=TextConfig(**facts["text"]), model=ModelConfig(**facts["model"]),
+        decode=DecodeConfig(**facts["decode"]),
+    )  # fmt: skip
+    tokenizer = Tokenizer.load(model_folder / "tokenizer.json")
+    return TASKS[facts["task"]](config, tokenizer, facts["label_names"])
