@@ -1,0 +1,49 @@
+# A fresh machine with Python 3.11 and make: `make demo` or `make test`, nothing else first.
+# Each target installs what it needs into .venv once; after that it starts at once.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+.PHONY: help demo test test-all lint clean
+
+help:
+	@echo "make demo       train on dates, evaluate, show a few predictions and the report (two minutes)"
+	@echo "make test       the tests (under ten minutes on two cores)"
+	@echo "make test-all   the slow tests too"
+	@echo "make lint       ruff and pyright"
+	@echo "make clean      remove .venv and caches; your runs/ stay"
+
+demo: $(VENV)/.installed
+	$(BIN)/glassformer demo
+
+test: $(VENV)/.installed-test
+	$(TESTS) -m "not slow"
+
+test-all: $(VENV)/.installed-test
+	$(TESTS)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build
+
+# Stamps: remade when what there is to install changes.
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $(VENV)/.installed $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No python3 here: install Python 3.11 or newer." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Glassformer needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V`. Try: make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
