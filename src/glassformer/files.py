@@ -217,7 +217,7 @@ def _beside(path: Path) -> Path:
 
 
 def _aside(folder: Path) -> Path:
-    return folder.with_name(f".old-{folder.name}")
+    return folder.with_name(f".tmp-old-{folder.name}")
 
 
 def _force(handle: int) -> None:

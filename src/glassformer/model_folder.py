@@ -1,0 +1,118 @@
+"""The folder of a trained model: what is needed to use it, and nothing of the training.
+
+    model/  config.json  model.safetensors  tokenizer.json  README.md  manifest.json
+
+The tokenizer belongs to the weights, so `config.json` holds its SHA-256. Building the model is `run.py`'s
+business; this module makes sure that doing so is safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.errors import CheckpointError
+from glassformer.files import finish_replacement, parse_json, remove_leftovers
+from glassformer.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.tensor_file import read_tensors, tensor_chunks
+
+KIND = "glassformer model"
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+TOKENIZERS = ("tokenizer.json", "target_tokenizer.json")
+MAX_LEN = 1 << 24
+"""Longest context that is believed: positions are allocated for it and are not in the weights."""
+
+
+def save_model(
+    folder: Path,
+    model_config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    tokenizer_files: Mapping[str, bytes],
+    card: str,
+) -> None:
+    """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
+
+    Args:
+        folder: where.
+        model_config: JSON; its "model" and "text" sections are those of the run's configuration.
+        tensors: the weights by name.
+        tokenizer_files: contents of `tokenizer.json` (and `target_tokenizer.json`).
+        card: the model card, in Markdown.
+
+    Raises:
+        ResourceError: the disk is full, or cannot be written.
+    """
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer_files.items()}
+    config = dict(model_config) | {"tokenizer_files": hashes}
+    files = {
+        CONFIG: [(json.dumps(config, ensure_ascii=False, indent=2) + "\n").encode("utf-8")],
+        WEIGHTS: tensor_chunks(tensors),
+        **{name: [data] for name, data in tokenizer_files.items()},
+        CARD: [card.encode("utf-8")],
+    }
+    remove_leftovers(folder.parent, folder.name)
+    write_sealed_folder(folder, KIND, files, replace=True)
+
+
+def load_model_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The configuration and the weights of a model folder, after every check there is.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the
+            configuration describes a model larger than its weights.
+    """
+    finish_replacement(folder)
+    files = read_sealed_folder(folder, KIND)
+    missing = {CONFIG, WEIGHTS, TOKENIZERS[0]} - files.keys()
+    unknown = files.keys() - {CONFIG, WEIGHTS, CARD, *TOKENIZERS}
+    if missing or unknown:
+        odd = min(missing or unknown)
+        raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {odd}")
+    config = parse_json(files[CONFIG], folder / CONFIG)
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{folder / CONFIG} should hold a JSON object")
+    came = {name: hashlib.sha256(files[name]).hexdigest() for name in TOKENIZERS if name in files}
+    if config.pop("tokenizer_files", None) != came:
+        raise CheckpointError(
+            f"the tokenizer in {folder} is not the one its weights were trained with",
+            "copy model folders whole; their files cannot be exchanged",
+        )
+    weights = read_tensors(files[WEIGHTS], folder / WEIGHTS)
+    _bound_sizes(config, sum(t.numel() for t in weights.values()), folder / CONFIG)
+    return config, weights
+
+
+def _bound_sizes(config: Mapping[str, Any], n_weights: int, where: Path) -> None:
+    """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
+    model, text = config.get("model"), config.get("text")
+    if not isinstance(model, dict) or not isinstance(text, dict):
+        raise CheckpointError(f"{where} should have the sections model and text")
+
+    def size(section: Mapping[str, Any], name: str, default: int | None = None) -> int:
+        value = section.get(name)
+        value = default if value is None else value
+        if type(value) is not int or not 0 < value < 1 << 40:
+            raise CheckpointError(f"{where}: {name} should be a positive size, not {value!r}")
+        return value
+
+    d_model, n_heads = size(model, "d_model"), size(model, "n_heads")
+    d_head = size(model, "d_head", max(1, d_model // n_heads))
+    encoder = size(model, "n_layers")
+    decoder = size(model, "n_decoder_layers", encoder)
+    layers = {"classify": encoder, "lm": decoder, "translate": encoder + decoder}.get(str(config.get("task")))
+    if layers is None:
+        raise CheckpointError(f"{where}: there is no task {config.get('task')!r}")
+    # Every model has at least these: projections and feed-forward of each layer, and one embedding.
+    layer = d_model * (4 * n_heads * d_head + 2 * size(model, "d_ff", 4 * d_model))
+    at_least = layers * layer + size(config, "vocab_size") * d_model
+    if at_least > n_weights:
+        raise CheckpointError(
+            f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
+        )
+    if size(text, "max_len") > MAX_LEN or size(text, "max_len") * d_model > max(1 << 30, n_weights):
+        raise CheckpointError(f"{where}: max_len {text['max_len']:,} is beyond any text")

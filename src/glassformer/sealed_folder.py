@@ -1,0 +1,141 @@
+"""A folder with a manifest of what is in it: written whole or not at all, and refused when a byte changed.
+
+Neither file systems nor tensor formats notice a flipped bit; the manifest's SHA-256 sums do, and the
+manifest carries its own. It guards against accidents, and holds no secret a forger would lack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import CheckpointError
+from glassformer.files import parse_json, sha256_file, write_durably, write_folder_atomically
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 1 << 20
+FORMAT_VERSION = 1
+
+
+def write_sealed_folder(
+    folder: Path, kind: str, files: Mapping[str, Iterable[bytes | memoryview]], *, replace: bool = False
+) -> None:
+    """Write files, then a manifest of their sizes and sums, and only then put the folder in its place.
+
+    Args:
+        folder: where it shall be; see `write_folder_atomically` for `replace`.
+        kind: what it holds, such as "glassformer checkpoint"; reading asks for the same.
+        files: names and contents, the latter in pieces so that nothing is copied whole.
+
+    Raises:
+        ResourceError: the disk is full, or cannot be written; nothing is left behind.
+    """
+    with write_folder_atomically(folder, replace=replace) as temporary:
+        entries = {}
+        for name, chunks in files.items():
+            size, sha256 = write_durably(temporary / name, chunks)
+            entries[name] = {"bytes": size, "sha256": sha256}
+        body = {"kind": kind, "version": FORMAT_VERSION, "written_by": _versions(), "files": entries}
+        write_durably(temporary / MANIFEST, [_render(body)])
+
+
+def read_sealed_folder(folder: Path, kind: str) -> dict[str, bytes]:
+    """Every file of a sealed folder, name to content: the very bytes whose sums were compared.
+
+    Raises:
+        CheckpointError: the folder is missing, another kind, from a later version, or not the bytes
+            that were written; the message names the file.
+    """
+    contents = {}
+    for name, entry in _read_manifest(folder, kind).items():
+        path = folder / name
+        _check_size(path, entry["bytes"])
+        contents[name] = _read(path)
+        _check_sum(path, hashlib.sha256(contents[name]).hexdigest(), entry["sha256"])
+    return contents
+
+
+def check_sealed_folder(folder: Path, kind: str) -> None:
+    """Raise the CheckpointError that `read_sealed_folder` would, without holding the files in memory."""
+    for name, entry in _read_manifest(folder, kind).items():
+        path = folder / name
+        _check_size(path, entry["bytes"])
+        try:
+            _check_sum(path, sha256_file(path), entry["sha256"])
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no folder {folder}")
+    data = _read(path, MAX_MANIFEST_BYTES)
+    manifest = parse_json(data, path)
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
+        raise CheckpointError(f"{folder} is not a {kind}")
+    if manifest.get("version") != FORMAT_VERSION:
+        came = manifest.get("version")
+        raise CheckpointError(
+            f"{folder} has format version {came}, not {FORMAT_VERSION}", "install a glassformer that knows it"
+        )
+    manifest.pop("sha256", None)
+    entries = manifest.get("files")
+    # The one rendering there is: any other byte, even a blank, is damage.
+    if _render(manifest) != data or not isinstance(entries, dict):
+        raise CheckpointError(f"{path} is damaged", "restore the folder from a copy")
+    for name, entry in entries.items():
+        # Damage cannot come this far, only a manifest that someone made to point elsewhere.
+        if not isinstance(entry, dict) or entry.keys() != {"bytes", "sha256"} or Path(name).name != name:
+            raise CheckpointError(f"{path} lists {name!r} in a form that was never written")
+    return entries
+
+
+def _render(body: Mapping[str, Any]) -> bytes:
+    """The manifest's bytes: sorted JSON of the body and of the body's own SHA-256."""
+    sealed = dict(body) | {"sha256": hashlib.sha256(_json(body)).hexdigest()}
+    return _json(sealed)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode("ascii")
+
+
+def _read(path: Path, limit: int | None = None) -> bytes:
+    try:
+        if limit is not None and path.stat().st_size > limit:
+            raise CheckpointError(f"{path} is larger than {limit} bytes, as none should be")
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size if path.is_file() else None
+    if size != expected:
+        came = "is missing" if size is None else f"has {size} bytes"
+        raise CheckpointError(
+            f"{path} is damaged: it {came}, {expected} were written", "restore it from a copy"
+        )
+
+
+def _check_sum(path: Path, came: str, expected: str) -> None:
+    if came != expected:
+        raise CheckpointError(
+            f"{path} is damaged: its SHA-256 is not the one written", "restore it from a copy"
+        )
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("glassformer", "torch"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "unknown"
+    return versions

@@ -1,0 +1,67 @@
+"""Named tensors to and from the safetensors format, which can hold nothing but numbers.
+
+Written here, because the format is a header and the bytes, so that a checkpoint is streamed and never
+copied whole, and two names may share memory. Read by the safetensors library, whose parser is hardened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from glassformer.errors import CheckpointError
+
+MAX_HEADER_BYTES = 16 << 20
+"""A header takes about a hundred bytes a tensor."""
+
+_NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+
+
+def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    """The bytes of a safetensors file: the header's length, the header, tensor after tensor.
+
+    The same names and values always give the same bytes; the order of insertion, the device and the
+    memory layout do not show.
+    """
+    # Widest numbers first, so that every tensor begins at a multiple of its own width.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header, end = {}, 0
+    for name in order:
+        tensor = tensors[name]
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        # The format is little-endian, as is every machine torch is built for.
+        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+        yield flat.view(torch.uint8).numpy().data
+
+
+def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
+    """The tensors in the bytes of a safetensors file.
+
+    Raises:
+        CheckpointError: the header is too large, or not one; `where` is named.
+    """
+    n_header = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or n_header > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise CheckpointError(f"{where} is not a safetensors file: its header does not fit")
+    try:
+        return safetensors.torch.load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error

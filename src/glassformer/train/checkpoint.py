@@ -1,0 +1,137 @@
+"""Checkpoints of a run: saved whole or not at all, checked byte for byte when loaded.
+
+    checkpoints/
+      step-00001000/  state.safetensors  state.json  manifest.json
+      step-00002000/  …
+      latest                             the newest name, for people; nothing here reads it
+
+What the state is, this module does not know: tensors under names, and a JSON object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.files import atomic_write_text, parse_json, remove_folder, remove_leftovers
+from glassformer.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
+from glassformer.tensor_file import read_tensors, tensor_chunks
+
+KIND = "glassformer checkpoint"
+TENSORS, STATE = "state.safetensors", "state.json"
+
+
+def save_checkpoint(
+    folder: Path,
+    name: str,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    *,
+    keep: int,
+    protect: Collection[str] = (),
+) -> Path:
+    """Save a checkpoint; kill the process at any instant and the newest committed one still loads.
+
+    A sound checkpoint of this name is left as it is, since a step has one state; a damaged one is
+    replaced. Later ones are left too: they are there only if they were damaged and passed over.
+
+    Args:
+        folder: the run's checkpoints.
+        name: "step-" and the step in eight digits, so that names sort by age.
+        tensors: by name; on any device, in any layout.
+        state: whatever JSON holds.
+        keep: how many to keep up to this one, itself included; older ones are removed afterwards.
+        protect: names never removed.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.
+    """
+    remove_leftovers(folder)
+    target = folder / name
+    if not _is_sound(target):
+        files = {TENSORS: tensor_chunks(tensors), STATE: [_state_bytes(state)]}
+        write_sealed_folder(target, KIND, files, replace=True)
+    with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
+        atomic_write_text(folder / "latest", name + "\n")
+        up_to_this = [path for path in checkpoints(folder) if path.name <= name]
+        for path in up_to_this[: -max(keep, 1)]:
+            if path.name not in protect:
+                remove_folder(path)
+    return target
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the state of one checkpoint. It never falls back to another.
+
+    Raises:
+        CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
+    """
+    files = read_sealed_folder(path, KIND)
+    if files.keys() != {TENSORS, STATE}:
+        raise CheckpointError(
+            f"{path} should hold {TENSORS} and {STATE}, not {', '.join(files) or 'nothing'}"
+        )
+    state = parse_json(files[STATE], path / STATE)
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path / STATE} should hold a JSON object")
+    return read_tensors(files[TENSORS], path / TENSORS), state
+
+
+def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
+    """The newest sound checkpoint, and a warning for each newer one that is damaged.
+
+    Returns:
+        (path, warnings); the path is None when no checkpoint was ever saved.
+
+    Raises:
+        CheckpointError: there are checkpoints and none is sound; starting over would hide it.
+    """
+    warnings = []
+    for path in reversed(checkpoints(folder)):
+        try:
+            check_sealed_folder(path, KIND)
+        except CheckpointError as error:
+            warnings.append(f"{error.message}; falling back to the checkpoint before it")
+        else:
+            return path, warnings
+    if warnings:
+        raise CheckpointError(
+            f"none of the {len(warnings)} checkpoints in {folder} is sound: {warnings[0].partition(';')[0]}",
+            "restore one from a copy, or start a new run with another --out",
+        )
+    return None, []
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Every committed checkpoint, oldest first, sound or not."""
+    return sorted(path for path in folder.glob("step-*") if path.is_dir())
+
+
+def state_sha256(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
+    """One SHA-256 of a whole state: equal exactly when every bit of it is."""
+    digest = hashlib.sha256(_state_bytes(state))
+    for chunk in tensor_chunks(tensors):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _state_bytes(state: Mapping[str, Any]) -> bytes:
+    return json.dumps(state, sort_keys=True, indent=1).encode("utf-8")
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        check_sealed_folder(path, KIND)
+    except CheckpointError:
+        return False
+    return True
