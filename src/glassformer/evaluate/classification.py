@@ -1,4 +1,4 @@
-"""Scores of a classifier: how often it is right, for which classes, and whether its confidence can be believed.
+"""Scores of a classifier: how often it is right, for which classes, and if its confidence can be trusted.
 
 It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words yardsticks that stand
 beside these numbers are in `baselines.py`; pictures of them in `train/plots.py`.
@@ -118,7 +118,7 @@ def _per_class(
     """Return a row for each class, and F1 averaged over the classes that occur or are predicted."""
     from sklearn.metrics import precision_recall_fscore_support
 
-    columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)
+    columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
     precision, recall, f1, support = (np.asarray(column) for column in columns)
     rows = [
         {

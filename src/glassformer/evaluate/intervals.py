@@ -98,7 +98,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
-    """Return the 95% interval of (first − second) accuracy over the same n examples (normal approximation)."""
+    """Return the 95% interval of (first − second) accuracy on the same n examples, by the normal law."""
     difference = (only_first - only_second) / n
     variance = (only_first + only_second) / n - difference**2
     half = Z95 * math.sqrt(max(variance, 0.0) / n)

@@ -26,7 +26,7 @@ MIN_BUCKET = 20
 """Fewest sentences for which a bucket's BLEU is worth drawing."""
 
 SHORT = 6.0
-"""Mean reference length, in BLEU's tokens, below which an answer is right or wrong rather than near (a date)."""
+"""Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is."""
 
 
 def score(
@@ -45,8 +45,8 @@ def score(
         tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already.
 
     Returns:
-        n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the last
-        character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
+        n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
+        last character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
         n_empty hypotheses; by_length, BLEU by length of reference; headline, the score to quote: bleu, or
         exact_match for answers shorter than SHORT; notes, where a score means nothing.
 
@@ -132,7 +132,7 @@ def copy_baseline(
     """
     scores = score(sources, references, n_bootstrap=0, tokenize=tokenize)
     return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | {
-        "settings": "the source, unchanged"
+        "settings": "the source sentence, unchanged, taken for a translation"
     }
 
 

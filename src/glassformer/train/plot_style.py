@@ -1,7 +1,7 @@
 """The look of every plot: paper, ink, one accent, and a label beside the line instead of a legend.
 
-What is drawn is decided in `plots.py`. Figures are made without pyplot, so drawing leaves no global state, needs
-no display and can happen in any thread.
+What is drawn is decided in `plots.py`. Figures are made without pyplot, so drawing needs no display and
+leaves no figure behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
+from glassformer.train.words import Number
+
 PAPER, INK, QUIET, RULE = "#fffdf9", "#2b2926", "#827d75", "#e4dfd5"
 SOFT = "#c9c3b8"
 """Bars and raw data behind the thing to be read."""
@@ -22,7 +24,7 @@ ACCENT = "#a8321f"
 DPI = 200
 WIDTH = 6.6
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     # Each glyph comes from the first family that has it: STIX sets the page, DejaVu the rest of the world.
     "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"],
     "font.size": 11.0,
@@ -69,7 +71,9 @@ def style() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[float] = (1,)) -> Any:
+def new_figure(
+    height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[int] = (1,)
+) -> Any:
     """Return (figure, axes) with a title and a quiet line under it, both flush left.
 
     Args:
@@ -83,18 +87,20 @@ def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH
 
     figure = Figure(figsize=(width, height), dpi=DPI)
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=list(rows))[:, 0]
-    figure.subplots_adjust(left=0.72 / width, right=1 - 0.3 / width, top=1 - 0.78 / height, bottom=0.58 / height)
+    figure.subplots_adjust(
+        left=0.72 / width, right=1 - 0.3 / width, top=1 - 0.78 / height, bottom=0.58 / height
+    )
     figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
     figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
     return figure, axes
 
 
-def room_for_labels(figure: Any, inches: float) -> None:
+def room_for_labels(figure: Any, inches: Number) -> None:
     """Leave a margin on the right for labels that stand at the ends of lines."""
     figure.subplots_adjust(right=1 - inches / figure.get_figwidth())
 
 
-def end_labels(axes: Any, labels: Sequence[tuple[float, float, str, str]], gap: float = 0.075) -> None:
+def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.075) -> None:
     """Write labels to the right of points, pushed apart so that none overlap.
 
     Args:
@@ -103,7 +109,9 @@ def end_labels(axes: Any, labels: Sequence[tuple[float, float, str, str]], gap: 
         gap: least distance of two labels, as a share of the height of the axes.
     """
     to_axes = axes.transLimits.transform
-    placed = sorted(((float(to_axes((x, axes.transScale.transform((x, y))[1]))[1]), x, y, t, c) for x, y, t, c in labels))
+    placed = sorted(
+        ((float(to_axes((x, axes.transScale.transform((x, y))[1]))[1]), x, y, t, c) for x, y, t, c in labels)
+    )
     heights = [row[0] for row in placed]
     for _ in range(50):  # relax: push overlapping neighbours apart by equal amounts
         for i in range(1, len(heights)):
@@ -123,6 +131,11 @@ def end_labels(axes: Any, labels: Sequence[tuple[float, float, str, str]], gap: 
             annotation_clip=False,
             parse_math=False,
         )
+
+
+def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
+    """Write a quiet remark beside a point, in data units, moved by `offset` points."""
+    axes.annotate(text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False)
 
 
 def thousands(axis: Any) -> None:

@@ -5,8 +5,12 @@ One place, so that a score looks the same wherever it is read. Nothing here know
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
+
+Number = float | int
+"""What JSON calls a number: a share of 1 may come back from it as an integer."""
 
 BASELINE_NAMES = {
     "majority": "commonest class",
@@ -15,14 +19,14 @@ BASELINE_NAMES = {
 }
 
 
-def percent(share: float, digits: int = 1) -> str:
+def percent(share: Number, digits: int = 1) -> str:
     """Write a share as a percentage, never rounding a small count of something to a flat zero."""
     if 0 < share < 0.5 * 10 ** -(digits + 2):
         return f"under {10**-digits:g}%"
     return f"{100 * share:.{digits}f}%"
 
 
-def number(value: float) -> str:
+def number(value: Number) -> str:
     """Write a number to three or four significant digits, without needless exponents."""
     if value != value:
         return "not a number"
@@ -36,20 +40,20 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: Number) -> str:
     """Write seconds as 42 s, 3 min 5 s or 2 h 10 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    large, small, names = (whole // 60, whole % 60, ("min", "s")) if whole < 3600 else (
+        whole // 3600, whole % 3600 // 60, ("h", "min"))  # fmt: skip
+    return f"{large} {names[0]}" + (f" {small} {names[1]}" if small else "")
 
 
-def metric_words(metric: str) -> tuple[str, str, Callable[[float], str]]:
+def metric_words(metric: str) -> tuple[str, str, Callable[[Number], str]]:
     """Return a metric's name, its unit, and how to write a value of it."""
     of_hundred = "0–100, higher is better"
-    table: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    table: dict[str, tuple[str, str, Callable[[Number], str]]] = {
         "accuracy": ("Accuracy", "share of examples right", percent),
         "macro_f1": ("Macro F1", "0–100%, higher is better", percent),
         "exact_match": ("Exact match", "share of answers right to the last character", percent),
@@ -69,7 +73,7 @@ def metric_words(metric: str) -> tuple[str, str, Callable[[float], str]]:
     return table.get(metric, (metric.replace("_", " ").capitalize(), "", number))
 
 
-def between(metric: str, interval: Sequence[float] | None) -> str:
+def between(metric: str, interval: Sequence[Number] | None) -> str:
     """Write an interval in the metric's own unit: 87.7–88.5%."""
     if not interval:
         return ""
@@ -89,8 +93,28 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -
 
 
 def cell_text(value: Any, longest: int = 300) -> str:
-    """Return text that is safe in a Markdown cell, on one line and not too long."""
+    """Return text that Markdown shows as it is, on one line and not too long.
+
+    A review may hold anything, and a report is opened in viewers that render links, images and HTML.
+    """
     text = " ".join(str(value).split())
     if len(text) > longest:
         text = text[: longest - 1].rstrip() + "…"
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("<", "&lt;")
+
+
+def code(value: Any) -> str:
+    """Return text as an inline code span, on one line."""
+    return "`" + " ".join(str(value).replace("`", "'").split()) + "`"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return a Markdown code block whose fence is longer than any run of backticks in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def quoted(text: str) -> str:
+    """Return text as a Markdown quotation."""
+    return "\n".join(f"> {line}" for line in text.strip().split("\n"))

@@ -1,0 +1,230 @@
+"""Reports of made-up runs: every fact is said, nothing missing breaks them, and hostile text stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import CheckpointError
+from glassformer.evaluate.run_facts import load_facts
+from glassformer.train.model_card import model_card
+from glassformer.train.plots import _smoothed, draw_all
+from glassformer.train.report import write_report
+
+MakeRun = Callable[..., Path]
+
+PLOTS = {
+    "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "reliability"},
+    "translate": {"loss", "metric", "learning_rate", "lengths", "bleu_by_length"},
+    "lm": {"loss", "metric", "learning_rate"},
+}
+
+
+def edit(path: Path, change: Callable[[dict], None]) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    change(value)
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def report_of(run: Path) -> str:
+    write_report(run)
+    return (run / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run: MakeRun, task: str) -> None:
+    run = fake_run(task)
+    text = report_of(run)
+    assert {path.stem for path in (run / "plots").glob("*.png")} == PLOTS[task]
+    assert set(re.findall(r"\(plots/(\w+)\.png\)", text)) == PLOTS[task]
+    for path in (run / "plots").glob("*.png"):
+        data = path.read_bytes()
+        width, height = struct.unpack(">II", data[16:24])
+        assert data.startswith(b"\x89PNG") and width >= 700 and height >= 500
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert report["plots"] == sorted(f"plots/{name}.png" for name in PLOTS[task])
+    assert report["training"]["steps"] == 1500 and report["training"]["best"]["step"] in range(150, 1501, 150)
+
+
+def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
+    text = report_of(fake_run("classify"))
+    sections = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    assert sections == ["Result", "Training", "Data", "Use it", "Reproduce it"]
+    opening = text.split("## ")[0]
+    assert "IMDB" in opening and "95% interval" in opening and "2,143,490 parameters" in opening
+    for fact in ("TF-IDF + logistic regression", "commonest class", "22.6%", "0.12%", "label smoothing of 0.1",
+                 "glassformer predict classify", "glassformer train classify/config.toml", "0123456789abcdef",
+                 "no film on both sides", "seed 1"):  # fmt: skip
+        assert fact in text, fact
+
+
+def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    assert "bag of words does as well or better" in report_of(run).split("## Result")[0]
+    edit(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
+    assert "bag of words" not in report_of(run).split("## Result")[0]
+
+
+def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    config = config.replace("use_test_as_validation = false", "use_test_as_validation = true\nlimit = 500")
+    (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
+    edit(run / "evaluation.json", lambda e: e.update(split="valid"))
+    opening = report_of(run).split("## Result")[0]
+    for words in ("no clean test score", "first 500 training examples", "no test split", "A restatement."):
+        assert words in opening
+    assert "no clean test score" in model_card(run, {})
+
+
+def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
+    run = fake_run("translate")
+    edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
+    text = report_of(run)
+    assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
+    assert load_facts(run).metric == "exact_match"
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert report["headline"]["metric"] == "exact_match"
+
+
+def test_signatures_stand_beside_bleu(fake_run: MakeRun) -> None:
+    text = report_of(fake_run("translate"))
+    assert "`nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text and "beam 5" in text
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+@pytest.mark.parametrize("missing", ["env.json", "data.json", "metrics.jsonl", "evaluation.json"])
+def test_a_report_survives_what_is_missing(fake_run: MakeRun, task: str, missing: str) -> None:
+    run = fake_run(task)
+    (run / missing).unlink()
+    text = report_of(run)
+    assert len(re.findall(r"^## ", text, flags=re.MULTILINE)) == 5
+    assert "None" not in text and "nan" not in text.lower().split()
+    assert model_card(run, {}).startswith("# ")
+
+
+def test_a_run_with_only_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('task = "lm"\n', encoding="utf-8")
+    text = report_of(tmp_path)
+    assert "Not evaluated yet" in text and "No update was logged" in text
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["plots"] == []
+
+
+def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    names = ["$x_{$ \\frac", "a|b`c"]
+
+    def poison(evaluation: dict) -> None:
+        evaluation["label_names"] = names
+        for row, name in zip(evaluation["per_class"], names, strict=True):
+            row["label"] = name
+        evaluation["examples"][0]["text"] = (
+            "<script>alert(1)</script> ![x](http://example.com/x.png) | new\n# line"
+        )
+
+    edit(run / "evaluation.json", poison)
+    text = report_of(run)
+    assert "<script>" not in text and "![x]" not in text and "\n# line" not in text
+    rows = [line for line in text.split("\n") if line.startswith("| ")]
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "alert(1)" in line}
+    assert widths == {4}
+    assert (run / "plots" / "confusion.png").stat().st_size > 5000
+
+
+def test_a_fence_is_longer_than_the_backticks_inside(fake_run: MakeRun) -> None:
+    assert "````\nROMEO:" in report_of(fake_run("lm"))
+
+
+def test_many_classes_and_labels_no_font_knows(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    n = 25
+
+    def widen(evaluation: dict) -> None:
+        evaluation["label_names"] = [f"类别-{i} with a long name" for i in range(n)]
+        evaluation["confusion"] = [[10 if i == j else 1 for j in range(n)] for i in range(n)]
+
+    edit(run / "evaluation.json", widen)
+    assert "confusion" in draw_all(load_facts(run))
+    edit(run / "evaluation.json", lambda e: e.update(confusion=[[1] * 61] * 61, label_names=["x"] * 61))
+    assert "confusion" not in draw_all(load_facts(run))
+
+
+def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    row = {"step": 1, "epoch": 1.0, "loss": 0.5, "lr": 0.0, "grad_norm": 0.0, "seconds": 1.0}
+    rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
+    assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_facts(run)))
+
+
+def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun) -> None:
+    run = fake_run("lm")
+    write_report(run)
+    before = {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()}
+    (run / "plots" / "confusion.png").write_bytes(b"old")
+    write_report(run)
+    assert {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()} == before
+
+
+def test_smoothing_keeps_a_slope_and_calms_noise() -> None:
+    import numpy as np
+
+    line = np.linspace(3.0, 1.0, 400)
+    noisy = line + np.random.default_rng(0).normal(0, 0.1, size=400)
+    assert np.allclose(_smoothed(line), line)
+    assert np.abs(_smoothed(noisy) - line).mean() < 0.03
+
+
+def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored(fake_run: MakeRun) -> None:
+    run = fake_run("lm")
+    log = run / "metrics.jsonl"
+    row = {"step": 1500, "epoch": 4.0, "loss": 9.0, "lr": 0.0}
+    log.write_text(
+        log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8"
+    )
+    facts = load_facts(run)
+    assert len(facts.training) == 1500 and facts.training[-1]["loss"] == 9.0
+    log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2"):
+        load_facts(run)
+
+
+def test_averaged_weights_that_were_better_are_named(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    log = run / "metrics.jsonl"
+    last = {"step": 1600, "epoch": 4.2, "valid": {"loss": 0.3, "accuracy": 0.5, "averaged_accuracy": 0.95}}
+    log.write_text(log.read_text(encoding="utf-8") + json.dumps(last) + "\n", encoding="utf-8")
+    assert "average of the last validations' weights" in report_of(run)
+
+
+def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fake_run: MakeRun) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.toml"):
+        write_report(tmp_path / "nowhere")
+    run = fake_run("lm")
+    (run / "env.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"env\.json"):
+        write_report(run)
+
+
+def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    card = model_card(run, {"label_names": ["neg", "pos"]})
+    for fact in (
+        "IMDB",
+        "95% interval",
+        "`neg`, `pos`",
+        "model.safetensors",
+        "256 tokens",
+        "glassformer.load",
+    ):
+        assert fact in card, fact
+    early = fake_run("translate", "early", evaluated=False)
+    assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(
+        early, {}
+    )
