@@ -48,7 +48,7 @@ def confusion_matrix(facts: RunFacts) -> bytes | None:
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     ticks = np.arange(len(table))
-    size = 10 if len(table) <= 20 else 6
+    size = min(10.0, 0.55 * 72 * side / len(table))  # a little over half of a row, in points
     axes.set_xticks(
         ticks,
         names,
