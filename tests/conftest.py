@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import install_import_hook
 
+import tests.typechecker  # noqa: F401  (the hook finds it by its name)
+
 # Must come before the package is first imported; nothing is checked outside of tests.
-install_import_hook("glassformer", "beartype.beartype")
+install_import_hook("glassformer", "tests.typechecker.check")

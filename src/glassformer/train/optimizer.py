@@ -67,5 +67,6 @@ class ExponentialMovingAverage:
     @torch.no_grad()
     def update(self, model: nn.Module, n_updates: int) -> None:
         decay = min(self.decay, (1 + n_updates) / (10 + n_updates))
-        weights = [p.detach() for p in model.parameters()]
+        named = dict(model.named_parameters())
+        weights = [named[name] for name in self.tensors]  # by name: a loaded state may be in another order
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1 - decay)

@@ -1,0 +1,148 @@
+"""The training loop: exact resume, one division of the loss, budgets, NaN, patience."""
+
+from __future__ import annotations
+
+
+import pytest
+import torch
+from tests.small import Small, small
+
+from glassformer.data.batching import epoch_batches, make_batch
+from glassformer.errors import DivergedError
+from glassformer.train.checkpoint import load_checkpoint, save_checkpoint, state_sha256
+from glassformer.train.loop import StepReport, update
+from glassformer.train.state import TrainState, average
+
+CPU = torch.device("cpu")
+CLOCK = {"seconds", "seconds_validating", "longest_validation"}
+
+
+def sha(state: TrainState) -> str:
+    """The hash of everything but the wall clock."""
+    progress = {k: v for k, v in state.progress_dict().items() if k not in CLOCK}
+    return state_sha256(state.tensors(), progress)
+
+
+def log_of(reports: list[StepReport]) -> list[tuple]:
+    """What must be equal in two logs: everything but speed and time."""
+    return [(r.step, r.epoch, r.loss, r.lr, r.grad_norm, r.padding, r.valid) for r in reports]
+
+
+def hashes(run: Small) -> tuple[list[str], list[StepReport]]:
+    """The state after every update of an uninterrupted run."""
+    state, found, reports = run.new_state(), [], []
+    from glassformer.train.loop import train_steps
+
+    for report in train_steps(state, run.task, run.corpus, run.validator, run.config, CPU, "fp32"):
+        found.append(sha(state))
+        reports.append(report)
+    return found, reports
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_resumed_is_uninterrupted_at_every_step(task: str, tmp_path) -> None:
+    """Stop after any update (epoch ends and validations included), resume from disk: the same bits, the same log."""
+    run = small(task, accumulate=2 if task == "classify" else 1)
+    expected, reports = hashes(run)
+    epochs = [int(r.epoch) for r in reports]
+    assert epochs[0] == 0 and max(epochs) >= 1, "the run must cross an epoch boundary"
+    assert any(r.valid for r in reports[:-1])
+    for k in range(1, len(expected)):
+        first = run.new_state()
+        run.run(first, most=k)
+        assert sha(first) == expected[k - 1]
+        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), first.progress_dict(), keep=100)
+        torch.manual_seed(999)  # whatever happened in between must not matter
+        resumed = run.new_state()
+        resumed.load(*load_checkpoint(path))
+        rest = run.run(resumed)
+        assert sha(resumed) == expected[-1], f"resumed at {k}"
+        assert log_of(rest) == log_of(reports[k:])
+
+
+def test_accumulated_batches_equal_one_large_batch() -> None:
+    """Two batches of unequal lengths, summed and divided once, give the gradient of their union."""
+    run = small("translate")
+    plan = epoch_batches(run.corpus, "translate", run.config.train, run.config.text, 0)
+    index = plan[0]
+    parts = [index[: len(index) // 3], index[len(index) // 3 :]]
+    losses = []
+    norms = []
+    for group in ([index], parts):
+        state = run.new_state()
+        state.model.eval()
+        batches = [make_batch(run.corpus, "translate", i, run.task.tokenizer) for i in group]
+        for module in state.model.modules():
+            if hasattr(module, "p"):
+                module.p = 0.0
+        loss, norm = update(state, run.task, batches, 0.0, run.config.train, CPU, "fp32")
+        losses.append(loss)
+        norms.append(norm)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_nan_stops_before_the_update_and_names_the_examples() -> None:
+    run = small("classify")
+    state = run.new_state()
+    run.run(state, most=2)
+    before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+    loss_sum = run.task.loss_sum
+    run.task.loss_sum = lambda *a: loss_sum(*a) * float("nan")
+    with pytest.raises(DivergedError, match=r"update 3 \(epoch 0, batch 2, examples \d+") as caught:
+        run.run(state)
+    assert caught.value.exit_code == 5
+    after = dict(state.model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert state.progress.step == 2
+
+
+@pytest.mark.parametrize("budget", [{"epochs": 1.5}, {"epochs": None, "steps": 7}])
+def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
+    run = small("classify", **budget)
+    reports = run.run(run.new_state())
+    assert reports[-1].valid is not None and reports[-1].progress == 1.0
+    if "steps" in budget:
+        assert reports[-1].step == 7
+    else:
+        assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(epoch_batches(run.corpus, "classify", run.config.train, run.config.text, 1))
+
+
+def test_minutes_are_kept_validation_included() -> None:
+    run = small("translate", epochs=None, minutes=0.03)
+    state = run.new_state()
+    reports = run.run(state)
+    assert reports[-1].seconds == pytest.approx(state.progress.seconds)
+    assert 0.5 * 1.8 <= reports[-1].seconds <= 1.8 + 1.5
+    assert reports[-1].lr < 0.2 * max(r.lr for r in reports), "the schedule must fit the budget"
+
+
+def test_patience_stops_on_the_metric() -> None:
+    run = small("classify", epochs=50, lr=0.0, patience=3, ema_decay=0.0)
+    state = run.new_state()
+    reports = run.run(state)
+    assert state.progress.finished == "patience"
+    assert sum(r.valid is not None for r in reports) == 4  # the first is the best, three are not better
+
+
+def test_average_is_kept_only_if_it_validates_better() -> None:
+    run = small("classify", epochs=3, average_last=3, ema_decay=0.0)
+    state = run.new_state()
+    last = run.run(state)[-1].valid
+    assert last is not None and "averaged_accuracy" in last
+    assert state.progress.best_metric == max(r for r in (state.progress.best_metric, last["averaged_accuracy"]))
+    a, b = {"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}
+    assert average([a, b])["w"].item() == 2.0
+
+
+def test_masking_words_spares_special_tokens() -> None:
+    from glassformer.train.loop import mask_words
+
+    run = small("translate")
+    batch = make_batch(run.corpus, "translate", epoch_batches(run.corpus, "translate", run.config.train, run.config.text, 0)[0], run.task.tokenizer)
+    masked = mask_words(batch, run.task, 0.5)
+    special = batch.ids <= run.task.tokenizer.mask_id
+    assert torch.equal(masked.ids[special], batch.ids[special])
+    share = (masked.ids != batch.ids)[~special].float().mean().item()
+    assert 0.3 < share < 0.7
+    assert mask_words(batch, run.task, 0.0) is batch
