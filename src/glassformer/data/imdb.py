@@ -1,0 +1,236 @@
+"""IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive or its folder in one pass.
+
+25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels. Texts are kept
+as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.archives import read_members
+from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.splits import Split, TextData, limited, random_group_split
+from glassformer.errors import DataError, GlassformerError
+
+LABELS = ["neg", "pos"]
+PARTS = ("train/neg", "train/pos", "test/neg", "test/pos", "train/unsup")
+ARCHIVES = ("aclImdb_v1.tar.gz", "aclImdb.tar.gz")
+URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
+MAX_ARCHIVE_BYTES = 100 << 20
+# Of the texts in the order of their numbers, as `_digest` writes them down.
+SHA256 = {
+    "train/neg": "13349f6a7a424e963b101ca8bce4a1855531fd1f666e4c916b6bf9674e0fd837",
+    "train/pos": "5ef06e000db12340fefa78bbcf7e2ab8211cf5feebd75e903380788528ef46f5",
+    "test/neg": "8f545bcb91d48200c7e9ccef9caff8b32e5a88ac8fe8adbeef359cb7b3c6f93d",
+    "test/pos": "77cd7b02291ee46a6348d24523e7b98bc1f56ef469b411ee4f60e541392c5a88",
+    "train/unsup": "cbd93af92f9a4dff2e9c33280f49b8e8babeabcbb8171ca34f17f9e289de43f9",
+}
+_REVIEW = re.compile(r"(?:^|.*/)(train|test)/(neg|pos|unsup)/(\d+)_\d+\.txt$")
+_URLS = re.compile(r"(?:^|.*/)(train|test)/urls_(neg|pos|unsup)\.txt$")
+_CACHE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One folder of reviews in the order of their numbers, and the film of each."""
+
+    texts: list[str]
+    films: list[str]
+    sha256: str
+
+
+def load(data: DataConfig) -> TextData:
+    """The labelled reviews: training, validation (a seeded share of training, no film in both) and test.
+
+    Raises:
+        DataError: the data set is damaged, or cannot be found or fetched.
+    """
+    parts = _load_parts(data, PARTS[:4])
+    everything, films = _labelled(parts, "train")
+    test, _ = _labelled(parts, "test")
+    notes = [note for note in [_deviation(parts)] if note]
+    if data.use_test_as_validation:
+        train, valid = everything, test
+        notes.append("validation is the TEST split: scores on it are not held-out scores")
+    else:
+        in_train, in_valid = random_group_split(films, data.valid_fraction, data.split_seed)
+        train = everything.take(in_train, "aclImdb/train")
+        valid = everything.take(in_valid, "aclImdb/train, set aside")
+        notes.append(
+            f"validation: {len(valid):,} of {len(everything):,} training reviews, seed {data.split_seed}, by film"
+        )
+    if data.limit is not None:  # reviews lie in blocks of one label: a first part of them would have only one
+        train = train.take(np.random.default_rng([data.split_seed, len(train)]).permutation(len(train)))
+    hashes = {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
+    return limited(TextData(train, valid, test, list(LABELS), notes, hashes), data.limit)
+
+
+def load_unsup(data: DataConfig) -> list[str]:
+    """The 50,000 reviews without labels, in the order of their numbers.
+
+    Raises:
+        DataError: as in `load`.
+    """
+    return _load_parts(data, PARTS[4:])["train/unsup"].texts
+
+
+def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
+    texts, labels, films = [], [], []
+    for number, label in enumerate(LABELS):
+        part = parts[f"{side}/{label}"]
+        texts += part.texts
+        films += part.films
+        labels += [number] * len(part.texts)
+    return Split(texts, labels=labels, source=f"aclImdb/{side}"), films
+
+
+def _deviation(parts: dict[str, _Part]) -> str:
+    """A sentence on the parts that are not the published ones; empty when all are."""
+    other = [name for name, part in parts.items() if part.sha256 != SHA256[name]]
+    return f"these reviews differ from the published data set: {', '.join(other)}" if other else ""
+
+
+# --- finding -------------------------------------------------------------------------------------------------
+
+
+def _locate(data: DataConfig) -> Path:
+    found = find(data, "imdb", _probe, "IMDB (aclImdb/, aclImdb_v1.tar.gz or aclImdb.tar.gz)")
+    return found or fetch(Remote(URL, ARCHIVES[0], MAX_ARCHIVE_BYTES, _check), cache_dir() / "data" / "imdb")
+
+
+def _probe(place: Path) -> Path | None:
+    """The archive or the extracted folder at `place` or right inside it."""
+    if place.is_file():
+        return place if place.name.endswith((".tar.gz", ".tgz", ".tar")) else None
+    for folder in (place, place / "aclImdb"):
+        if (folder / "train" / "pos").is_dir() and (folder / "test" / "pos").is_dir():
+            return folder
+    return next((place / name for name in ARCHIVES if (place / name).is_file()), None)
+
+
+def _check(archive: Path) -> None:
+    """Read a download through and compare every review with the published ones."""
+    if wrong := _deviation(_parse(read_members(archive), str(archive), PARTS)):
+        raise DataError(f"{archive}: {wrong}.", hint="The download is damaged, or its source has changed.")
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+def _load_parts(data: DataConfig, wanted: tuple[str, ...]) -> dict[str, _Part]:
+    """The wanted parts, from the cache if they were read before, else from the archive or folder."""
+    source = _locate(data)
+    kind = "unlabelled" if "train/unsup" in wanted else "labelled"
+    cached = cache_dir() / "parsed" / f"imdb-{kind}-{_fingerprint(source)[:16]}.json"
+    if (parts := _read_cache(cached)) is not None:
+        return parts
+    files = read_members(source) if source.is_file() else _read_folder(source, wanted)
+    parts = _parse(files, str(source), wanted)
+    _write_cache(cached, parts)
+    return parts
+
+
+def _fingerprint(source: Path) -> str:
+    """Changes when the archive's bytes do; for a folder, when a file comes, goes, or changes size or time."""
+    if source.is_file():
+        with open(source, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    for part in PARTS:
+        folder = source / part
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            facts = path.stat()
+            digest.update(f"{part}/{path.name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _read_folder(folder: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    for part in wanted:
+        side, label = part.split("/")
+        urls = folder / side / f"urls_{label}.txt"
+        if urls.is_file():
+            yield f"{side}/{urls.name}", urls.read_bytes()
+        for path in sorted((folder / part).glob("*.txt")):
+            yield f"{part}/{path.name}", path.read_bytes()
+
+
+def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: tuple[str, ...]) -> dict[str, _Part]:
+    """Sort reviews into their parts by name; whatever else the archive holds is passed over."""
+    reviews: dict[str, dict[int, str]] = {part: {} for part in wanted}
+    urls: dict[str, list[str]] = {}
+    for name, content in files:
+        if match := _REVIEW.match(name):
+            part = f"{match[1]}/{match[2]}"
+            if part in reviews:
+                reviews[part][int(match[3])] = _text(content, f"{source}: {name}")
+        elif match := _URLS.match(name):
+            urls[f"{match[1]}/{match[2]}"] = _text(content, f"{source}: {name}").split("\n")
+    missing = [part for part, texts in reviews.items() if not texts]
+    if missing:
+        raise DataError(
+            f"{source}: no reviews in {', '.join(missing)}.", hint="Is this the whole aclImdb data set?"
+        )
+    return {part: _in_order(texts, urls.get(part, [])) for part, texts in reviews.items()}
+
+
+def _in_order(texts: dict[int, str], urls: list[str]) -> _Part:
+    """Line i of the list of addresses is the film of review i; without a list each review is its own film."""
+    numbers = sorted(texts)
+    films = [_film(urls[i]) if i < len(urls) and urls[i] else f"review {i}" for i in numbers]
+    ordered = [texts[i] for i in numbers]
+    return _Part(ordered, films, _digest(ordered))
+
+
+def _film(url: str) -> str:
+    match = re.search(r"tt\d+", url)
+    return match[0] if match else url.strip()
+
+
+def _text(content: bytes, where: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: byte {error.start} is not UTF-8.", hint="Fetch the data set again."
+        ) from error
+
+
+def _digest(texts: list[str]) -> str:
+    """sha256 over each text's length in bytes and its bytes, so that borders count."""
+    digest = hashlib.sha256()
+    for text in texts:
+        raw = text.encode("utf-8")
+        digest.update(f"{len(raw)}\n".encode())
+        digest.update(raw)
+    return digest.hexdigest()
+
+
+def _read_cache(path: Path) -> dict[str, _Part] | None:
+    """What `_write_cache` wrote; None when there is none or it is damaged: it is only a cache."""
+    try:
+        head, _, body = path.read_bytes().partition(b"\n")
+        if head.decode("ascii") != f"{_CACHE_VERSION} {hashlib.sha256(body).hexdigest()}":
+            return None
+        return {name: _Part(**part) for name, part in json.loads(body).items()}
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write_cache(path: Path, parts: dict[str, _Part]) -> None:
+    from glassformer.files import atomic_write_bytes
+
+    body = json.dumps({name: vars(part) for name, part in parts.items()}, ensure_ascii=False).encode("utf-8")
+    head = f"{_CACHE_VERSION} {hashlib.sha256(body).hexdigest()}\n".encode("ascii")
+    try:
+        atomic_write_bytes(path, head + body)
+    except (OSError, GlassformerError):
+        return  # a full or read-only disk costs the next start some seconds, and this run nothing

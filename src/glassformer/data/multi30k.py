@@ -1,0 +1,154 @@
+"""Multi30k, task 1 (Elliott et al. 2016): descriptions of pictures in English, German and French.
+
+29,000 pairs to train on, 1,014 to validate on, and the 1,000 of test_2016_flickr; raw, or lowercased, normalised
+and tokenised. Files are read plain or gzipped, one sentence a line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+
+from glassformer.config import DataConfig
+from glassformer.data.archives import read_bytes
+from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.splits import Split, TextData, limited
+from glassformer.errors import DataError, UsageError
+
+LANGUAGES = ("en", "de", "fr")
+PARTS = ("train", "val", "test_2016_flickr")
+MAX_BYTES = 16 << 20
+URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
+# Of the unpacked files.
+SHA256 = {
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "test_2016_flickr.fr": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
+    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
+    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
+    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
+    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
+    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
+    "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
+    "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
+    "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
+}
+
+
+def load(data: DataConfig) -> TextData:
+    """The three parts, `src_lang` as text and `tgt_lang` as target.
+
+    Raises:
+        UsageError: a language that task 1 does not have, or the same one twice.
+        DataError: the files are damaged or misaligned, or cannot be found or fetched.
+    """
+    for language in (data.src_lang, data.tgt_lang):
+        if language not in LANGUAGES:
+            raise UsageError(
+                f'Multi30k has no language "{language}".', hint=f"It has {', '.join(LANGUAGES)}."
+            )
+    if data.src_lang == data.tgt_lang:
+        raise UsageError(f'src_lang and tgt_lang are both "{data.src_lang}".', hint="Choose two languages.")
+    folder = _locate(data)
+    hashes: dict[str, str] = {}
+    train, valid, test = (_read_part(folder, part, data, hashes) for part in PARTS)
+    notes = []
+    if other := [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]:
+        notes.append(f"these files differ from the published data set: {', '.join(other)}")
+    if data.use_test_as_validation:
+        valid = test
+        notes.append("validation is the TEST split: scores on it are not held-out scores")
+    return limited(TextData(train, valid, test, notes=notes, hashes=hashes), data.limit)
+
+
+def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]) -> Split:
+    sides = []
+    for language in (data.src_lang, data.tgt_lang):
+        name = _name(part, language, data)
+        path = _existing(folder, name)
+        if path is None:
+            raise DataError(
+                f"{folder}: there is neither {name} nor {name}.gz.", hint="Is this all of Multi30k task 1?"
+            )
+        raw = read_bytes(path, max_bytes=MAX_BYTES)
+        hashes[name] = hashlib.sha256(raw).hexdigest()
+        sides.append(_lines(raw, path))
+    src, tgt = sides
+    if len(src) != len(tgt):
+        raise DataError(
+            f"{folder}: {part} has {len(src):,} lines in {data.src_lang}, but {len(tgt):,} in {data.tgt_lang}.",
+            hint="A file is cut short: fetch it again.",
+        )
+    return Split(src, target=tgt, source=f"multi30k/{part}.{data.src_lang}-{data.tgt_lang}")
+
+
+def _lines(raw: bytes, path: Path) -> list[str]:
+    """Split at "\\n" alone: other characters that Unicode calls line ends would misalign the sides."""
+    lines = raw.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    try:
+        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
+    except UnicodeDecodeError:
+        number = next(i for i, line in enumerate(lines, start=1) if not _is_utf8(line))
+        raise DataError(f"{path}:{number}: this line is not UTF-8.", hint="Fetch the file again.") from None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _locate(data: DataConfig) -> Path:
+    found = find(
+        data,
+        "multi30k",
+        partial(_probe, data=data),
+        f"Multi30k ({_name('train', data.src_lang, data)}.gz, …)",
+    )
+    return found or _fetch_all(data, cache_dir() / "data" / "multi30k")
+
+
+def _probe(folder: Path, data: DataConfig) -> Path | None:
+    """`folder`, if every file that is needed is in it: half a download is continued, not read."""
+    names = [_name(part, language, data) for part in PARTS for language in (data.src_lang, data.tgt_lang)]
+    return folder if all(_existing(folder, name) for name in names) else None
+
+
+def _fetch_all(data: DataConfig, folder: Path) -> Path:
+    for part in PARTS:
+        for language in (data.src_lang, data.tgt_lang):
+            name = _name(part, language, data)
+            place = f"raw/{name}.gz" if data.multi30k_version == "raw" else f"tok/{name}"
+            fetch(Remote(f"{URL}/{place}", Path(place).name, MAX_BYTES, partial(_check, name=name)), folder)
+    return folder
+
+
+def _check(path: Path, name: str) -> None:
+    if hashlib.sha256(read_bytes(path, max_bytes=MAX_BYTES)).hexdigest() != SHA256[name]:
+        raise DataError(
+            f"{path}: this is not {name} as published.", hint="The download is damaged, or has changed."
+        )
+
+
+def _name(part: str, language: str, data: DataConfig) -> str:
+    return (
+        f"{part}.{language}"
+        if data.multi30k_version == "raw"
+        else f"{part}.{data.multi30k_version}.{language}"
+    )
+
+
+def _existing(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)

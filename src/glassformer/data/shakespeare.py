@@ -1,0 +1,89 @@
+"""Tiny Shakespeare: 1,115,394 characters of plays, as one document (Karpathy 2015).
+
+The last tenth of the characters is the test part, the same that published character models report as their
+validation part; what to validate on here is set aside before it. Cutting into windows is in `batching.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from glassformer.config import DataConfig
+from glassformer.data.archives import read_bytes
+from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.splits import Split, TextData
+from glassformer.errors import DataError, UsageError
+
+NAME = "input.txt"
+URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+MAX_BYTES = 16 << 20
+TRAIN_SHARE = 0.9
+
+
+def load(data: DataConfig) -> TextData:
+    """Training, validation and test part, each the next stretch of the text.
+
+    The test part begins at character int(0.9 · n). Validation is the last `valid_fraction` of what precedes it,
+    or, with `use_test_as_validation`, the test part; training is what is left.
+
+    Raises:
+        DataError: the file is damaged, or cannot be found or fetched.
+        UsageError: `limit`, which counts examples, or a `valid_fraction` outside (0, 1).
+    """
+    if data.limit is not None:
+        raise UsageError(
+            "limit counts examples; tiny Shakespeare is one document.", hint="Use --steps instead."
+        )
+    if not 0 < data.valid_fraction < 1:
+        raise UsageError(
+            f"valid_fraction must lie between 0 and 1, not {data.valid_fraction}.", hint="0.1 is usual."
+        )
+    path = _locate(data)
+    raw = read_bytes(path, max_bytes=MAX_BYTES)
+    sha256 = hashlib.sha256(raw).hexdigest()
+    text = _text(raw, path)
+    test_from = int(len(text) * TRAIN_SHARE)
+    valid_from = test_from - int(test_from * data.valid_fraction)
+    test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
+    notes = [] if sha256 == SHA256 else [f"{NAME} differs from the published data set"]
+    if data.use_test_as_validation:
+        notes.append("validation is the TEST split: scores on it are not held-out scores")
+        valid_from, valid = test_from, test
+    else:
+        valid = Split([text[valid_from:test_from]], source="tinyshakespeare, set aside")
+        notes.append(
+            f"validation: the {test_from - valid_from:,} characters before the test part, none drawn at random"
+        )
+    train = Split([text[:valid_from]], source="tinyshakespeare")
+    return TextData(train, valid, test, notes=notes, hashes={NAME: sha256})
+
+
+def _text(raw: bytes, path: Path) -> str:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise DataError(f"{path}:{line}: this line is not UTF-8.", hint="Fetch the file again.") from error
+    if len(text) < 100:
+        raise DataError(f"{path}: {len(text)} characters are too few to split.", hint="Fetch the file again.")
+    return text
+
+
+def _locate(data: DataConfig) -> Path:
+    found = find(data, "tinyshakespeare", _probe, f"tiny Shakespeare ({NAME})")
+    return found or fetch(Remote(URL, NAME, MAX_BYTES, _check), cache_dir() / "data" / "tinyshakespeare")
+
+
+def _probe(place: Path) -> Path | None:
+    if place.is_file():
+        return place
+    return place / NAME if (place / NAME).is_file() else None
+
+
+def _check(path: Path) -> None:
+    if hashlib.sha256(read_bytes(path, max_bytes=MAX_BYTES)).hexdigest() != SHA256:
+        raise DataError(
+            f"{path}: this is not tiny Shakespeare as published.", hint="The download is damaged."
+        )
