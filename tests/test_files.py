@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.crashing import Crash, CrashingFileSystem, every_crash
 
 from glassformer import files
 from glassformer.errors import CheckpointError, ResourceError
-from tests.crashing import Crash, CrashingFileSystem, every_crash
 
 
 def test_text_is_written_as_it_is(tmp_path: Path) -> None:

@@ -107,9 +107,13 @@ def _bound_sizes(config: Mapping[str, Any], n_weights: int, where: Path) -> None
     layers = {"classify": encoder, "lm": decoder, "translate": encoder + decoder}.get(str(config.get("task")))
     if layers is None:
         raise CheckpointError(f"{where}: there is no task {config.get('task')!r}")
-    # Every model has at least these: projections and feed-forward of each layer, and one embedding.
+    labels = config.get("label_names") or []
+    if not isinstance(labels, list):
+        raise CheckpointError(f"{where}: label_names should be a list")
+    # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
     layer = d_model * (4 * n_heads * d_head + 2 * size(model, "d_ff", 4 * d_model))
-    at_least = layers * layer + size(config, "vocab_size") * d_model
+    rows = size(config, "vocab_size") + (len(labels) if len(labels) > 2 else 0)
+    at_least = layers * layer + rows * d_model
     if at_least > n_weights:
         raise CheckpointError(
             f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"

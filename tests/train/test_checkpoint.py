@@ -1,0 +1,483 @@
+"""The promises of a checkpoint: it survives a crash at any instant, notices any changed byte, holds no code."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.crashing import every_crash
+from torch import Tensor
+
+from glassformer import files, sealed_folder
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.tensor_file import MAX_HEADER_BYTES, read_tensors, tensor_chunks
+from glassformer.train.checkpoint import (
+    checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    state_sha256,
+)
+
+STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}
+
+
+def some_tensors(seed: int = 0) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(3, 4, generator=rng)
+    return {
+        "model:weight": x,
+        "best:weight": x,  # the same memory under a second name
+        "model:transposed": x.t(),
+        "model:scalar": torch.tensor(2.5),
+        "model:empty": torch.empty(0, 4),
+        "model:half": x.bfloat16(),
+        "rng:cpu": torch.arange(5, dtype=torch.uint8),
+        "optimizer:step": torch.tensor(7),
+        "mask": torch.tensor([True, False]),
+    }
+
+
+def save(folder: Path, step: int, keep: int = 2, **more: object) -> Path:
+    return save_checkpoint(
+        folder, f"step-{step:08d}", some_tensors(step), STATE | {"step": step}, keep=keep, **more
+    )
+
+
+def assert_loads(path: Path, step: int) -> None:
+    tensors, state = load_checkpoint(path)
+    assert state_sha256(tensors, state) == state_sha256(some_tensors(step), STATE | {"step": step})
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(path.name[5:]) for path in checkpoints(folder)]
+
+
+# What goes in comes out
+
+
+def test_round_trip_to_the_bit(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    tensors, state = load_checkpoint(path)
+    assert state == STATE | {"step": 1}
+    assert tensors.keys() == some_tensors(1).keys()
+    for name, tensor in some_tensors(1).items():
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.equal(tensors[name], tensor)
+    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "state.json", "state.safetensors"]
+
+
+def test_the_safetensors_library_agrees_on_the_format(tmp_path: Path) -> None:
+    tensors = some_tensors()
+    theirs = safetensors.torch.load(b"".join(tensor_chunks(tensors)))
+    assert theirs.keys() == tensors.keys()
+    assert all(torch.equal(theirs[name], tensors[name]) for name in tensors)
+    ours = read_tensors(
+        safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), tmp_path
+    )
+    assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
+
+
+def test_no_tensors_at_all(tmp_path: Path) -> None:
+    assert read_tensors(b"".join(tensor_chunks({})), tmp_path) == {}
+
+
+def test_the_state_hash_sees_every_part_and_no_order() -> None:
+    tensors, state = some_tensors(), STATE
+    whole = state_sha256(tensors, state)
+    assert state_sha256(dict(reversed(tensors.items())), dict(reversed(state.items()))) == whole
+    changed = dict(tensors, mask=torch.tensor([True, True]))
+    renamed = {("other" if name == "mask" else name): t for name, t in tensors.items()}
+    reshaped = dict(tensors, **{"model:weight": tensors["model:weight"].reshape(4, 3)})
+    for other in (changed, renamed, reshaped, dict(tensors, mask=tensors["mask"].to(torch.uint8))):
+        assert state_sha256(other, state) != whole
+    assert state_sha256(tensors, state | {"name": "etat"}) != whole
+
+
+def test_a_negative_zero_is_another_state() -> None:
+    assert state_sha256({"x": torch.tensor(0.0)}, {}) != state_sha256({"x": torch.tensor(-0.0)}, {})
+
+
+# Which are kept
+
+
+def test_the_newest_are_kept_and_the_protected(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        save(tmp_path, step, keep=2, protect={"step-00000003"})
+    assert steps(tmp_path) == [3, 5, 6]
+    assert (tmp_path / "latest").read_text("utf-8") == "step-00000006\n"
+    path, warnings = latest_checkpoint(tmp_path)
+    assert path == tmp_path / "step-00000006"
+    assert warnings == []
+
+
+def test_the_latest_file_is_only_a_hint(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "latest").write_text("step-99999999\n", "utf-8")
+    assert latest_checkpoint(tmp_path)[0] == tmp_path / "step-00000001"
+
+
+def test_no_checkpoint_yet(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path) == (None, [])
+    assert latest_checkpoint(tmp_path / "none") == (None, [])
+
+
+def test_a_sound_checkpoint_is_never_written_over(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    before = {p.name: p.stat().st_ino for p in path.iterdir()}
+    save(tmp_path, 1)
+    assert {p.name: p.stat().st_ino for p in path.iterdir()} == before
+
+
+def test_a_damaged_checkpoint_is_replaced_when_its_step_comes_again(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (save(tmp_path, 2) / "state.json").write_bytes(b"{}")
+    assert latest_checkpoint(tmp_path)[0] == tmp_path / "step-00000001"
+    assert_loads(save(tmp_path, 2), 2)
+    assert latest_checkpoint(tmp_path) == (tmp_path / "step-00000002", [])
+
+
+def test_damage_further_on_never_costs_the_checkpoint_just_saved(tmp_path: Path) -> None:
+    for step in (1, 9):
+        save(tmp_path, step)
+    (tmp_path / "step-00000009" / "state.json").unlink()
+    for step in (2, 3):
+        save(tmp_path, step, keep=1)
+        assert_loads(latest_checkpoint(tmp_path)[0], step)
+
+
+# Crash-safe save
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+@pytest.mark.parametrize("keep", [1, 2])
+def test_whatever_operation_it_dies_after_the_newest_committed_loads(
+    tmp_path: Path, how: dict[str, bool], keep: int
+) -> None:
+    def prepare(folder: Path) -> None:
+        for step in (1, 2):
+            save(folder, step, keep)
+
+    found = []
+    for folder, completed in every_crash(tmp_path, prepare, lambda f: save(f, 3, keep), **how):
+        path, warnings = latest_checkpoint(folder)
+        step = int(path.name[5:])
+        assert step == 3 if completed else step in (2, 3)
+        assert_loads(path, step)
+        assert warnings == []
+        found.append(step)
+        # Whoever comes next tidies up and goes on.
+        save(folder, 4, keep)
+        assert_loads(latest_checkpoint(folder)[0], 4)
+        assert not list(folder.glob(".*"))
+        assert len(checkpoints(folder)) <= keep
+    assert found == sorted(found)
+    assert set(found) == {2, 3}
+
+
+def test_the_first_save_of_all_may_die_too(tmp_path: Path) -> None:
+    for folder, completed in every_crash(tmp_path, lambda f: None, lambda f: save(f / "checkpoints", 1)):
+        path, _ = latest_checkpoint(folder / "checkpoints")
+        assert path is not None or not completed
+        if path is not None:
+            assert_loads(path, 1)
+
+
+def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = []
+
+    class Watching(files.FileSystem):
+        def write(self, path, chunks):
+            log.append(("write", path.name))
+            super().write(path, chunks)
+
+        def sync(self, path):
+            log.append(("sync", path.name))
+            super().sync(path)
+
+        def rename(self, old, new):
+            log.append(("rename", new.name))
+            super().rename(old, new)
+
+    monkeypatch.setattr(files, "fs", Watching())
+    save(tmp_path, 1)
+    commit = log.index(("rename", "step-00000001"))
+    before, after = log[:commit], log[commit + 1 :]
+    written = [name for what, name in before if what == "write"]
+    assert written == ["state.safetensors", "state.json", "manifest.json"]
+    for name in written:
+        assert before.index(("sync", name)) == before.index(("write", name)) + 1
+    assert before[-1][0] == "sync"
+    assert before[-1][1].startswith(".tmp-step-00000001")
+    assert after[0] == ("sync", tmp_path.name)
+
+
+KILLED = """
+import sys, pathlib, torch
+from glassformer.train.checkpoint import save_checkpoint
+torch.set_num_threads(1)
+for step in range(1, 100_000):
+    save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", {"x": torch.full((1000,), step)}, {"s": step}, keep=2)
+    print(step, flush=True)
+"""
+
+
+def test_real_sigkills(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for _ in range(3):
+        command = [sys.executable, "-c", KILLED, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(rng.randrange(5, 20)):
+                committed = int(process.stdout.readline())
+            time.sleep(rng.uniform(0, 0.01))  # anywhere within a save
+            process.kill()
+        path, warnings = latest_checkpoint(tmp_path)
+        tensors, state = load_checkpoint(path)
+        assert warnings == []
+        assert state["s"] >= committed
+        assert torch.equal(tensors["x"], torch.full((1000,), state["s"]))
+
+
+# Bit rot
+
+
+def test_any_byte_of_any_file_flipped_or_cut_is_detected(tmp_path: Path) -> None:
+    tensors = {"w": torch.arange(4.0)}
+    path = save_checkpoint(tmp_path, "step-00000001", tensors, {"step": 1}, keep=1)
+    n = 0
+    for file in sorted(path.iterdir()):
+        whole = file.read_bytes()
+        for i in range(len(whole)):
+            flipped = whole[:i] + bytes([whole[i] ^ (1 << (i % 8))]) + whole[i + 1 :]
+            for damaged in (flipped, whole[:i]):
+                file.write_bytes(damaged)
+                with pytest.raises(CheckpointError):
+                    load_checkpoint(path)
+                n += 1
+        file.write_bytes(whole + b"\n")
+        with pytest.raises(CheckpointError):
+            load_checkpoint(path)
+        file.unlink()
+        with pytest.raises(CheckpointError, match=file.name):
+            load_checkpoint(path)
+        file.write_bytes(whole)
+    load_checkpoint(path)
+    assert n > 1000
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("sound"), 1)
+
+
+@given(data=st.data())
+def test_any_damage_of_any_shape_is_detected(sound: Path, data: st.DataObject) -> None:
+    file = data.draw(st.sampled_from(sorted(sound.iterdir())))
+    whole = file.read_bytes()
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    damaged = whole[:start] + data.draw(st.binary(max_size=20)) + whole[end:]
+    try:
+        file.write_bytes(damaged)
+        if damaged != whole:
+            with pytest.raises(CheckpointError):
+                load_checkpoint(sound)
+            with pytest.raises(CheckpointError, match="none of the 1"):
+                latest_checkpoint(sound.parent)
+    finally:
+        file.write_bytes(whole)
+    load_checkpoint(sound)
+
+
+def test_resume_falls_back_with_a_warning_and_an_explicit_path_does_not(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=3)
+    weights = tmp_path / "step-00000003" / "state.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    (tmp_path / "step-00000002" / "manifest.json").unlink()
+    path, warnings = latest_checkpoint(tmp_path)
+    assert path == tmp_path / "step-00000001"
+    assert len(warnings) == 2
+    assert str(weights) in warnings[0]
+    assert "step-00000002" in warnings[1]
+    with pytest.raises(CheckpointError, match="state.safetensors"):
+        load_checkpoint(tmp_path / "step-00000003")
+
+
+def test_when_none_is_sound_nobody_starts_over_silently(tmp_path: Path) -> None:
+    for step in (1, 2):
+        (save(tmp_path, step) / "state.json").unlink()
+    with pytest.raises(CheckpointError, match="none of the 2 checkpoints") as caught:
+        latest_checkpoint(tmp_path)
+    assert caught.value.hint
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="step-00000007"):
+        load_checkpoint(tmp_path / "step-00000007")
+
+
+# Disk full
+
+
+def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    class Full(files.FileSystem):
+        def write(self, path, chunks):
+            if path.name == "state.json":
+                raise OSError(28, os.strerror(28))
+            super().write(path, chunks)
+
+    monkeypatch.setattr(files, "fs", Full())
+    with pytest.raises(ResourceError, match="step-00000002.*No space left") as caught:
+        save(tmp_path, 2)
+    assert "free" in caught.value.hint
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".*"))
+    assert_loads(latest_checkpoint(tmp_path)[0], 1)
+
+
+FULL = """
+import resource, sys, pathlib, torch
+from glassformer.errors import ResourceError
+from glassformer.train.checkpoint import save_checkpoint
+folder = pathlib.Path(sys.argv[1])
+save_checkpoint(folder, "step-00000001", {"x": torch.zeros(1000)}, {}, keep=1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    save_checkpoint(folder, "step-00000002", {"x": torch.zeros(100_000)}, {}, keep=1)
+except ResourceError as error:
+    print(error.message)
+save_checkpoint(folder, "step-00000003", {"x": torch.ones(1000)}, {}, keep=1)
+"""
+
+
+@pytest.mark.skipif("os.name == 'nt'", reason="file size limits are POSIX's")
+def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert "step-00000002 cannot be written: File too large" in done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-00000003"]
+    assert load_checkpoint(tmp_path / "step-00000003")[0]["x"].sum() == 1000
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    class Stubborn(files.FileSystem):
+        def remove(self, path):
+            raise PermissionError(13, "in use")
+
+    monkeypatch.setattr(files, "fs", Stubborn())
+    assert_loads(save(tmp_path, 2, keep=1), 2)
+
+
+# No pickle, and hostile files
+
+
+def header(text: str, n: int | None = None) -> bytes:
+    data = text.encode("utf-8")
+    return (len(data) if n is None else n).to_bytes(8, "little") + data
+
+
+HOSTILE = {
+    "empty": b"",
+    "short": b"\x01\x00",
+    "huge header": header("{}", n=2**63),
+    "header beyond the file": header("{}", n=3),
+    "header beyond the limit": header(" " * (MAX_HEADER_BYTES + 1)),
+    "not JSON": header("pickle"),
+    "a list": header("[]"),
+    "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
+    "huge shape": header('{"x":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}')
+    + b"\0" * 4,
+    "shape and offsets differ": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "offsets beyond the file": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}') + b"\0" * 4,
+    "offsets backwards": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}') + b"\0" * 4,
+    "overlap": header(
+        '{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    )
+    + b"\0" * 4,
+    "a gap": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}') + b"\0" * 8,
+    "unknown type": header('{"x":{"dtype":"CODE","shape":[1],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "negative": header('{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "deep": header('{"x":' + "[" * 50_000 + "]" * 50_000 + "}"),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_tensor_files_are_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match="bad.safetensors"):
+        read_tensors(data, Path("bad.safetensors"))
+
+
+@given(st.binary(max_size=200), st.integers(0, 120))
+def test_no_bytes_at_all_get_past_the_reader(noise: bytes, n_header: int) -> None:
+    for data in (noise, n_header.to_bytes(8, "little") + noise):
+        try:
+            tensors = read_tensors(data, Path("noise"))
+        except CheckpointError:
+            continue
+        assert b"".join(tensor_chunks(tensors))[:8]  # an empty header is a sound file
+
+
+def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    json.loads((path / "state.json").read_text("utf-8"))
+    with pytest.raises(TypeError):
+        save_checkpoint(tmp_path, "step-00000002", {}, {"code": print}, keep=1)
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"kind": "glassformer model"},
+        {"files": {}},
+        {"files": {"../secret": {"bytes": 6, "sha256": "0" * 64}}},
+        {"files": {"state.json": {"bytes": 10**30, "sha256": "0" * 64}}},
+        {"files": {"state.json": []}},
+        {"files": []},
+    ],
+    ids=str,
+)
+def test_hostile_manifests_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = save(tmp_path / "checkpoints", 1)
+    manifest = json.loads((path / "manifest.json").read_text("utf-8"))
+    manifest.pop("sha256")
+    (path / "manifest.json").write_bytes(sealed_folder._render(manifest | change))
+    with pytest.raises(CheckpointError):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"1", b"[" * sealed_folder.MAX_MANIFEST_BYTES * 2, b"[" * 100_000]
+)
+def test_manifests_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = save(tmp_path, 1)
+    (path / "manifest.json").write_bytes(content)
+    with pytest.raises(CheckpointError):
+        load_checkpoint(path)
