@@ -77,10 +77,20 @@ def stderr_console() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
+    """One console a stream, so that messages appear above a running progress bar instead of through it."""
     from rich.console import Console
 
+    global _consoles
+    _consoles = [known for known in _consoles if known.file is stream or known.file in (sys.stdout, sys.stderr)]
+    for known in _consoles:
+        if known.file is stream:
+            return known
     # rich itself leaves colour out under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    _consoles.append(Console(file=stream, markup=False, highlight=False, emoji=False))
+    return _consoles[-1]
+
+
+_consoles: list[Console] = []
 
 
 def _to_stderr(text: str, style: str | None = None) -> None:

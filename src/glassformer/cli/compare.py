@@ -1,0 +1,55 @@
+"""`glassformer compare`: runs side by side, with paired tests where both kept their predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glassformer import console
+from glassformer.cli import flags
+from glassformer.errors import UsageError
+
+
+@dataclass(frozen=True)
+class CompareArguments:
+    """Put the results of two or more runs into one table."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The verb."""
+    words, given = flags.split_words(CompareArguments, argv, "compare")
+    arguments = flags.parse(CompareArguments, given, "compare RUN RUN ...")
+    if not words:
+        raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
+    folders = [flags.run_folder(word) for word in words]
+
+    from glassformer.evaluate.compare import compare_runs
+
+    comparison = compare_runs(folders)
+    if arguments.json:
+        console.write(json.dumps(asdict(comparison), ensure_ascii=False))
+        return 0
+    columns = ("run", "task", "dataset", "split", "n", "metric", "value", "ci95", "parameters", "steps", "seconds")
+    console.write_table(columns, [[_cell(row.get(name)) for name in columns] for row in comparison.rows])
+    if comparison.tests:
+        columns = ("first", "second", "metric", "difference", "ci95", "p_value", "n")
+        console.write("")
+        console.write_table(columns, [[_cell(test.get(name)) for name in columns] for test in comparison.tests])
+    for note in comparison.notes:
+        console.say(note)
+    return 0
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4f}"
+    if isinstance(value, list):
+        return " to ".join(map(_cell, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,151 @@
+"""The entry of the command: help, dispatch to one lazily imported file a verb, and every error's last stop.
+
+Nothing heavy is imported here, so that `glassformer --help` answers at once. What a verb does is in the
+verb's file; what its flags mean is in `config.py` and beside them.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from glassformer import __version__, console
+from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
+
+VERBS = {
+    "demo": "train on dates written in many languages, evaluate, show a few predictions",
+    "train": "train a recipe, or go on with a run: --resume RUN",
+    "evaluate": "score a run on its test split, or on files of yours",
+    "predict": "label, translate or continue text from the arguments or stdin",
+    "data": "check files before training on them, or show what a recipe reads",
+    "recipes": "list the recipes, or print one",
+    "compare": "put runs side by side",
+    "doctor": "look at this machine, or at what went wrong in a run",
+}
+
+HELP = """\
+glassformer: the three Transformers from scratch, trained on real text with one command
+
+usage: glassformer VERB [arguments] [--flags]        glassformer VERB --help
+
+{verbs}
+
+everywhere:
+  --help      what a verb takes
+  --json      one JSON object a line on stdout, errors included
+  --debug     the traceback of an error
+  --version   the version
+
+start with:
+  glassformer demo
+  glassformer train imdb --out runs/imdb
+  glassformer predict runs/imdb "I loved every minute"
+
+exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory or disk,
+            130 and 143 interrupted (a training run is saved and goes on with --resume)"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code; nothing but that code and the two streams comes out.
+
+    Args:
+        argv: the arguments after the command's name; those of the process when absent.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug, as_json = "--debug" in flags, "--json" in flags
+    if debug:
+        arguments.remove("--debug")
+    _use_utf8()
+    try:
+        return _dispatch(arguments)
+    except SystemExit as stop:  # tyro, after it has printed a verb's help
+        return stop.code if isinstance(stop.code, int) else 1
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        _close_stdout()
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        return _report(error, as_json)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Hand the rest of the arguments to a verb."""
+    verb = arguments[0] if arguments else "--help"
+    if verb in ("--help", "-h", "help"):
+        console.write(HELP.format(verbs="\n".join(f"  {name:10}{text}" for name, text in VERBS.items())))
+        return 0
+    if verb == "--version":
+        console.write(f"glassformer {__version__}")
+        return 0
+    if verb not in VERBS:
+        from glassformer.recipes import nearest, recipe_names
+
+        hint = nearest(verb, VERBS) + f"there are: {', '.join(VERBS)}"
+        if verb in recipe_names():
+            hint = f"{verb} is a recipe: glassformer train {verb}"
+        raise UsageError(f"no verb is called {verb!r}", hint)
+    return import_module(f"glassformer.cli.{verb}").run(arguments[1:])
+
+
+def _report(error: BaseException, as_json: bool) -> int:
+    """Tell of an error in one line and a hint, or as JSON; returns the exit code."""
+    known = as_known(error)
+    if as_json:
+        facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+        console.write(json.dumps({"error": facts | {"exit_code": known.exit_code}}, ensure_ascii=False))
+    console.fail(known.message, known.hint)
+    return known.exit_code
+
+
+def as_known(error: BaseException) -> GlassformerError:
+    """Any exception as one of ours: those of the operating system have exit codes too, the rest are bugs."""
+    text = " ".join(str(error).split())
+    if isinstance(error, GlassformerError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("interrupted")
+    if isinstance(error, MemoryError) or _is_out_of_memory(error, text):
+        hint = "a smaller --max-tokens, --batch-size or model needs less"
+        return ResourceError(f"memory ran out: {text[:200] or 'the machine has no more'}", hint)
+    if isinstance(error, OSError):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        place = f"{error.filename}: " if error.filename else ""
+        if full:
+            return ResourceError(f"{place}the disk is full", "free some space, or choose another --out")
+        if isinstance(error, FileNotFoundError | PermissionError | FileExistsError | IsADirectoryError | NotADirectoryError):
+            return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
+    return GlassformerError(
+        f"{type(error).__name__}: {text[:500]}", "this is a bug: please report it with the output of --debug"
+    )
+
+
+def _is_out_of_memory(error: BaseException, text: str) -> bool:
+    """Whether torch ran out of memory, on a GPU or with its CPU allocator; torch itself is not imported."""
+    return type(error).__name__ == "OutOfMemoryError" or (
+        isinstance(error, RuntimeError) and ("not enough memory" in text or "can't allocate memory" in text)
+    )
+
+
+def _use_utf8() -> None:
+    """UTF-8 and plain newlines on every platform, whatever its locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            errors = "backslashreplace" if stream is sys.stderr else "strict"
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+
+
+def _close_stdout() -> None:
+    """Keep the interpreter from complaining at exit that a closed pipe cannot be flushed."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, io.UnsupportedOperation):
+        pass  # not a file of its own: a test's, or already closed

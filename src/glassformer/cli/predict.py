@@ -1,0 +1,119 @@
+"""`glassformer predict`: text in, labels, translations or continuations out, in the order they came.
+
+Texts are arguments or lines of stdin, which are read and answered a few at a time, so a file of any length
+passes through. One line in is one line out, empty lines included.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import tyro
+
+from glassformer import console
+from glassformer.cli import flags
+from glassformer.config import DecodeConfig
+from glassformer.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class PredictArguments:
+    """Use a run on the texts given as arguments, or on stdin, one text a line.
+
+    Behind a lone -- everything is text, also what begins with a dash.
+    """
+
+    prompt: str | None = None
+    """Text for a language model to go on from."""
+    seed: int | None = None
+    """Seed of sampling, the same as --decode-seed."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute."""
+    json: bool = False
+    """Print one JSON object a line: all classes, scores, n-best."""
+    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
+
+
+def run(argv: Sequence[str]) -> int:
+    """The verb."""
+    words, given = flags.split_words(PredictArguments, argv, "predict")
+    if "--help" in given:
+        flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
+    if not words:
+        raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
+    path = flags.run_folder(words[0])
+    config = flags.run_config(path)
+    arguments = flags.parse(PredictArguments, given, "predict RUN", PredictArguments(decode=config.decode))
+    if arguments.seed is not None:
+        arguments = replace(arguments, decode=replace(arguments.decode, decode_seed=arguments.seed))
+    flags.config_of(arguments, config)  # checks the decoding flags
+    texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
+    lines = _Counted(texts if texts else stdin_lines())
+
+    import glassformer
+
+    trained = glassformer.load(path, device=arguments.device)
+    options = flags.changed(arguments.decode, config.decode)
+    cut = 0
+    for result in trained.predict_stream(lines, **options):
+        cut += bool(result.get("unfinished"))
+        for line in result_lines(result, arguments.json):
+            console.write(line)
+    if cut:
+        console.warn(f"{cut} of {lines.n} translations hit the length limit; a larger --max-new-tokens may help")
+    if lines.n == 0:
+        console.warn("nothing came on stdin, so nothing was predicted")
+    return 0
+
+
+def stdin_lines() -> Iterator[str]:
+    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text), UTF-8.
+
+    Raises:
+        DataError: a line that is not UTF-8, by number.
+    """
+    if console.is_terminal(sys.stdin):
+        console.say("reading texts from the keyboard, one a line; end with Ctrl-D (Ctrl-Z and Enter on Windows)")
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = f"stdin:{number}: expected UTF-8, found byte 0x{raw[error.start]:02x}"
+            raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
+
+
+def result_lines(result: dict[str, Any], as_json: bool) -> list[str]:
+    """A prediction as lines of stdout: one, or with n-best one a hypothesis."""
+    if as_json:
+        return [json.dumps(result, ensure_ascii=False)]
+    if "label" in result:
+        return [f"{_one_line(result['label'])}\t{result['probability']:.4f}"]
+    if "n_best" in result:
+        ranked = result["n_best"]
+        return [f"{i}\t{h['score']:.4f}\t{_one_line(h['translation'])}" for i, h in enumerate(ranked, start=1)]
+    if "translation" in result:
+        return [_one_line(result["translation"])]
+    return [result["prompt"] + result["text"]]
+
+
+def _one_line(text: str) -> str:
+    """Line breaks as spaces: one line in, one line out."""
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+class _Counted(Iterator[str]):
+    """Texts, and how many were taken so far."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = iter(texts)
+        self.n = 0
+
+    def __next__(self) -> str:
+        text = next(self._texts)
+        self.n += 1
+        return text

@@ -1,0 +1,38 @@
+"""Scores on stdout: one JSON object for programs, two columns for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from glassformer import console
+
+TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
+"""What a terminal has no use for; the report and the run folder have it."""
+
+
+def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
+    """All scores of an evaluation; the single predictions stay in the run's `predictions.jsonl`."""
+    if as_json:
+        kept = {name: value for name, value in scores.items() if name not in ("examples", "predictions")}
+        console.write(json.dumps(kept, ensure_ascii=False))
+    else:
+        console.write_table(("score", "value"), list(_rows(scores)))
+
+
+def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested scores as one line each, `baselines.majority.accuracy`."""
+    for name, value in scores.items():
+        if isinstance(value, Mapping):
+            yield from _rows(value, f"{prefix}{name}.")
+        elif name not in TOO_LONG and not (isinstance(value, list) and any(isinstance(v, list | dict) for v in value)):
+            yield f"{prefix}{name}", _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, list):
+        return " to ".join(map(_plain, value)) if len(value) == 2 else ", ".join(map(_plain, value))
+    return str(value)

@@ -1,0 +1,125 @@
+"""What a person sees while a run trains: a bar on a terminal, a line now and then anywhere else.
+
+It only reads step reports and writes to stderr; the log on disk is the session's. It imports no torch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from glassformer import console
+
+LINE_SECONDS = 10.0
+"""Seconds between plain lines."""
+DRAW_SECONDS = 0.2
+"""Seconds between two looks of the bar."""
+
+
+@runtime_checkable
+class Report(Protocol):
+    """The parts of a `StepReport` that are shown."""
+
+    step: int
+    epoch: float
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens_per_s: float
+    padding: float
+    progress: float
+    eta_seconds: float | None
+    valid: dict[str, float] | None
+    best: bool
+    event: str
+
+
+class TrainingProgress:
+    """Shows step reports; a context manager, called with each of them.
+
+        with TrainingProgress() as progress:
+            glassformer.train("dates", on_report=progress)
+
+    Args:
+        clock: seconds, monotonic; another one in tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._shown = -float("inf")
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        if console.is_terminal(sys.stderr):
+            self._bar = _new_bar()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, report: Any) -> None:
+        """Show a report: validations and events always, updates now and then."""
+        now = self._clock()
+        if self._bar is not None:
+            self._draw(report, now)
+        elif now - self._shown >= LINE_SECONDS:
+            self._shown = now
+            console.say(step_line(report))
+        if report.valid is not None:
+            console.say(valid_line(report))
+        if report.event:
+            console.say(report.event)
+
+    def _draw(self, report: Report, now: float) -> None:
+        finished = report.progress >= 1.0
+        if now - self._shown < DRAW_SECONDS and not finished:
+            return
+        self._shown = now
+        if not self._bar.live.is_started:
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=step_line(report))
+        if finished:
+            self._bar.stop()
+
+
+def step_line(report: Report) -> str:
+    """An update in a line: where, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
+    left = "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
+    return (
+        f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
+        f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}{left}"
+    )
+
+
+def valid_line(report: Report) -> str:
+    """A validation in a line; the best so far says so."""
+    scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
+    return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _new_bar() -> Any:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    bar = Progress(
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=console.stderr_console(),
+        transient=True,
+    )
+    bar.add_task("training", total=1.0, facts="")
+    return bar
