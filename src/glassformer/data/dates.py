@@ -1,0 +1,87 @@
+"""Dates as people write them, to ISO 8601: a translation task with an exact answer, made on the spot.
+
+"[de_DE] Mittwoch, 3. September 2014" → "2014-09-03". The first token names the locale, which settles what the
+text alone cannot ("3/9/14" is March or September). How each locale writes dates is in `date_formats.py`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.splits import Split, TextData, limited
+from glassformer.errors import UsageError
+
+FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
+"""A hundred years, so that a year of two digits means one year only: 50–99 are 19.., 00–49 are 20..."""
+N_HELD_OUT = 2_000
+HELD_OUT_SHARE = 0.06
+MAX_DATES = 1_000_000
+SEED = 20170612
+
+
+def load(data: DataConfig) -> TextData:
+    """`n_dates` training pairs, and 2,000 each to validate and test on.
+
+    No date of one part occurs in another, in whatever form; no source occurs twice in a part. Validation and
+    test part are always the same, so that scores compare; training is drawn with `split_seed`.
+
+    Raises:
+        UsageError: `n_dates` outside 1 … 1,000,000.
+    """
+    from importlib.metadata import version
+
+    from glassformer.data.date_formats import LOCALES, tag
+
+    if not 1 <= data.n_dates <= MAX_DATES:
+        raise UsageError(f"n_dates must lie between 1 and {MAX_DATES:,}, not {data.n_dates:,}.")
+    train_days, valid_days, test_days = _days_of_parts()
+    train = _draw(train_days, data.n_dates, [SEED, 0, data.split_seed], "dates/train")
+    valid = _draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
+    test = _draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
+    notes = [
+        f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {len(LOCALES)} locales, generated with Babel "
+        f"{version('babel')}; no date is in two parts"
+    ]
+    hashes = {part.source: _digest(part) for part in (train, valid, test)}
+    if data.use_test_as_validation:
+        valid = test
+        notes.append("validation is the TEST split: scores on it are not held-out scores")
+    tags = tuple(tag(locale) for locale in LOCALES)
+    return limited(TextData(train, valid, test, notes=notes, hashes=hashes, extra_tokens=tags), data.limit)
+
+
+def _days_of_parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The days of training, validation and test, as day numbers; always the same."""
+    days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
+    shuffled = np.random.default_rng(SEED).permutation(days)
+    n_held_out = round(len(days) * HELD_OUT_SHARE)
+    return shuffled[2 * n_held_out :], shuffled[:n_held_out], shuffled[n_held_out : 2 * n_held_out]
+
+
+def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
+    """`n` different pairs: a day, then a locale, then one of its formats, each equally likely."""
+    from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
+
+    rng = np.random.default_rng(seed)
+    locales = list(LOCALES)
+    pairs: dict[str, str] = {}
+    while len(pairs) < n:
+        size = n - len(pairs)
+        drawn = zip(
+            rng.choice(days, size), rng.integers(len(locales), size=size), rng.random(size), strict=True
+        )
+        for day, number, share in drawn:
+            date, locale = datetime.date.fromordinal(int(day)), locales[number]
+            patterns = patterns_of(locale)
+            pattern = patterns[int(share * len(patterns))]
+            pairs[f"{tag(locale)} {write_date(date, pattern, locale)}"] = date.isoformat()
+    return Split(list(pairs), target=list(pairs.values()), source=source)
+
+
+def _digest(part: Split) -> str:
+    lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.target or [], strict=True))
+    return hashlib.sha256(lines.encode("utf-8")).hexdigest()

@@ -1,0 +1,125 @@
+"""`dates`: reproducible, disjoint, right, and never ambiguous within a locale."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import defaultdict
+
+import pytest
+
+from glassformer.config import DataConfig
+from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
+from glassformer.data.dates import FIRST_DAY, LAST_DAY, load
+from glassformer.errors import UsageError
+
+DATA = load(DataConfig(dataset="dates", n_dates=3000))
+
+
+def test_sizes_forms_and_tags():
+    assert (len(DATA.train), len(DATA.valid), len(DATA.test)) == (3000, 2000, 2000)
+    assert len(LOCALES) >= 30
+    assert DATA.extra_tokens == tuple(f"[{locale}]" for locale in LOCALES)
+    for split in (DATA.train, DATA.valid, DATA.test):
+        for text, target in zip(split.text, split.target, strict=True):
+            locale_tag, _, written = text.partition(" ")
+            assert locale_tag in DATA.extra_tokens
+            assert 6 <= len(written) <= 40
+            assert written == written.strip()
+            assert FIRST_DAY <= datetime.date.fromisoformat(target) <= LAST_DAY
+
+
+def test_every_locale_is_drawn():
+    assert {text.split()[0] for text in DATA.test.text} == set(DATA.extra_tokens)
+
+
+def test_parts_share_neither_a_source_nor_a_date():
+    splits = (DATA.train, DATA.valid, DATA.test)
+    for column in ("text", "target"):
+        train, valid, test = (set(getattr(split, column)) for split in splits)
+        assert train.isdisjoint(valid) and train.isdisjoint(test) and valid.isdisjoint(test)
+    assert all(len(set(split.text)) == len(split) for split in splits)
+
+
+def test_the_same_arguments_give_the_same_pairs_and_the_held_out_parts_never_change():
+    again = load(DataConfig(dataset="dates", n_dates=3000))
+    assert (again.train, again.hashes) == (DATA.train, DATA.hashes)
+    other = load(DataConfig(dataset="dates", n_dates=500, split_seed=7))
+    assert (other.valid, other.test) == (DATA.valid, DATA.test)
+    assert set(other.train.text) != set(DATA.train.text[:500])
+
+
+def test_use_test_as_validation_is_said():
+    data = load(DataConfig(dataset="dates", n_dates=10, use_test_as_validation=True))
+    assert data.valid == data.test
+    assert "TEST" in data.notes[-1]
+
+
+@pytest.mark.parametrize("n", [0, 1_000_001])
+def test_an_impossible_number_is_a_usage_error(n):
+    with pytest.raises(UsageError, match="n_dates"):
+        load(DataConfig(dataset="dates", n_dates=n))
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_no_text_of_a_locale_means_two_dates(locale):
+    """If two formats put numbers in another order, some of these dates, all of small numbers, would collide."""
+    small = [
+        datetime.date(2000 + y, m, d) for y in range(1, 10, 2) for m in range(1, 13) for d in range(1, 13, 2)
+    ]
+    others = [datetime.date(1950 + i, 1 + i % 12, 13 + i % 16) for i in range(100)]
+    meaning: dict[str, set[datetime.date]] = defaultdict(set)
+    for date in small + others:
+        for pattern in patterns_of(locale):
+            meaning[write_date(date, pattern, locale)].add(date)
+    assert [text for text, dates in meaning.items() if len(dates) > 1] == []
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_month_names_tell_months_apart_and_nothing_of_the_pattern_is_left(locale):
+    for pattern in patterns_of(locale):
+        texts = [write_date(datetime.date(2014, month, 9), pattern, locale) for month in range(1, 13)]
+        assert len(set(texts)) == 12
+        assert not re.search(r"['{}\ue000\u200e\u200f\u00a0\u202f]|MM|EEE", "".join(texts).replace("d'", ""))
+
+
+@pytest.mark.parametrize(
+    ("locale", "pattern", "day", "expected"),
+    [
+        ("de_DE", "EEEE, d. MMMM y", 3, "Mittwoch, 3. September 2014"),
+        ("en_US", "M/d/yy", 3, "9/3/14"),
+        ("en_GB", "{d} 'of' MMMM y", 2, "2nd of September 2014"),
+        ("en_GB", "{d} MMMM y", 12, "12th September 2014"),
+        ("en_US", "MMMM {d}, y", 21, "September 21st, 2014"),
+        ("fr_FR", "{d} MMMM y", 1, "1er septembre 2014"),
+        ("fr_FR", "{d} MMMM y", 2, "2 septembre 2014"),
+        ("pt_BR", "d 'de' MMMM 'de' y", 3, "3 de setembro de 2014"),
+        ("sv_SE", "d/M y", 3, "3/9 2014"),
+        ("ar_EG", "d MMMM y", 3, "٣ سبتمبر ٢٠١٤"),
+        ("ja_JP", "y年M月d日(EEE)", 3, "2014年9月3日(水)"),
+        ("ru_RU", "d MMMM y", 3, "3 сентября 2014"),
+        ("vi_VN", "'ngày' d 'tháng' M 'năm' y", 3, "ngày 3 tháng 9 năm 2014"),
+    ],
+)
+def test_dates_read_as_people_write_them(locale, pattern, day, expected):
+    assert pattern in patterns_of(locale)
+    assert write_date(datetime.date(2014, 9, day), pattern, locale) == expected
+
+
+def test_pairs_of_plain_numbers_read_back():
+    """An independent reading of the commonest written forms agrees with every target."""
+    orders = {"en_US": "mdy", "de_DE": "dmy", "fr_FR": "dmy", "ja_JP": "ymd", "nl_NL": "dmy", "en_GB": "dmy"}
+    n_read = 0
+    for text, target in zip(DATA.train.text, DATA.train.target, strict=True):
+        match = re.fullmatch(r"\[(\w+)\] (\d+)[./-](\d+)[./-](\d+)", text)
+        if match and match[1] in orders:
+            numbers = dict(zip(orders[match[1]], map(int, match.groups()[1:]), strict=True))
+            if numbers["y"] < 100:
+                numbers["y"] += 1900 if numbers["y"] >= 50 else 2000
+            assert datetime.date(numbers["y"], numbers["m"], numbers["d"]).isoformat() == target
+            n_read += 1
+    assert n_read > 100
+
+
+def test_tag():
+    assert tag("de_DE") == "[de_DE]"
