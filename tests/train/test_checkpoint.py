@@ -11,16 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.crashing import every_crash
 from torch import Tensor
 
-from glassformer import files, sealed_folder
+from glassformer import files
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.tensor_file import MAX_HEADER_BYTES, read_tensors, tensor_chunks
 from glassformer.train.checkpoint import (
     checkpoints,
     latest_checkpoint,
@@ -75,21 +73,6 @@ def test_round_trip_to_the_bit(tmp_path: Path) -> None:
         assert tensors[name].dtype == tensor.dtype
         assert torch.equal(tensors[name], tensor)
     assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "state.json", "state.safetensors"]
-
-
-def test_the_safetensors_library_agrees_on_the_format(tmp_path: Path) -> None:
-    tensors = some_tensors()
-    theirs = safetensors.torch.load(b"".join(tensor_chunks(tensors)))
-    assert theirs.keys() == tensors.keys()
-    assert all(torch.equal(theirs[name], tensors[name]) for name in tensors)
-    ours = read_tensors(
-        safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), tmp_path
-    )
-    assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
-
-
-def test_no_tensors_at_all(tmp_path: Path) -> None:
-    assert read_tensors(b"".join(tensor_chunks({})), tmp_path) == {}
 
 
 def test_the_state_hash_sees_every_part_and_no_order() -> None:
@@ -315,7 +298,7 @@ def test_resume_falls_back_with_a_warning_and_an_explicit_path_does_not(tmp_path
     assert len(warnings) == 2
     assert str(weights) in warnings[0]
     assert "step-00000002" in warnings[1]
-    with pytest.raises(CheckpointError, match="state.safetensors"):
+    with pytest.raises(CheckpointError, match=r"state\.safetensors"):
         load_checkpoint(tmp_path / "step-00000003")
 
 
@@ -347,7 +330,7 @@ def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
             super().write(path, chunks)
 
     monkeypatch.setattr(files, "fs", Full())
-    with pytest.raises(ResourceError, match="step-00000002.*No space left") as caught:
+    with pytest.raises(ResourceError, match=r"step-00000002.*No space left") as caught:
         save(tmp_path, 2)
     assert "free" in caught.value.hint
     assert steps(tmp_path) == [1]
@@ -393,53 +376,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
     assert_loads(save(tmp_path, 2, keep=1), 2)
 
 
-# No pickle, and hostile files
-
-
-def header(text: str, n: int | None = None) -> bytes:
-    data = text.encode("utf-8")
-    return (len(data) if n is None else n).to_bytes(8, "little") + data
-
-
-HOSTILE = {
-    "empty": b"",
-    "short": b"\x01\x00",
-    "huge header": header("{}", n=2**63),
-    "header beyond the file": header("{}", n=3),
-    "header beyond the limit": header(" " * (MAX_HEADER_BYTES + 1)),
-    "not JSON": header("pickle"),
-    "a list": header("[]"),
-    "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
-    "huge shape": header('{"x":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}')
-    + b"\0" * 4,
-    "shape and offsets differ": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}') + b"\0" * 4,
-    "offsets beyond the file": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}') + b"\0" * 4,
-    "offsets backwards": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}') + b"\0" * 4,
-    "overlap": header(
-        '{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
-    )
-    + b"\0" * 4,
-    "a gap": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}') + b"\0" * 8,
-    "unknown type": header('{"x":{"dtype":"CODE","shape":[1],"data_offsets":[0,4]}}') + b"\0" * 4,
-    "negative": header('{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}') + b"\0" * 4,
-    "deep": header('{"x":' + "[" * 50_000 + "]" * 50_000 + "}"),
-}
-
-
-@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_tensor_files_are_refused(data: bytes) -> None:
-    with pytest.raises(CheckpointError, match="bad.safetensors"):
-        read_tensors(data, Path("bad.safetensors"))
-
-
-@given(st.binary(max_size=200), st.integers(0, 120))
-def test_no_bytes_at_all_get_past_the_reader(noise: bytes, n_header: int) -> None:
-    for data in (noise, n_header.to_bytes(8, "little") + noise):
-        try:
-            tensors = read_tensors(data, Path("noise"))
-        except CheckpointError:
-            continue
-        assert b"".join(tensor_chunks(tensors))[:8]  # an empty header is a sound file
+# No pickle
 
 
 def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
@@ -449,35 +386,3 @@ def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
         save_checkpoint(tmp_path, "step-00000002", {}, {"code": print}, keep=1)
     assert steps(tmp_path) == [1]
     assert not list(tmp_path.glob(".*"))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": 2},
-        {"kind": "glassformer model"},
-        {"files": {}},
-        {"files": {"../secret": {"bytes": 6, "sha256": "0" * 64}}},
-        {"files": {"state.json": {"bytes": 10**30, "sha256": "0" * 64}}},
-        {"files": {"state.json": []}},
-        {"files": []},
-    ],
-    ids=str,
-)
-def test_hostile_manifests_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    path = save(tmp_path / "checkpoints", 1)
-    manifest = json.loads((path / "manifest.json").read_text("utf-8"))
-    manifest.pop("sha256")
-    (path / "manifest.json").write_bytes(sealed_folder._render(manifest | change))
-    with pytest.raises(CheckpointError):
-        load_checkpoint(path)
-
-
-@pytest.mark.parametrize(
-    "content", [b"[]", b"1", b"[" * sealed_folder.MAX_MANIFEST_BYTES * 2, b"[" * 100_000]
-)
-def test_manifests_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
-    path = save(tmp_path, 1)
-    (path / "manifest.json").write_bytes(content)
-    with pytest.raises(CheckpointError):
-        load_checkpoint(path)

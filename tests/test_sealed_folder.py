@@ -1,0 +1,80 @@
+"""A manifest is believed only in the one form that is ever written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer import sealed_folder
+from glassformer.errors import CheckpointError
+from glassformer.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
+
+KIND = "a kind"
+
+
+def save(folder: Path) -> Path:
+    write_sealed_folder(folder, KIND, {"state.json": [b"{", memoryview(b"}")], "empty": []})
+    return folder
+
+
+def refuse(folder: Path, pattern: str | None = None) -> None:
+    for load in (read_sealed_folder, check_sealed_folder):
+        with pytest.raises(CheckpointError, match=pattern):
+            load(folder, KIND)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    assert read_sealed_folder(save(tmp_path / "f"), KIND) == {"state.json": b"{}", "empty": b""}
+    check_sealed_folder(tmp_path / "f", KIND)
+
+
+def test_files_that_are_not_listed_do_not_matter(tmp_path: Path) -> None:
+    (save(tmp_path / "f") / ".DS_Store").write_bytes(b"x")
+    check_sealed_folder(tmp_path / "f", KIND)
+
+
+def test_another_kind_or_a_later_version_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckpointError, match="is not a different kind"):
+        read_sealed_folder(save(tmp_path / "f"), "different kind")
+    monkeypatch.setattr(sealed_folder, "FORMAT_VERSION", 2)
+    save(tmp_path / "g")
+    monkeypatch.undo()
+    refuse(tmp_path / "g", "version 2")
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    (save(tmp_path / "f") / "empty").unlink()
+    (tmp_path / "f" / "empty").mkdir()
+    refuse(tmp_path / "f", "missing")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"kind": "another"},
+        {"files": None},
+        {"files": {"../secret": {"bytes": 6, "sha256": "0" * 64}}},
+        {"files": {"state.json": {"bytes": 10**30, "sha256": "0" * 64}}},
+        {"files": {"state.json": []}},
+        {"files": []},
+    ],
+    ids=str,
+)
+def test_hostile_manifests_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = save(tmp_path / "f")
+    manifest = json.loads((path / "manifest.json").read_text("utf-8"))
+    manifest.pop("sha256")
+    (path / "manifest.json").write_bytes(sealed_folder._render(manifest | change))
+    refuse(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"1", b"[" * sealed_folder.MAX_MANIFEST_BYTES * 2, b"[" * 100_000]
+)
+def test_manifests_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = save(tmp_path / "f")
+    (path / "manifest.json").write_bytes(content)
+    refuse(path)

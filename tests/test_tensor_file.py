@@ -1,0 +1,88 @@
+"""Safetensors: ours and the library's agree, and a hostile file is refused before it takes memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.errors import CheckpointError
+from glassformer.tensor_file import MAX_HEADER_BYTES, read_tensors, tensor_chunks
+
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+TENSORS = {
+    "x": X,
+    "the same memory": X,
+    "transposed": X.t(),
+    "scalar": torch.tensor(2.5),
+    "empty": torch.empty(0, 4),
+    "half": X.bfloat16(),
+    "bytes": torch.arange(5, dtype=torch.uint8),
+    "mask": torch.tensor([True, False]),
+    "long": torch.tensor([-1, 2**40]),
+}
+
+
+def test_the_safetensors_library_agrees_on_the_format() -> None:
+    tensors = TENSORS
+    theirs = safetensors.torch.load(b"".join(tensor_chunks(tensors)))
+    assert theirs.keys() == tensors.keys()
+    assert all(torch.equal(theirs[name], tensors[name]) for name in tensors)
+    ours = read_tensors(
+        safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), Path("x")
+    )
+    assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
+
+
+def test_no_tensors_at_all() -> None:
+    assert read_tensors(b"".join(tensor_chunks({})), Path("x")) == {}
+
+
+def header(text: str, n: int | None = None) -> bytes:
+    data = text.encode("utf-8")
+    return (len(data) if n is None else n).to_bytes(8, "little") + data
+
+
+HOSTILE = {
+    "empty": b"",
+    "short": b"\x01\x00",
+    "huge header": header("{}", n=2**63),
+    "header beyond the file": header("{}", n=3),
+    "header beyond the limit": header(" " * (MAX_HEADER_BYTES + 1)),
+    "not JSON": header("pickle"),
+    "a list": header("[]"),
+    "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
+    "huge shape": header('{"x":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}')
+    + b"\0" * 4,
+    "shape and offsets differ": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "offsets beyond the file": header('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}') + b"\0" * 4,
+    "offsets backwards": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}') + b"\0" * 4,
+    "overlap": header(
+        '{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    )
+    + b"\0" * 4,
+    "a gap": header('{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}') + b"\0" * 8,
+    "unknown type": header('{"x":{"dtype":"CODE","shape":[1],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "negative": header('{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}') + b"\0" * 4,
+    "deep": header('{"x":' + "[" * 50_000 + "]" * 50_000 + "}"),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_tensor_files_are_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"bad\.safetensors"):
+        read_tensors(data, Path("bad.safetensors"))
+
+
+@given(st.binary(max_size=200), st.integers(0, 120))
+def test_no_bytes_at_all_get_past_the_reader(noise: bytes, n_header: int) -> None:
+    for data in (noise, n_header.to_bytes(8, "little") + noise):
+        try:
+            tensors = read_tensors(data, Path("noise"))
+        except CheckpointError:
+            continue
+        assert b"".join(tensor_chunks(tensors))[:8]  # an empty header is a sound file
