@@ -36,24 +36,36 @@ def train(
     *,
     out: str | Path | None = None,
     on_report: Callable[[Any], None] | None = None,
+    dry_run: bool = False,
+    overfit_batch: bool = False,
     **overrides: Any,
-) -> Run:
+) -> Run | None:
     """Train, evaluate and report a run.
 
     Args:
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
         out: the run folder, new or empty; `runs/<recipe>` when absent.
         on_report: called with each `StepReport`.
+        dry_run: say what would be trained and how long it would take, and return None.
+        overfit_batch: train on one batch until it is known by heart, and return None.
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`,
             `model={"n_layers": 2}`.
 
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
-    from glassformer.train.session import start_run
+    from glassformer.train.session import look_ahead, prepare, start_run
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     config = override(config, overrides)
+    if dry_run or overfit_batch:
+        prepared = prepare(config)
+        look_ahead(prepared)
+        if overfit_batch:
+            from glassformer.train.overfit import overfit_batch as overfit
+
+            overfit(prepared, on_report)
+        return None
     folder = Path(out) if out is not None else Path("runs") / config.recipe
     start_run(config, folder, on_report)
     return load(folder)
@@ -115,9 +127,11 @@ class Run:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """`predict` for any number of texts, in order, a few at a time."""
-        rest = iter(lines)
+        rest, decode, done = iter(lines), self._decode(options), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
-            yield from self.predict(chunk, **options)
+            with torch.inference_mode():
+                yield from self.task.predict(self.model, chunk, self.device, decode, first=done)
+            done += len(chunk)
 
     def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> dict[str, Any]:
         """All scores of a split of the run's data, or of the test files that `data` names.
@@ -131,13 +145,23 @@ class Run:
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
-        if data is not None:
-            return load_test(self.task.name, data, self.task.label_names), None, "file"
-        everything = load_text_data(self.task.name, self.config.data)
+        if data is not None and data.dataset == "files" and (data.test_file or data.test_src_file):
+            chosen = load_test(self.task.name, data, self.task.label_names)
+            return chosen, self._training_texts(), "file"
+        everything = load_text_data(self.task.name, data or self.config.data)
         chosen = {"train": everything.train, "valid": everything.valid, "test": everything.test}.get(name)
         if chosen is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
         return chosen, everything.train, name
+
+    def _training_texts(self) -> Split | None:
+        """What baselines are fitted on, as long as it is where it was."""
+        if self.task.name != "classify":
+            return None
+        try:
+            return load_text_data(self.task.name, self.config.data).train
+        except DataError:
+            return None
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         known = {f.name for f in fields(DecodeConfig)}

@@ -83,9 +83,9 @@ class Task(ABC):
 
     @abstractmethod
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig
+        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """One JSON-ready object a text, in order."""
+        """One JSON-ready object a text, in order; `first` is the number of the first text in the request."""
 
     def mean_loss(self, model: nn.Module, corpus: EncodedCorpus, device: torch.device) -> float:
         """Nats per label over a whole corpus."""

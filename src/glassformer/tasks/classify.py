@@ -66,7 +66,7 @@ class Classify(Task):
         return scores | {"examples": rows[:8], "predictions": rows}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig
+        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         split = Split(list(texts), None, [0] * len(texts), "input")
         logits, _ = self._all_logits(model, self.encode(split, training=False), device)

@@ -53,7 +53,7 @@ class LanguageModelling(Task):
         return scores | {"examples": self.predict(model, [prompt], device, decode), "predictions": []}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig
+        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"prompt", "text"} each, text being what was written after the prompt.
 
@@ -62,5 +62,5 @@ class LanguageModelling(Task):
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
         banned = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned)
+        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -75,7 +75,7 @@ class Translate(Task):
         return scores | {"examples": rows[:8], "predictions": rows}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig
+        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "translation", "score"} each, and "n_best" where more than one was asked for.
 

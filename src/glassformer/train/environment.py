@@ -51,6 +51,7 @@ def describe_data(p: Prepared) -> dict[str, Any]:
     tokenizer = p.task.tokenizer
     return {
         "task": p.config.task,
+        "metric": p.task.metric,
         "dataset": p.config.data.dataset,
         "source": p.data.train.source,
         "splits": splits,

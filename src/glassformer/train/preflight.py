@@ -16,6 +16,7 @@ from glassformer.runtime import Precision
 from glassformer.tasks.base import Task
 from glassformer.train.loop import update
 from glassformer.train.state import TrainState
+from glassformer.train.words import duration
 
 TRIAL_UPDATES = 4
 
@@ -116,16 +117,6 @@ def memory(model: nn.Module, config: Config, slots: float) -> float:
     c = config.model
     per_slot = c.n_layers * (16 * c.d_model + 3 * d_ff_of(c) + 3 * c.n_heads * config.text.max_len) * 4
     return 16 * n_parameters(model) + per_slot * slots
-
-
-def duration(seconds: float) -> str:
-    """1.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _estimate(config: Config, per_epoch: float, n_batches: int) -> float:

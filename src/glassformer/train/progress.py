@@ -57,7 +57,9 @@ class TrainingProgress:
             self._bar = _new_bar()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
 

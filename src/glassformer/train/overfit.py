@@ -1,0 +1,58 @@
+"""`--overfit-batch`: a model that cannot learn one batch by heart has a bug, or data without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from glassformer import console
+from glassformer.data.batching import epoch_batches, make_batch
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.train.loop import StepReport, update
+from glassformer.train.state import TrainState
+
+if TYPE_CHECKING:
+    from glassformer.train.session import Prepared
+
+MOST_UPDATES = 500
+BY_HEART = 0.02
+"""Nats per label at which a batch counts as known by heart."""
+MOST_EXAMPLES = 32
+
+
+def overfit_batch(p: Prepared, on_report: Callable[[StepReport], None] | None = None) -> float:
+    """Train on the first batch of epoch 0 alone, without dropout, masking or smoothing; nothing is saved.
+
+    Returns:
+        The last loss, in nats per label; people are told what it means.
+    """
+    c = replace(p.config.train, label_smoothing=0.0, word_mask_prob=0.0, weight_decay=0.0, ema_decay=0.0)
+    torch.manual_seed(c.seed)
+    model = p.task.build_model().to(p.device)
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.p = 0.0
+        if isinstance(module, MultiHeadAttention):
+            module.dropout = 0.0
+    state = TrainState.start(model, c)
+    index = epoch_batches(p.train, p.task.name, c, p.config.text, 0)[0][:MOST_EXAMPLES]
+    batch = make_batch(p.train, p.task.name, index, p.task.tokenizer).to(p.device)
+    loss = float("inf")
+    for step in range(1, MOST_UPDATES + 1):
+        lr = c.lr * min(1.0, step / 20)
+        loss, norm = update(state, p.task, [batch], lr, c, p.device, p.precision)
+        state.progress.step = step
+        if on_report is not None:
+            on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MOST_UPDATES))
+        if loss < BY_HEART:
+            console.say(f"{len(index)} examples known by heart after {step} updates (loss {loss:.3f}): the model can learn")
+            return loss
+    console.warn(
+        f"after {MOST_UPDATES} updates on {len(index)} examples the loss is still {loss:.3f}: look for equal inputs "
+        f"with different answers, a learning rate far off, or a bug"
+    )
+    return loss
