@@ -27,8 +27,8 @@ def generate_ids(
 ) -> list[list[int]]:
     """What the model writes after each prompt (the prompt itself is not repeated).
 
-    The text of a prompt depends on the prompt, the settings and its row number, `first_row` + its place in the
-    list; not on the other prompts. Texts longer than the model's context go on in a window
+    The text of a prompt depends on the prompt, the settings and its row number (`first_row` + its place in
+    the list), not on the other prompts. Beyond the model's context it goes on in a window
     (`sampling.window_start`).
 
     Args:

@@ -1,4 +1,4 @@
-"""What decoding returns, and how its scores compare. Searching is in `search.py`, sampling in `sampling.py`."""
+"""What decoding returns, and how its scores compare. Search and sampling are elsewhere."""
 
 from __future__ import annotations
 

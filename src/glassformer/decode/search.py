@@ -2,8 +2,9 @@
 
 What is searched, precisely: at each step the `beam_size` best unfinished hypotheses of a sentence are
 extended by every token, and those extensions are ranked by log-probability. An extension by EOS among the
-best `beam_size` is a finished hypothesis; the best others live on. A sentence is done when `beam_size`
-hypotheses have finished, or at its length limit. Batching by length is in `translate.py`.
+best `beam_size` is a finished hypothesis; the best others live on. A sentence is done at its length limit,
+or when `beam_size` hypotheses have finished and no live one, as it stands, scores above the n best of them.
+Batching by length is in `translate.py`.
 """
 
 from __future__ import annotations
@@ -61,9 +62,8 @@ def beam_search(
     results: list[list[Hypothesis]] = [[] for _ in limits]
     newest = torch.full((len(limits), 1), bos, device=stepper.device)
     while True:
-        rows = beam.extend(
-            stepper.advance(newest)
-        )  # (B, beam): where in the stepper each hypothesis came from
+        # Where in the stepper each hypothesis came from, (B, beam).
+        rows = beam.extend(stepper.advance(newest))
         for i in beam.newly_done():
             results[int(beam.sentence[i])] = beam.hypotheses(i)
         staying = beam.staying()
@@ -135,14 +135,15 @@ class _Beam:
     def newly_done(self) -> list[int]:
         """Sentences whose answer can no longer change, each told once.
 
-        That is at the limit; when `beam_size` hypotheses have finished; or before, when no live hypothesis
-        can enter the n best. Its log-probability only falls, so none of its continuations can
-        score above this log-probability divided by the largest norm it could still reach.
+        Besides the definition's ends (above) there is one that only saves time: no live hypothesis can
+        enter the n best any more. A log-probability only falls, so no continuation can score above the
+        log-probability there is, divided by the largest norm that can still be reached.
         """
         t = self.tokens.shape[2]
+        to_beat, live = self.best_scores[:, -1], self.log_probs[:, 0]
+        enough = (self.n_finished >= self.width) & (to_beat >= live / self.norms[t])
         reach = torch.maximum(self.norms[min(t + 1, len(self.norms) - 1)], self.norms[self.limit])
-        beaten = self.best_scores[:, -1] >= self.log_probs[:, 0] / reach
-        done = (self.limit <= t) | (self.n_finished >= self.width) | beaten
+        done = (self.limit <= t) | enough | (to_beat >= live / reach)
         new = done & ~self.done
         self.done |= done
         return new.nonzero()[:, 0].tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,7 @@ from glassformer.models import LanguageModel, Translator
 from glassformer.nn.cache import DecoderCache
 
 
+@runtime_checkable
 class Stepper(Protocol):
     """R rows that advance in lock step: one row a hypothesis, the rows of a sentence adjacent."""
 
@@ -62,7 +63,7 @@ class _ModelStepper:
         if self._cache is not None:
             self._cache.select(rows)
         elif self._past is not None:
-            self._past = self._past[rows]
+            self._past = self._past.index_select(0, rows)
 
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         raise NotImplementedError
@@ -105,8 +106,8 @@ class TranslatorStepper(_ModelStepper):
         super().select(rows)
         if sentences is None:
             return
-        self._memory = self._memory[sentences]
-        self._mask = None if self._mask is None else self._mask[sentences]
+        self._memory = self._memory.index_select(0, sentences)
+        self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
         if self._cache is not None:
             self._cache.select_memory(sentences)
 

@@ -1,0 +1,84 @@
+"""Continuing prompts with a real (random) language model, within its context and beyond."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import generate_ids
+from glassformer.decode.sampling import draw, uniform, window_start
+from glassformer.errors import UsageError
+
+
+@pytest.fixture(scope="module", params=["sinusoidal", "rotary", "learned"])
+def model(request, toy):
+    return toy.language_model(positions=request.param)
+
+
+def by_definition(model, prompt, config, row, eos):
+    """One token at a time, one row, no cache: what `generate_ids` must give."""
+    text = list(prompt)
+    while len(text) < len(prompt) + config.max_new_tokens:
+        seen = text[window_start(len(text), model.max_len) :]
+        with torch.no_grad():
+            logits = model(torch.tensor([seen]))[:, -1]
+        token, _ = draw(logits, config, uniform(config.decode_seed, torch.tensor([row]), len(text)))
+        if int(token) == eos:
+            break
+        text.append(int(token))
+    return text[len(prompt) :]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DecodeConfig(max_new_tokens=40, decode_seed=3),  # beyond the context of 16
+        DecodeConfig(max_new_tokens=9, temperature=0.7, top_k=5),
+        DecodeConfig(max_new_tokens=25, temperature=0),
+    ],
+    ids=["long", "filtered", "greedy"],
+)
+def test_equals_the_definition_for_prompts_of_any_length(toy, model, config):
+    prompts = [*toy.sentences(0, 8, 19), [4] * 16, [5] * 17, list(range(3, 19)) * 3]
+    eos = toy.EOS
+    expected = [by_definition(model, prompt, config, 100 + i, eos) for i, prompt in enumerate(prompts)]
+    for options in ({}, {"batch_rows": 1}, {"batch_rows": 4}, {"use_cache": False}):
+        assert generate_ids(model, prompts, config, eos=eos, first_row=100, **options) == expected
+
+
+def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
+    prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
+    whole = generate_ids(model, prompts, config, eos=toy.EOS)
+    first = generate_ids(model, prompts[:4], config, eos=toy.EOS)
+    assert first + generate_ids(model, prompts[4:], config, eos=toy.EOS, first_row=4) == whole
+    assert generate_ids(model, prompts[7:8], config, eos=toy.EOS, first_row=7) == whole[7:8]
+
+
+def test_seeds_and_rows_differ(toy, model):
+    prompts = [[5, 6]] * 8
+    texts = generate_ids(model, prompts, DecodeConfig(max_new_tokens=15))
+    assert len({tuple(text) for text in texts}) == 8
+    assert generate_ids(model, prompts, DecodeConfig(max_new_tokens=15, decode_seed=1)) != texts
+    assert all(len(text) == 15 for text in texts)  # no EOS given, so nothing ends early
+
+
+def test_banned_tokens_are_not_written(toy, model):
+    texts = generate_ids(model, [[5]] * 20, DecodeConfig(max_new_tokens=20), banned=[toy.PAD, 7])
+    assert not {toy.PAD, 7} & {token for text in texts for token in text}
+
+
+def test_nothing_in_nothing_out(model):
+    assert generate_ids(model, [], DecodeConfig()) == []
+
+
+def test_an_empty_prompt_is_named(model):
+    with pytest.raises(UsageError, match="prompt 1 is empty"):
+        generate_ids(model, [[5], []], DecodeConfig())
+
+
+def test_training_mode_comes_back(toy):
+    model = toy.language_model(dropout=0.5).train()
+    config = DecodeConfig(max_new_tokens=6)
+    assert generate_ids(model, [[5]], config) == generate_ids(model, [[5]], config)
+    assert model.training

@@ -1,0 +1,200 @@
+"""Sampling: filters against a naive reading, draws against their distribution, rows against themselves."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import sample
+from glassformer.decode.sampling import allowed, draw, uniform, window_start
+from glassformer.errors import DivergedError, UsageError
+
+
+def naive_allowed(p, top_k, top_p, min_p):
+    """The ids that pass the filters, one at a time."""
+    ranked = sorted((v for v in range(len(p)) if p[v] > 0), key=lambda v: (-p[v], v))
+    passed, held = set(), 0.0
+    for rank, v in enumerate(ranked):
+        if (top_k == 0 or rank < top_k) and (top_p >= 1 or held < top_p) and p[v] >= min_p * p[ranked[0]]:
+            passed.add(v)
+        held += p[v]
+    return passed
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    weights=st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any),
+    top_k=st.integers(0, 14),
+    top_p=st.sampled_from([0.01, 0.301, 0.499, 0.703, 0.951, 1.0]),
+    min_p=st.sampled_from([0.0, 0.11, 0.49, 1.0]),
+)
+def test_filters_equal_a_naive_reading(weights, top_k, top_p, min_p):
+    p = torch.tensor([weights], dtype=torch.float64) / sum(weights)
+    mask = allowed(p, DecodeConfig(top_k=top_k, top_p=top_p, min_p=min_p))[0]
+    assert set(mask.nonzero()[:, 0].tolist()) == naive_allowed(p[0].tolist(), top_k, top_p, min_p)
+    assert mask[p[0].argmax()]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DecodeConfig(),
+        DecodeConfig(temperature=0.5),
+        DecodeConfig(temperature=2.0, top_k=4),
+        DecodeConfig(top_p=0.8),
+        DecodeConfig(min_p=0.2),
+        DecodeConfig(temperature=1.3, top_k=6, top_p=0.9, min_p=0.05),
+    ],
+)
+def test_draws_follow_the_filtered_softmax(config):
+    n, logits = 20_000, torch.tensor([1.0, 0.3, -0.5, 2.0, -3.0, 0.9, -1.0, 1.6])
+    p = (logits.double() / config.temperature).softmax(-1)
+    p = p * allowed(p[None], config)[0]
+    expected = n * p / p.sum()
+    token, _ = draw(logits.expand(n, -1), config, uniform(7, torch.arange(n), 0))
+    counts = torch.bincount(token, minlength=8).double()
+    assert (counts[expected == 0] == 0).all()
+    possible = expected > 0
+    chi_square = ((counts - expected)[possible] ** 2 / expected[possible]).sum()
+    assert chi_square < 24.3  # 99.9% quantile at 7 degrees of freedom
+
+
+def test_log_prob_is_the_model_s_own():
+    logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
+    token, log_prob = draw(logits, DecodeConfig(temperature=0.3, top_k=2), uniform(0, torch.arange(50), 1))
+    assert torch.equal(log_prob, logits.log_softmax(-1)[torch.arange(50), token])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-300])
+def test_no_temperature_is_greedy(temperature):
+    logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(1))
+    token, _ = draw(logits, DecodeConfig(temperature=temperature), uniform(0, torch.arange(50), 1))
+    assert torch.equal(token, logits.argmax(-1))
+
+
+def test_banned_tokens_are_never_drawn():
+    logits = torch.zeros(2000, 4)
+    token, _ = draw(logits, DecodeConfig(), uniform(0, torch.arange(2000), 0), banned=[1, 3])
+    assert set(token.tolist()) == {0, 2}
+    greedy, _ = draw(logits, DecodeConfig(temperature=0), uniform(0, torch.arange(2000), 0), banned=[0])
+    assert set(greedy.tolist()) == {1}
+
+
+def test_the_extremes_of_u_draw_tokens_that_are_allowed():
+    logits = torch.tensor([[-torch.inf, 0.0, 1.0, -torch.inf]]).expand(2, -1)
+    token, _ = draw(logits, DecodeConfig(), torch.tensor([0.0, 1 - 2.0**-52], dtype=torch.float64))
+    assert token.tolist() == [1, 2]
+
+
+def mix(x):
+    """SplitMix64 in Python's own integers."""
+    x = (x + 0x9E3779B97F4A7C15) % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+@given(seed=st.integers(-(2**70), 2**70), row=st.integers(0, 2**40), position=st.integers(0, 2**31))
+def test_uniform_is_the_hash_it_says(seed, row, position):
+    expected = mix(mix(mix(seed % 2**64) ^ mix(row + 1)) ^ mix(-1 - position)) >> 12
+    assert uniform(seed, torch.tensor([row]), position).item() == expected * 2.0**-52
+
+
+def test_splitmix_is_the_published_one():
+    assert mix(0) == 0xE220A8397B1DCDAF  # first output of the reference generator seeded with 0
+
+
+def test_uniform_numbers_are_even_and_unrelated():
+    rows = torch.arange(4000)
+    table = torch.stack([uniform(1, rows, position) for position in range(5)] + [uniform(2, rows, 0)])
+    assert table.min() >= 0 and table.max() < 1
+    counts = torch.histc(table.float(), bins=20, min=0, max=1)
+    assert ((counts - 1200) ** 2 / 1200).sum() < 43.8  # 99.9% quantile at 19 degrees of freedom
+    off_diagonal = torch.corrcoef(table) - torch.eye(6)
+    assert off_diagonal.abs().max() < 4 / math.sqrt(4000)
+
+
+@given(max_len=st.integers(1, 40), n=st.integers(1, 200))
+def test_the_window_holds_half_to_all_of_the_context(max_len, n):
+    start = window_start(n, max_len)
+    assert start == 0 if n <= max_len else max_len // 2 < n - start <= max_len
+    assert start <= window_start(n + 1, max_len)
+
+
+def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
+    table = toy.random_table(0, 1, 9).expand(20, -1, -1, -1)
+    prompts = [[3 + (i * k) % 6 for k in range(1 + i % 7)] for i in range(20)]
+    limits = [1 + i % 5 for i in range(20)]
+    config = DecodeConfig(temperature=0.9, top_p=0.95)
+    together = sample(
+        toy.TableStepper(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS
+    )
+    for i in range(20):
+        stepper = toy.TableStepper(table[:1])
+        (alone,) = sample(
+            stepper, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS
+        )
+        assert alone == together[i]
+        assert len(alone.ids) + alone.finished <= limits[i]
+        assert alone.finished or len(alone.ids) == limits[i]
+    assert any(h.finished for h in together) and not all(h.finished for h in together)
+
+
+def test_log_prob_and_score_are_of_what_was_written(toy):
+    table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0)
+    found = sample(
+        toy.TableStepper(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS
+    )
+    for i, h in enumerate(found):
+        text = h.ids + [toy.EOS] * h.finished
+        total = sum(toy.log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))
+        assert h.log_prob == pytest.approx(total, abs=1e-4)
+        assert h.score == pytest.approx(h.log_prob / len(text))
+
+
+def test_done_rows_leave_the_batch(toy):
+    table = torch.zeros(16, 6, 6, 6)
+    table[:8, ..., toy.EOS] = 100.0
+    table[8:, ..., toy.EOS] = -100.0
+    stepper = toy.TableStepper(table)
+    sample(stepper, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=toy.EOS)
+    assert stepper.rows_seen == [16, 8, 8, 8, 8]
+
+
+def test_nothing_to_sample(toy):
+    assert sample(toy.TableStepper(torch.zeros(0, 5, 5, 5)), [], DecodeConfig(), limits=[], rows=[]) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"temperature": -0.1}, "temperature must be 0 or more"),
+        ({"temperature": math.nan}, "temperature must be 0 or more"),
+        ({"top_k": -1}, "top_k must be 0"),
+        ({"top_p": 0.0}, "top_p must be above 0"),
+        ({"top_p": 1.1}, "top_p must be above 0"),
+        ({"min_p": 1.5}, "min_p must be from 0 to 1"),
+    ],
+)
+def test_settings_out_of_range(toy, config, message):
+    stepper = toy.TableStepper(torch.zeros(1, 5, 5, 5))
+    with pytest.raises(UsageError, match=message):
+        sample(stepper, [[3]], DecodeConfig(**config), limits=[3], rows=[0])
+
+
+def test_an_empty_prompt_and_nothing_to_write_are_refused(toy):
+    stepper = toy.TableStepper(torch.zeros(1, 5, 5, 5))
+    with pytest.raises(UsageError, match="prompt is empty"):
+        sample(stepper, [[]], DecodeConfig(), limits=[3], rows=[0])
+    with pytest.raises(UsageError, match="1 new token or more"):
+        sample(stepper, [[3]], DecodeConfig(), limits=[0], rows=[0])
+
+
+def test_nan_is_an_error_and_not_a_text():
+    with pytest.raises(DivergedError, match="not numbers"):
+        draw(torch.full((1, 4), torch.nan), DecodeConfig(), torch.zeros(1, dtype=torch.float64))

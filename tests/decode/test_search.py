@@ -1,0 +1,225 @@
+"""Beam search against enumeration of every text, against a naive search, and against its promises."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import beam_search
+from glassformer.errors import DivergedError, UsageError
+
+
+@pytest.fixture(scope="session")
+def search(toy):
+    def run(table, limits, prefixes=None, **config):
+        stepper = toy.TableStepper(table)
+        special = {"bos": toy.BOS, "eos": toy.EOS, "pad": toy.PAD}
+        return beam_search(stepper, limits, DecodeConfig(**config), **special, prefixes=prefixes), stepper
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def naive_beam(toy):
+    """The definition in search.py's docstring, for one sentence, in lists, without the shortcut."""
+
+    def run(table, sentence, limit, config, prefix=()):
+        live, finished, n_finished = [([], 0.0)], [], 0
+        for t in range(limit):
+            extensions = []
+            for ids, total in live:
+                step = toy.log_probs(table, sentence, ids)
+                free = [v for v in range(len(step)) if v not in (toy.PAD, toy.BOS)]
+                for v in [prefix[t]] if t < len(prefix) else free:
+                    extensions.append(([*ids, v], total + step[v]))
+            extensions.sort(key=lambda item: -item[1])
+            ended = [item for item in extensions[: config.beam_size] if item[0][-1] == toy.EOS]
+            finished += [(ids[:-1], total, total / (t + 1) ** config.length_penalty) for ids, total in ended]
+            n_finished += len(ended)
+            live = [item for item in extensions if item[0][-1] != toy.EOS][: config.beam_size]
+            if config.beam_size == 1 and ended:
+                live = [([], -math.inf)]  # the greedy search ends with its only hypothesis
+            finished.sort(key=lambda item: -item[2])
+            best_live = live[0][1] / (t + 1) ** config.length_penalty
+            if n_finished >= config.beam_size and finished[config.n_best - 1][2] >= best_live:
+                break
+        found = [(ids, total, True) for ids, total, _ in finished]
+        cut = [(ids, total, False) for ids, total in live if total > -math.inf]
+        return (found + cut)[: config.n_best]
+
+    return run
+
+
+def same(found, expected):
+    assert [(h.ids, h.finished) for h in found] == [(ids, finished) for ids, _, finished in expected]
+    assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-4)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_equals_a_naive_search_without_shortcuts(data, toy, search, naive_beam):
+    beam_size = data.draw(st.integers(1, 6))
+    config = {
+        "beam_size": beam_size,
+        "n_best": data.draw(st.integers(1, beam_size)),
+        "length_penalty": data.draw(st.sampled_from([0.0, 0.6, 1.0, 1.5, -0.5])),
+    }
+    limits = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+    vocab_size = data.draw(st.integers(4, 9))
+    prefixes = [
+        data.draw(st.lists(st.integers(3, vocab_size - 1), max_size=min(2, limit))) for limit in limits
+    ]
+    table = toy.random_table(data.draw(st.integers(0, 10**6)), len(limits), vocab_size)
+    table[..., toy.EOS] += data.draw(st.sampled_from([-2.0, 0.0, 2.0]))
+    found, _ = search(table, limits, prefixes, **config)
+    for i, limit in enumerate(limits):
+        same(found[i], naive_beam(table, i, limit, DecodeConfig(**config), prefixes[i]))
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_wide_beam_finds_the_best_of_all_texts(toy, search, seed, penalty):
+    vocab_size, limit = 6, 4
+    table = toy.random_table(seed, 1, vocab_size)
+    everything = []
+    for length in range(limit):
+        for ids in product(range(3, vocab_size), repeat=length):
+            total = sum(toy.log_probs(table, 0, ids[:k])[v] for k, v in enumerate([*ids, toy.EOS]))
+            everything.append((list(ids), total, total / (length + 1) ** penalty))
+    everything.sort(key=lambda item: -item[2])
+    (found,), _ = search(table, [limit], beam_size=100, n_best=10, length_penalty=penalty)
+    same(found, [(ids, total, True) for ids, total, _ in everything[:10]])
+    assert [h.score for h in found] == pytest.approx([score for _, _, score in everything[:10]], abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_beam_of_one_is_greedy(toy, search, seed):
+    table = toy.random_table(seed, 20, 9)
+    found, _ = search(table, [12] * 20, beam_size=1)
+    for i, (hypothesis,) in enumerate(found):
+        ids = []
+        while len(ids) < 12:
+            step = torch.tensor(toy.log_probs(table, i, ids))
+            step[[toy.PAD, toy.BOS]] = -torch.inf
+            token = int(step.argmax())
+            if token == toy.EOS:
+                break
+            ids.append(token)
+        assert hypothesis.ids == ids
+        assert hypothesis.finished == (len(ids) < 12)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_batch_and_order_change_nothing(toy, search, beam_size):
+    table = toy.random_table(3, 30, 8)
+    limits = [3 + i % 7 for i in range(30)]
+    together, _ = search(table, limits, beam_size=beam_size, n_best=beam_size)
+    for i in range(30):
+        (alone,), _ = search(table[i : i + 1], limits[i : i + 1], beam_size=beam_size, n_best=beam_size)
+        assert alone == together[i]
+    backwards, _ = search(table.flip(0), limits[::-1], beam_size=beam_size, n_best=beam_size)
+    assert backwards[::-1] == together
+
+
+def test_n_best_is_sorted_and_distinct(toy, search):
+    found, _ = search(toy.random_table(4, 20, 7), [8] * 20, beam_size=5, n_best=5)
+    for hypotheses in found:
+        assert len(hypotheses) == 5
+        assert len({(tuple(h.ids), h.finished) for h in hypotheses}) == 5
+        order = [(not h.finished, -h.score) for h in hypotheses]
+        assert order == sorted(order)
+
+
+def test_a_cut_hypothesis_ranks_below_a_finished_one(toy, search):
+    table = torch.zeros(1, 5, 5, 5)
+    table[..., 3] = 8.0  # a loop of 3s is nearly certain, EOS is not
+    (found,), _ = search(table, [6], beam_size=4, n_best=4)
+    assert [h.finished for h in found] == [True] * sum(h.finished for h in found) + [False] * sum(
+        not h.finished for h in found
+    )
+    cut = next(h for h in found if not h.finished)
+    assert cut.ids == [3] * 6
+    assert cut.score > found[0].score
+    assert found[0].finished
+
+
+def test_limits_count_the_eos(toy, search):
+    table = toy.random_table(5, 40, 6)
+    limits = [1 + i % 5 for i in range(40)]
+    found, _ = search(table, limits, beam_size=3, n_best=3)
+    for hypotheses, limit in zip(found, limits, strict=True):
+        for h in hypotheses:
+            assert len(h.ids) + h.finished <= limit
+            assert h.finished or len(h.ids) == limit
+
+
+def test_done_sentences_leave_the_batch(toy, search):
+    table = torch.zeros(16, 5, 5, 5)
+    table[..., 3] = 5.0
+    table[:8, ..., toy.EOS] = 20.0  # half of them end at once, by far the best they can do
+    found, stepper = search(table, [10] * 16, beam_size=2)
+    assert stepper.rows_seen == [16, *[8 * 2] * 9]
+    assert [hypotheses[0].ids for hypotheses in found[:8]] == [[]] * 8
+    assert all(len(hypotheses[0].ids) >= 9 for hypotheses in found[8:])
+
+
+def test_stops_as_soon_as_nothing_can_win(toy, search):
+    table = torch.full((1, 6, 6, 6), -3.0)
+    table[..., toy.EOS] = 10.0
+    (found,), stepper = search(table, [1000], beam_size=4, length_penalty=0.0)
+    assert found[0].ids == [] and found[0].finished
+    assert len(stepper.rows_seen) == 1
+
+
+def test_ties_are_decided_in_the_same_way_every_time(search):
+    alone, _ = search(torch.zeros(1, 50, 50, 50), [4], beam_size=3, n_best=3)
+    batch, _ = search(torch.zeros(9, 50, 50, 50), [4] * 9, beam_size=3, n_best=3)
+    assert batch == alone * 9
+    greedy, _ = search(torch.zeros(1, 50, 50, 50) - torch.eye(50)[2], [4], beam_size=1)
+    assert greedy[0][0].ids == [3, 3, 3, 3]  # the lowest id that may be written
+
+
+def test_prefixes_are_forced_and_scored(toy, search):
+    table = toy.random_table(6, 3, 8)
+    prefixes = [[], [5], [4, 7, 3]]
+    found, _ = search(table, [9] * 3, prefixes, beam_size=4, n_best=4)
+    for i, prefix in enumerate(prefixes):
+        (alone,), _ = search(table[i : i + 1], [9], [prefix], beam_size=4, n_best=4)
+        assert alone == found[i]
+        for h in found[i]:
+            assert h.ids[: len(prefix)] == prefix
+            text = h.ids + [toy.EOS] * h.finished
+            total = sum(toy.log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))
+            assert h.log_prob == pytest.approx(total, abs=1e-4)
+
+
+def test_nothing_to_search_for(search):
+    assert search(torch.zeros(0, 5, 5, 5), [])[0] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "limits", "prefixes", "message"),
+    [
+        ({"beam_size": 0}, [3], None, "beam_size must be 1 or more"),
+        ({"beam_size": 2, "n_best": 3}, [3], None, "n_best must be from 1 to the beam size"),
+        ({"n_best": 0}, [3], None, "n_best must be from 1"),
+        ({}, [0], None, "length limit must be from 1"),
+        ({}, [10**6 + 1], None, "length limit must be from 1"),
+        ({}, [3], [[], []], "1 sentences need 1 prefixes"),
+        ({}, [3], [[2]], "prefix 0 holds a BOS, EOS or padding id"),
+    ],
+)
+def test_settings_that_make_no_sense(search, config, limits, prefixes, message):
+    with pytest.raises(UsageError, match=message):
+        search(torch.zeros(1, 5, 5, 5), limits, prefixes, **config)
+
+
+def test_nan_is_an_error_and_not_a_translation(search):
+    with pytest.raises(DivergedError, match="not numbers"):
+        search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)

@@ -1,0 +1,175 @@
+"""Translating many sources with a real (random) Translator: nothing but the source decides the answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import Hypothesis, TranslatorStepper, beam_search, translate_ids
+from glassformer.decode.translate import length_batches, length_limit, pad_batch
+from glassformer.errors import UsageError
+
+VARIANTS = [
+    {},
+    {"positions": "rotary", "norm": "rms", "qk_norm": True, "activation": "swiglu", "bias": False},
+    {"positions": "learned", "pre_norm": False, "n_decoder_layers": 1, "d_head": 3},
+]
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=["paper", "modern", "post-norm"])
+def model(request, toy):
+    return toy.translator(**request.param)
+
+
+@pytest.fixture(scope="session")
+def translate(toy):
+    def run(model, sources, options=None, **config):
+        special = {"bos": toy.BOS, "eos": toy.EOS, "pad": toy.PAD}
+        return translate_ids(model, sources, DecodeConfig(**config), **special, **(options or {}))
+
+    return run
+
+
+def assert_same(found, expected):
+    """Equal but for the rounding of another shape of matrix product."""
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert [(h.ids, h.finished) for h in a] == [(h.ids, h.finished) for h in b]
+        assert [h.log_prob for h in a] == pytest.approx([h.log_prob for h in b], abs=1e-3)
+
+
+WAYS = [{"beam_size": 1}, {"beam_size": 4, "n_best": 3}, {"sample": True, "n_best": 2, "top_p": 0.9}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
+def test_cached_equals_uncached(toy, model, translate, way):
+    sources = toy.sentences(0, 8)
+    assert_same(translate(model, sources, **way), translate(model, sources, {"use_cache": False}, **way))
+
+
+@pytest.mark.parametrize("way", WAYS[:2], ids=["greedy", "beam"])
+def test_batch_size_and_order_change_nothing(toy, model, translate, way):
+    sources = toy.sentences(1, 8)
+    expected = [translate(model, [source], **way)[0] for source in sources]
+    assert_same(translate(model, sources, **way), expected)
+    assert_same(translate(model, sources, {"max_tokens": 40}, **way), expected)
+    assert_same(translate(model, sources[::-1], **way)[::-1], expected)
+
+
+def test_batch_size_does_not_change_samples(toy, translate):
+    sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 3, "temperature": 1.2}
+    model = toy.translator()
+    assert_same(translate(model, sources, {"max_tokens": 1}, **config), translate(model, sources, **config))
+    assert translate(model, sources, decode_seed=1, **config) != translate(model, sources, **config)
+
+
+def test_more_padding_changes_nothing(toy, model):
+    sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
+    src, mask = pad_batch(sources, toy.PAD, torch.device("cpu"))
+    found = []
+    for extra in (0, 7):
+        more = torch.nn.functional.pad(src, (0, extra), value=5)  # whatever the padding holds
+        with torch.no_grad():
+            stepper = TranslatorStepper(model, more, torch.nn.functional.pad(mask, (0, extra)))
+            found.append(beam_search(stepper, [9] * 6, config, bos=toy.BOS, eos=toy.EOS, pad=toy.PAD))
+    assert_same(*found)
+
+
+def test_a_beam_of_one_is_the_argmax_of_the_model(toy, model, translate):
+    for source, (hypothesis,) in zip(
+        toy.sentences(4, 5), translate(model, toy.sentences(4, 8), beam_size=1), strict=True
+    ):
+        tgt_in = [toy.BOS]
+        for _ in range(length_limit(len(source), model.max_len, 256)):
+            with torch.no_grad():
+                logits = model(torch.tensor([source]), torch.tensor([tgt_in]))[0, -1]
+            logits[[toy.PAD, toy.BOS]] = -torch.inf
+            tgt_in.append(int(logits.argmax()))
+            if tgt_in[-1] == toy.EOS:
+                break
+        assert hypothesis.ids + [toy.EOS] * hypothesis.finished == tgt_in[1:]
+
+
+def test_log_prob_is_what_the_model_says_of_the_whole_text(toy, model, translate):
+    sources = toy.sentences(5, 5)
+    for source, hypotheses in zip(sources, translate(model, sources, beam_size=3, n_best=3), strict=True):
+        for h in hypotheses:
+            text = h.ids + [toy.EOS] * h.finished
+            with torch.no_grad():
+                logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *text[:-1]]]))[0]
+            total = logits.log_softmax(-1)[torch.arange(len(text)), text].sum()
+            assert h.log_prob == pytest.approx(float(total), abs=1e-3)
+            assert h.score == pytest.approx(h.log_prob / len(text), abs=1e-6)
+
+
+def test_prefixes(toy, model, translate):
+    sources = toy.sentences(6, 6)
+    prefixes = [[], [5], [7, 9, 4], [], [6, 6], [11]]
+    found = translate(model, sources, {"prefixes": prefixes, "max_tokens": 80}, beam_size=3)
+    for i, prefix in enumerate(prefixes):
+        assert found[i][0].ids[: len(prefix)] == prefix
+        assert_same([found[i]], translate(model, [sources[i]], {"prefixes": [prefix]}, beam_size=3))
+
+
+def test_limits(toy, model, translate):
+    for (h,) in translate(model, toy.sentences(7, 10), beam_size=2, max_new_tokens=3):
+        assert len(h.ids) + h.finished <= 3
+    longest = [[5] * model.max_len]
+    assert len(translate(model, longest, beam_size=2)[0][0].ids) <= model.max_len
+    assert length_limit(10, 256, 256) == 40
+    assert length_limit(200, 256, 300) == 256
+    assert length_limit(10, 256, 7) == 7
+
+
+def test_empty_sources_have_empty_translations(toy, translate):
+    model = toy.translator()
+    assert translate(model, []) == []
+    nothing = [Hypothesis([], 0.0, 0.0, True)]
+    found = translate(model, [[], [5, 6], []], beam_size=2)
+    assert (found[0], found[2]) == (nothing, nothing)
+    assert_same([found[1]], translate(model, [[5, 6]], beam_size=2))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_while_decoding_and_the_mode_comes_back(toy, translate, training):
+    model = toy.translator(dropout=0.5).train(training)
+    sources = toy.sentences(8, 5)
+    assert translate(model, sources) == translate(model, sources)
+    assert model.training == training
+    with pytest.raises(UsageError):
+        translate(model, sources, beam_size=0)
+    assert model.training == training
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        ({"sample": True}, {"prefixes": [[5]]}, "not with sampling"),
+        ({"sample": True, "n_best": 0}, {}, "n_best and max_new_tokens must be 1 or more"),
+        ({"max_new_tokens": 0}, {}, "n_best and max_new_tokens must be 1 or more"),
+        ({"beam_size": 2, "n_best": 3}, {}, "n_best must be from 1"),
+    ],
+)
+def test_settings_that_make_no_sense(toy, translate, config, options, message):
+    with pytest.raises(UsageError, match=message):
+        translate(toy.translator(), [[5]], options, **config)
+
+
+def test_a_source_beyond_the_model_is_named(toy, translate):
+    with pytest.raises(UsageError, match="source 1 has 33 tokens, and the model reads at most 32"):
+        translate(toy.translator(), [[5], [5] * 33])
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
+def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
+    sequences = [[1] * length for length in lengths]
+    batches = list(length_batches(sequences, max_tokens))
+    assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
+    order = [lengths[i] for batch in batches for i in batch]
+    assert order == sorted(order, reverse=True)
