@@ -42,7 +42,7 @@ class Batch:
     Args:
         ids: the texts, the sources, or the windows of a running text.
         padding_mask: True at real tokens of `ids`; None when there is no padding.
-        labels: classify: the classes (B,). translate and lm: the next tokens (B, T), -100 where none is scored.
+        labels: classify: the classes (B,). translate, lm: the next tokens (B, T), -100 where unscored.
         tgt_in: translate: what the decoder is given, a start token and the target.
         index: which examples these are (lm: where the windows begin).
         n_tokens: real tokens that go in, source and target together.

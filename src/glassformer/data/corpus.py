@@ -150,7 +150,7 @@ class _Encoder:
         self.writer, self.tokenizer, self.text, self.dtype = writer, tokenizer, text, dtype
         self.ends = {"ids": 0, "target": 0}
         names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
-        self.stats: dict[str, int] = {name: 0 for name in names}
+        self.stats: dict[str, int] = dict.fromkeys(names, 0)
 
     def classify(self, split: Split) -> dict[str, int]:
         self.writer.append("ids.offsets", np.zeros(1, "<i8"))

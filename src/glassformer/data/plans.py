@@ -83,7 +83,7 @@ def _sort_keys(corpus: EncodedCorpus, task: TaskName) -> tuple[np.ndarray, np.nd
 
 
 def _cut(order: np.ndarray, cost: np.ndarray, max_tokens: int, batch_size: int | None) -> list[np.ndarray]:
-    """Cut examples of ascending cost into runs with rows × largest cost ≤ max_tokens, or of batch_size rows."""
+    """Examples of ascending cost in runs with rows × largest cost ≤ max_tokens, or of batch_size rows."""
     if batch_size:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     widths, batches, start = cost[order], [], 0

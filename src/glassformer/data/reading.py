@@ -1,0 +1,180 @@
+"""Files of text as lines or whole documents, with everything that is wrong in them and where.
+
+Lines end at "\\n" and nowhere else: `str.splitlines` also breaks at U+2028 and U+0085 and so misaligns
+parallel files. Problems are collected, not raised, so that one pass tells all. Tables are in `tables.py`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from glassformer.errors import DataError
+
+Kind = Literal[
+    "missing",
+    "encoding",
+    "nul",
+    "long line",
+    "quote",
+    "columns",
+    "json",
+    "label",
+    "line counts",
+    "empty file",
+]
+"""What can be wrong; the name is part of the report."""
+
+MAX_LINE_BYTES = 1_000_000
+"""A longer line is not a sentence or a row but a file of another kind, or a quote that was never closed."""
+MAX_KEPT = 1000
+"""Problems kept with their message; the rest are only counted."""
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that must be mended before training. Lines count from 1; 0 is the file as a whole."""
+
+    path: str
+    line: int
+    kind: Kind
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}" if self.line else f"{self.path}: {self.message}"
+
+
+@dataclass
+class Findings:
+    """What came up while files were read.
+
+    Args:
+        problems: the first MAX_KEPT errors, in the order they were met.
+        n_problems: all of them.
+        counts: harmless things by name, such as "CRLF line ends".
+        notes: what a person should be told, such as which columns were chosen.
+        hashes: file name → sha256 of its bytes.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    n_problems: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+
+    def error(self, path: Path, line: int, kind: Kind, message: str) -> None:
+        """Note an error."""
+        self.n_problems += 1
+        if len(self.problems) < MAX_KEPT:
+            self.problems.append(Problem(str(path), line, kind, message))
+
+    def raise_if_any(self) -> None:
+        """Raise the first error, if there was one, and say how many more there are.
+
+        Raises:
+            DataError: with the error's file and line.
+        """
+        if self.problems:
+            more = self.n_problems - 1
+            also = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
+            hint = "`glassformer data check` with the same flags lists everything" if more else ""
+            raise DataError(f"{self.problems[0]}{also}", hint)
+
+
+def read_lines(path: Path, findings: Findings) -> list[str]:
+    """All lines of a file, without their ends. A byte order mark and carriage returns are taken off, counted.
+
+    A line that cannot be read is empty in the list, so that the others keep their numbers.
+    """
+    return [line for _, line in numbered_lines(path, findings)]
+
+
+def numbered_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
+    """(number from 1, line) as `read_lines`, one line in memory at a time."""
+    if not _readable(path, findings):
+        return
+    digest = hashlib.sha256()
+    number = 0
+    with open(path, "rb") as file:
+        for number, raw in enumerate(_raw_lines(file, digest), start=1):
+            if number == 1 and raw.startswith(UTF16_MARKS):
+                findings.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
+                return
+            if number == 1 and raw.startswith(codecs.BOM_UTF8):
+                raw = raw[len(codecs.BOM_UTF8) :]
+                findings.counts["byte order marks"] += 1
+            if raw.endswith(b"\r"):
+                raw = raw[:-1]
+                findings.counts["CRLF line ends"] += 1
+            yield number, _decoded(raw, path, number, findings)
+    findings.hashes[path.name] = digest.hexdigest()
+    if number == 0:
+        findings.error(path, 0, "empty file", "the file is empty")
+
+
+def read_document(path: Path, findings: Findings) -> str:
+    """A whole text file, line ends written "\\n"; "" if it cannot be read. Lines may be of any length."""
+    if not _readable(path, findings):
+        return ""
+    data = path.read_bytes()
+    findings.hashes[path.name] = hashlib.sha256(data).hexdigest()
+    try:
+        if data.startswith(UTF16_MARKS) or b"\0" in data:
+            raise ValueError("to be told line by line")
+        text = data.decode("utf-8")
+    except ValueError:
+        del data
+        for _ in numbered_lines(path, findings):
+            pass
+        return ""
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        findings.counts["byte order marks"] += 1
+    n_returns = text.count("\r\n")
+    if n_returns:
+        findings.counts["CRLF line ends"] += n_returns
+        text = text.replace("\r\n", "\n")
+    return text
+
+
+def _readable(path: Path, findings: Findings) -> bool:
+    if path.is_file():
+        return True
+    message = "this is a folder, not a file" if path.is_dir() else "there is no such file"
+    findings.error(path, 0, "missing", message)
+    return False
+
+
+def _raw_lines(file: BinaryIO, digest: hashlib._Hash) -> Iterator[bytes]:
+    """Lines without "\\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, which is enough to see it."""
+    while raw := file.readline(MAX_LINE_BYTES + 2):
+        digest.update(raw)
+        complete = raw.endswith(b"\n")
+        while not complete and len(raw) > MAX_LINE_BYTES and (rest := file.readline(1 << 16)):
+            digest.update(rest)
+            complete = rest.endswith(b"\n")
+        yield raw[:-1] if raw.endswith(b"\n") else raw
+
+
+def _decoded(raw: bytes, path: Path, number: int, findings: Findings) -> str:
+    """The line as text; "" after noting why it cannot be one."""
+    if len(raw) > MAX_LINE_BYTES:
+        findings.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
+        return ""
+    if b"\0" in raw:
+        findings.error(
+            path, number, "nul", f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
+        )
+        return ""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
+        findings.error(path, number, "encoding", f"{found}; save the file as UTF-8")
+        return ""

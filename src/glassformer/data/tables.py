@@ -1,0 +1,124 @@
+"""CSV, TSV and JSON Lines as rows with line numbers, read strictly and one row at a time.
+
+Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 4180: quotes may hold commas and
+line breaks. A TSV has no quotes: a tab ends a field, a line a row. JSON Lines has one object a line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.reading import Findings, numbered_lines
+from glassformer.errors import UsageError
+
+FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+LARGEST_FIELD = 1 << 30
+"""Characters; `csv` refuses fields over 131,072 unless told."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines)."""
+
+    line: int
+    fields: list[str] | dict[str, Any]
+
+
+def format_of(path: Path) -> str:
+    """csv, tsv or jsonl, from the name.
+
+    Raises:
+        UsageError: another name.
+    """
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        raise UsageError(
+            f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {path.suffix or 'nothing'!r}",
+            hint="rename the file after what it holds",
+        ) from None
+
+
+def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
+    """The rows of a table, its header among them; empty lines are skipped and counted."""
+    match format_of(path):
+        case "csv":
+            yield from _csv_rows(path, findings)
+        case "tsv":
+            for number, line in numbered_lines(path, findings):
+                if line:
+                    yield Row(number, line.split("\t"))
+                else:
+                    findings.counts["empty lines"] += 1
+        case _:
+            yield from _json_rows(path, findings)
+
+
+def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
+    lines = numbered_lines(path, findings)
+    first = next(lines, None)
+    if first is None:
+        return
+    delimiter = _delimiter(first[1], path, findings)
+    last = 0  # number of the last line the parser has taken
+
+    def feed() -> Iterator[str]:
+        nonlocal last
+        last = first[0]
+        yield first[1] + "\n"
+        for number, line in lines:
+            last = number
+            yield line + "\n"
+
+    rows, begins = csv.reader(feed(), delimiter=delimiter, strict=True), 1
+    while True:
+        try:
+            fields = next(rows, None)
+        except csv.Error as error:
+            end = "" if begins == last else f", seen at line {last}"
+            reason = "a quote is not closed" if "unexpected end" in str(error) else f"a stray quote ({error})"
+            findings.error(path, begins, "quote", f"{reason} in the row that begins here{end}")
+            return
+        if fields is None:
+            return
+        if fields:
+            yield Row(begins, fields)
+        else:
+            findings.counts["empty lines"] += 1
+        begins = last + 1
+
+
+def _delimiter(header: str, path: Path, findings: Findings) -> str:
+    """A comma, unless the first line has none and has semicolons or tabs."""
+    for other, name in ((";", "semicolons"), ("\t", "tabs")):
+        if "," not in header and other in header:
+            findings.notes.append(f"{path.name}: columns are parted by {name}")
+            return other
+    return ","
+
+
+def _json_rows(path: Path, findings: Findings) -> Iterator[Row]:
+    for number, line in numbered_lines(path, findings):
+        if not line.strip():
+            findings.counts["empty lines"] += 1
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            what = (
+                f"{error.msg}, column {error.colno}"
+                if isinstance(error, json.JSONDecodeError)
+                else str(error)
+            )
+            findings.error(path, number, "json", f"this is not JSON ({what})")
+            continue
+        if isinstance(value, dict):
+            yield Row(number, value)
+        else:
+            findings.error(path, number, "json", f"a JSON object is expected, not {type(value).__name__}")

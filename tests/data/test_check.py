@@ -1,0 +1,212 @@
+"""Valid files pass; one injected defect is named with kind, file and line; the harmless is counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DataConfig, TaskName
+from glassformer.data.check import check_data
+from glassformer.data.own_files import load
+from glassformer.errors import DataError, UsageError
+
+WORD = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=8)
+SENTENCE = st.lists(WORD, min_size=1, max_size=5).map(" ".join)
+LABELS = ("ham", "spam")
+LONG = b"x" * 1_000_001
+
+
+@dataclass
+class Files:
+    """Generated valid data: lines of every file, in bytes, and the flags that name them."""
+
+    task: TaskName
+    config: DataConfig
+    lines: dict[Path, list[bytes]]
+
+    def write(self) -> None:
+        for path, lines in self.lines.items():
+            path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def valid_files(folder: Path, form: str, texts: list[str]) -> Files:
+    """The same texts as a CSV, TSV, JSON Lines, parallel files or running text, each with a test part."""
+    rows = [(f"{text} {i}", LABELS[i % 2]) for i, text in enumerate(texts)]
+    names = {"parallel": (".src", ".tgt")}.get(form, ("." + form.removeprefix("pairs."), ""))
+
+    def lines_of(first: int) -> list[list[bytes]]:
+        part = rows[first:]
+        match form:
+            case "csv":
+                lines = ["text,label"] + [f'"{text}, he said","{label}"' for text, label in part]
+            case "tsv" | "pairs.tsv":
+                header = "text\tlabel" if form == "tsv" else "source\ttarget"
+                lines = [header] + [f"{text}\t{label}" for text, label in part]
+            case "jsonl" | "pairs.jsonl":
+                keys = ("text", "label") if form == "jsonl" else ("src", "tgt")
+                lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in part]
+            case "parallel":
+                return [[text.encode() for text, _ in part], [label.encode() for _, label in part]]
+            case _:
+                lines = [text for text, _ in part]
+        return [[line.encode() for line in lines]]
+
+    paths = {part: [folder / (part + name) for name in names if name] for part in ("train", "test")}
+    lines: dict[Path, list[bytes]] = {}
+    for part, first in (("train", 0), ("test", len(rows) // 2)):
+        lines |= dict(zip(paths[part], lines_of(first), strict=True))
+    task: TaskName = "lm" if form == "txt" else "classify" if form in ("csv", "tsv", "jsonl") else "translate"
+    train, test = ([str(path) for path in paths[part]] for part in ("train", "test"))
+    if form == "parallel":
+        src, tgt, test_src, test_tgt = *train, *test
+        config = DataConfig(src_file=src, tgt_file=tgt, test_src_file=test_src, test_tgt_file=test_tgt)
+    else:
+        config = DataConfig(train_file=train[0], test_file=test[0])
+    return Files(task, config, lines)
+
+
+FORMS = ("csv", "tsv", "jsonl", "pairs.tsv", "pairs.jsonl", "parallel", "txt")
+DEFECTS = {
+    "encoding": (FORMS, lambda line: b"caf\xe9 " + line),
+    "nul": (FORMS, lambda line: line + b"\0"),
+    "long line": (FORMS[:-1], lambda line: line + LONG),
+    "quote": (("csv",), lambda line: b'"never closed,spam'),
+    "columns": (FORMS[:5], None),
+    "json": (("jsonl", "pairs.jsonl"), lambda line: line[:-1]),
+    "label": (("csv", "tsv", "jsonl"), lambda line: line.replace(b"spam", b"egg").replace(b"ham", b"egg")),
+    "line counts": (("parallel",), None),
+}
+
+
+def inject(files: Files, kind: str, form: str, path: Path, row: int) -> int:
+    """Spoil one line of one file; the number of the line that must be named."""
+    lines = files.lines[path]
+    if kind == "line counts":
+        del lines[-1]
+        return len(lines) + 1
+    if kind == "columns":
+        fewer = {"csv": b"alone", "tsv": b"alone", "jsonl": b'{"text": "alone"}', "pairs.tsv": b"a\tb\tc"}
+        lines[row] = fewer.get(form, b'{"src": 3, "tgt": "three"}')
+    else:
+        lines[row] = DEFECTS[kind][1](lines[row])
+    return row + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [(kind, form) for kind, (forms, _) in DEFECTS.items() for form in forms]
+)
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(SENTENCE, min_size=8, max_size=20), data=st.data())
+def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts, data):
+    files = valid_files(tmp_path, form, texts)
+    files.write()
+    assert check_data(files.task, files.config).errors == []
+
+    # an unknown label is one that training does not have, so it can only be in the test part
+    candidates = [path for path in files.lines if kind != "label" or path.stem == "test"]
+    path = data.draw(st.sampled_from(candidates))
+    row = data.draw(st.integers(1, len(files.lines[path]) - 1))
+    line = inject(files, kind, form, path, row)
+    files.write()
+    report = check_data(files.task, files.config)
+    assert not report.ok and report.n_errors == len(report.errors) == 1
+    [problem] = report.errors
+    assert (problem.kind, problem.line) == (kind, line)
+    if kind == "line counts":
+        counted = {str(len(files.lines[p])) for p in files.lines if p.stem == path.stem}
+        assert Path(problem.path).stem == path.stem
+        assert all(count in problem.message for count in counted)
+    else:
+        assert problem.path == str(path)
+    with pytest.raises(DataError) as caught:
+        load(files.task, files.config)
+    assert f"{problem.path}:{line}" in caught.value.message
+
+
+def test_all_problems_of_all_files_are_told_at_once(tmp_path):
+    train, test = tmp_path / "a.csv", tmp_path / "t.csv"
+    train.write_bytes(b"text,label\nok,a\n\xff,b\nthree,col,umns\nfine,b\n")
+    test.write_bytes(b"text,label\nok,c\nok,\n")
+    report = check_data("classify", DataConfig(train_file=str(train), test_file=str(test)))
+    assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
+        ("a.csv", 3, "encoding"),
+        ("a.csv", 4, "columns"),
+        ("t.csv", 3, "label"),
+        ("t.csv", 2, "label"),
+    ]
+    assert "4 to mend" in report.lines()
+
+
+def test_harmless_things_are_counted_and_load(tmp_path):
+    path, test = tmp_path / "a.csv", tmp_path / "t.csv"
+    path.write_bytes("\ufefftext,label\r\none,a\r\none,a\r\n\r\n ,b\r\ntwo,b\r\n".encode())
+    test.write_bytes(b"text,label\ntwo,a\nthree,b\n")
+    config = DataConfig(train_file=str(path), test_file=str(test))
+    report = check_data("classify", config)
+    assert report.ok
+    assert report.counts == {
+        "byte order marks": 1,
+        "CRLF line ends": 6,
+        "empty lines": 1,
+        "train: empty": 1,
+        "train: duplicates": 1,
+        "test: also in training": 1,
+    }
+    assert report.sizes == {"train": 4, "test": 2}
+    assert "no problems" in report.lines()
+    assert load("classify", config).test is not None
+
+
+def test_pairs_with_an_empty_side_are_counted(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
+    assert check_data("translate", DataConfig(train_file=str(path))).counts == {"train: empty": 2}
+
+
+def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\none,a\ntwo,a\n")
+    report = check_data("classify", DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv")))
+    assert [(p.kind, Path(p.path).name) for p in report.errors] == [
+        ("missing", "none.csv"),
+        ("label", "a.csv"),
+    ]
+    assert report.errors[1].message.startswith("two or more labels")
+
+
+def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text,label\none,a\n"two,b\nthree,a\n"four",b\n')
+    [problem] = check_data("classify", DataConfig(train_file=str(path))).errors
+    assert (problem.kind, problem.line) == ("quote", 3)
+    assert "line 5" in problem.message
+
+
+@pytest.mark.parametrize(("escaped", "kind"), [("\\ud800", "encoding"), ("\\u0000", "nul")])
+def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
+    path = tmp_path / "a.jsonl"
+    lines = [
+        '{"text": "fine", "label": 1}',
+        '{"text": "' + escaped + '", "label": 0}',
+        '{"text": "", "label": 0}',
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    report = check_data("classify", DataConfig(train_file=str(path)))
+    assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]
+
+
+def test_a_built_in_data_set_is_counted():
+    report = check_data("translate", DataConfig(dataset="dates", n_dates=500))
+    assert report.ok and report.sizes["train"] == 500
+    assert "test: also in training" not in report.counts
+
+
+def test_no_files_named_is_a_usage_error():
+    for task in ("classify", "translate", "lm"):
+        with pytest.raises(UsageError, match="no training data"):
+            check_data(task, DataConfig())
