@@ -8,11 +8,11 @@ is in `download.py`.
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from glassformer.errors import DataError
 
@@ -37,30 +37,13 @@ def read_members(
     Raises:
         DataError: the archive is damaged, cut short, hostile or larger than allowed.
     """
-    n_members = 0
     try:
-        with (
-            open(path, "rb") as file,
-            tarfile.open(fileobj=_capped(file, path, max_total_bytes), mode="r|") as tar,
-        ):
-            for member in tar:
-                tar.members = []  # tarfile remembers every member; a hundred thousand of them are not needed
-                n_members += 1
-                if n_members > MAX_MEMBERS:
-                    raise DataError(f"{path}: more than {MAX_MEMBERS:,} files in this archive.", hint=_HINT)
-                if not member.isreg():
-                    continue
-                name = _checked_name(member.name, path)
-                if member.size > max_member_bytes:
-                    raise DataError(
-                        f"{path}: {name} has {member.size:,} bytes; at most {max_member_bytes:,} are read.",
-                        hint=_HINT,
-                    )
-                content = tar.extractfile(member)
-                data = b"" if content is None else content.read()
-                if len(data) != member.size:
-                    raise DataError(f"{path}: {name} is cut short.", hint=_HINT)
-                yield name, data
+        with open(path, "rb") as file:
+            stream = _capped(file, path, max_total_bytes)
+            yield from _regular_files(stream, path, max_member_bytes)
+            stream.drain()  # to the end, where gzip keeps its checksum
+        if stream.last.strip(b"\0"):
+            raise DataError(f"{path}: this archive is cut short.", hint=_HINT)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: this archive cannot be read ({error}).", hint=_HINT) from error
 
@@ -83,25 +66,55 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_TOTAL_BYTES) -> bytes:
 _HINT = "The file is damaged or not what it should be: delete it and fetch it again."
 
 
-def _capped(file: IO[bytes], path: Path, cap: int) -> _Capped:
+def _capped(file: io.BufferedIOBase, path: Path, cap: int) -> _Capped:
     start = file.read(2)
     file.seek(0)
     return _Capped(gzip.GzipFile(fileobj=file) if start == b"\x1f\x8b" else file, path, cap)
 
 
-class _Capped:
+class _Capped(io.BufferedIOBase):
     """A stream that refuses to give more than `cap` bytes: a bomb bursts here, not in memory."""
 
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, path: Path, cap: int) -> None:
+    def __init__(self, stream: io.BufferedIOBase, path: Path, cap: int) -> None:
         self._stream, self._path, self._cap = stream, path, cap
         self._given = 0
+        self.last = b""  # a tar ends in blocks of zeros: without them it was cut short
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
         data = self._stream.read(size)
         self._given += len(data)
         if self._given > self._cap:
             raise DataError(f"{self._path}: unpacks to more than {self._cap:,} bytes.", hint=_HINT)
+        self.last = (self.last + data)[-512:] if len(data) < 512 else data[-512:]
         return data
+
+    def drain(self) -> None:
+        """Read what is left, for its checksum alone."""
+        while self.read(1 << 16):
+            pass
+
+
+def _regular_files(stream: _Capped, path: Path, max_member_bytes: int) -> Iterator[tuple[str, bytes]]:
+    n_members = 0
+    with tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            tar.members = []  # tarfile remembers every member; a hundred thousand of them are not needed
+            n_members += 1
+            if n_members > MAX_MEMBERS:
+                raise DataError(f"{path}: more than {MAX_MEMBERS:,} files in this archive.", hint=_HINT)
+            if not member.isreg():
+                continue
+            name = _checked_name(member.name, path)
+            if member.size > max_member_bytes:
+                raise DataError(
+                    f"{path}: {name} has {member.size:,} bytes; at most {max_member_bytes:,} are read.",
+                    hint=_HINT,
+                )
+            content = tar.extractfile(member)
+            data = b"" if content is None else content.read()
+            if len(data) != member.size:
+                raise DataError(f"{path}: {name} is cut short.", hint=_HINT)
+            yield name, data
 
 
 def _checked_name(name: str, path: Path) -> str:

@@ -143,6 +143,7 @@ def _download(remote: Remote, part: Path, waits: tuple[float, ...]) -> None:
             problem = None
         except urllib.error.HTTPError as error:
             problem = error
+            error.close()  # it holds the connection
             if error.code == 416:  # the part is longer than the file: it belongs to something else
                 part.unlink(missing_ok=True)
             elif error.code < 500 and error.code not in (408, 429):

@@ -1,0 +1,160 @@
+"""The door to the data, and the two small data sets behind it, on made files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+
+import pytest
+
+from glassformer.config import DataConfig
+from glassformer.data import multi30k, shakespeare
+from glassformer.data.datasets import load_text_data
+from glassformer.errors import DataError, UsageError
+
+SIZES = {"train": 30, "val": 4, "test_2016_flickr": 5}
+
+
+@pytest.fixture(autouse=True)
+def no_data_but_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    folder = tmp_path / "multi30k"
+    folder.mkdir()
+    for part, n in SIZES.items():
+        for language in multi30k.LANGUAGES:
+            raw = "".join(f"{part} {language} {i} a\u2028b\x0c\n" for i in range(n)).encode()
+            if language == "fr":
+                (folder / f"{part}.{language}").write_bytes(raw)
+            else:
+                (folder / f"{part}.{language}.gz").write_bytes(gzip.compress(raw))
+            (folder / f"{part}.lc.norm.tok.{language}").write_bytes(b"tok " + raw)
+    return folder
+
+
+def load_pairs(place, **options):
+    return load_text_data("translate", DataConfig(dataset="multi30k", data_dir=str(place), **options))
+
+
+@pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
+def test_multi30k_pairs_are_parallel_and_lines_end_at_newline_alone(pairs, src, tgt):
+    data = load_pairs(pairs.parent, src_lang=src, tgt_lang=tgt)
+    for split, (part, n) in zip((data.train, data.valid, data.test), SIZES.items(), strict=True):
+        assert split.text == [f"{part} {src} {i} a\u2028b\x0c" for i in range(n)]
+        assert split.target == [f"{part} {tgt} {i} a\u2028b\x0c" for i in range(n)]
+    assert len(data.hashes) == 6
+    assert any("differ from the published" in note for note in data.notes)
+
+
+def test_multi30k_tokenised_version_test_as_validation_and_limit(pairs):
+    data = load_pairs(pairs, multi30k_version="lc.norm.tok", use_test_as_validation=True, limit=7)
+    assert data.train.text[0].startswith("tok train en 0")
+    assert len(data.train) == 7 and data.valid == data.test
+    assert any("TEST" in note for note in data.notes) and any("first 7 of 30" in note for note in data.notes)
+
+
+def test_multi30k_names_what_is_wrong(pairs):
+    with pytest.raises(UsageError, match='no language "cs"'):
+        load_pairs(pairs, src_lang="cs")
+    with pytest.raises(UsageError, match='both "de"'):
+        load_pairs(pairs, src_lang="de")
+    (pairs / "val.fr").write_bytes(b"one\ntwo\n")
+    with pytest.raises(DataError, match="val has 4 lines in en, but 2 in fr"):
+        load_pairs(pairs, tgt_lang="fr")
+    (pairs / "val.fr").write_bytes(b"one\ntw\xff\n\n\n")
+    with pytest.raises(DataError, match=r"val\.fr:2: this line is not UTF-8"):
+        load_pairs(pairs, tgt_lang="fr")
+    (pairs / "val.fr").unlink()
+    with pytest.raises(DataError, match="there is no Multi30k"):
+        load_pairs(pairs, tgt_lang="fr")
+
+
+@pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])
+def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypatch, version):
+    asked = []
+
+    def fetch(remote, folder):
+        asked.append(remote.url)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / remote.name
+        path.write_bytes((pairs / remote.name).read_bytes())
+        remote.check(path)
+        return path
+
+    monkeypatch.setattr(multi30k, "fetch", fetch)
+    config = DataConfig(dataset="multi30k", multi30k_version=version)
+    with pytest.raises(DataError, match="is not train"):
+        load_text_data("translate", config)
+    published = {name: hashlib.sha256(b"").hexdigest() for name in multi30k.SHA256}
+    for path in pairs.iterdir():
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
+        published[path.name.removesuffix(".gz")] = hashlib.sha256(raw).hexdigest()
+    monkeypatch.setattr(multi30k, "SHA256", published)
+    asked.clear()
+    data = load_text_data("translate", config)
+    assert len(data.train) == 30 and len(asked) == 6
+    place = "raw/train.en.gz" if version == "raw" else "tok/train.lc.norm.tok.en"
+    assert asked[0] == f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/{place}"
+
+
+def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_path):
+    text = "".join(chr(97 + i % 26) for i in range(1003)) + "é\n"
+    (tmp_path / "input.txt").write_text(text, encoding="utf-8", newline="")
+    config = DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0.1)
+    data = load_text_data("lm", config)
+    (train,), (valid,), (test,) = data.train.text, data.valid.text, data.test.text
+    assert train + valid + test == text
+    assert (len(train), len(valid), len(test)) == (814, 90, 101)
+    whole = load_text_data(
+        "lm", DataConfig(dataset="shakespeare", data_dir=str(tmp_path), use_test_as_validation=True)
+    )
+    assert whole.train.text[0] == text[:904] and whole.valid.text == [test]
+
+
+def test_shakespeare_names_what_is_wrong(tmp_path):
+    config = DataConfig(dataset="shakespeare", data_dir=str(tmp_path))
+    with pytest.raises(DataError, match="there is no tiny Shakespeare"):
+        load_text_data("lm", config)
+    (tmp_path / "input.txt").write_bytes(b"a\nb\nc\xff\n" * 50)
+    with pytest.raises(DataError, match=r"input\.txt:3: this line is not UTF-8"):
+        load_text_data("lm", config)
+    (tmp_path / "input.txt").write_bytes(b"short")
+    with pytest.raises(DataError, match="5 characters are too few"):
+        load_text_data("lm", config)
+    with pytest.raises(UsageError, match="limit counts examples"):
+        load_text_data("lm", DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
+    with pytest.raises(UsageError, match="valid_fraction"):
+        load_text_data("lm", DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
+
+
+def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
+    def fetch(remote, folder):
+        path = tmp_path / remote.name
+        path.write_bytes(b"words, words, words\n" * 50)
+        remote.check(path)
+        return path
+
+    monkeypatch.setattr(shakespeare, "fetch", fetch)
+    with pytest.raises(DataError, match="is not tiny Shakespeare"):
+        load_text_data("lm", DataConfig(dataset="shakespeare"))
+    monkeypatch.setattr(shakespeare, "SHA256", hashlib.sha256(b"words, words, words\n" * 50).hexdigest())
+    assert load_text_data("lm", DataConfig(dataset="shakespeare")).hashes == {"input.txt": shakespeare.SHA256}
+
+
+def test_dates_come_through_the_door():
+    data = load_text_data("translate", DataConfig(dataset="dates", n_dates=50))
+    assert len(data.train) == 50 and "[de_DE]" in data.extra_tokens
+
+
+@pytest.mark.parametrize(
+    ("task", "dataset", "message"),
+    [("lm", "imdb", "for the task classify, not lm"), ("sing", "imdb", 'task "sing"')],
+)
+def test_what_does_not_fit_is_a_usage_error(task, dataset, message):
+    with pytest.raises(UsageError, match=message):
+        load_text_data(task, DataConfig(dataset=dataset))
