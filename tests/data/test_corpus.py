@@ -54,7 +54,7 @@ def test_what_is_encoded_decodes_to_the_text(texts):
         *ids, end = corpus.ids[i].tolist()
         assert end == tokenizer.eos_id
         assert tokenizer.decode(ids) == text
-        assert tokenizer.decode(corpus.target[i]) == texts[-1 - i]
+        assert tokenizer.decode(corpus.target[i].tolist()) == texts[-1 - i]
 
 
 def test_classify_counts_what_it_cuts(tokenizer):

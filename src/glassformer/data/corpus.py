@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -43,8 +45,9 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, i: int) -> np.ndarray:
-        """Sequence i, a view."""
+    def __getitem__(self, index: SupportsIndex) -> np.ndarray:
+        """One sequence, a view."""
+        i = operator.index(index)
         if not 0 <= i < len(self):
             raise IndexError(f"sequence {i} of {len(self)}")
         return self.flat[self.offsets[i] : self.offsets[i + 1]]
