@@ -88,7 +88,7 @@ def test_batch_size_counts_examples_instead_of_tokens():
     assert sorted(len(index) for index in plan) == [2, 16, 16, 16]
 
 
-def test_sorting_within_pools_pads_little_and_plans_fast():
+def test_sorting_within_pools_pads_little():
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.lognormal(5.2, 0.6, 25_000), 512).astype(int).tolist()
     corpus = classify_corpus(lengths)
