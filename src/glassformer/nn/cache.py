@@ -48,7 +48,9 @@ class KVCache:
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these rows, in this order (a row may be kept twice)."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._keys[rows], self._values[rows]
+            # index_select is several times faster than indexing with a tensor here.
+            self._keys = self._keys.index_select(0, rows)
+            self._values = self._values.index_select(0, rows)
 
     def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
         if buffer is not None and end <= buffer.shape[2]:

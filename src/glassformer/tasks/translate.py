@@ -53,7 +53,7 @@ class Translate(Task):
     ) -> dict[str, float]:
         from glassformer.evaluate.translation import score
 
-        greedy = replace(self.config.decode, beam_size=1, n_best=1)
+        greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
         sources = split.text[:VALIDATION_SENTENCES]
         found = [self.tokenizer.decode(h[0].ids) for h in self._translate(model, sources, device, greedy)]
         scores = score(found, (split.target or [])[:VALIDATION_SENTENCES], n_bootstrap=0)
