@@ -98,7 +98,7 @@ def _regular_files(stream: _Capped, path: Path, max_member_bytes: int) -> Iterat
     n_members = 0
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for member in tar:
-            tar.members = []  # tarfile remembers every member; a hundred thousand of them are not needed
+            tar.members = []  # pyright: ignore (tarfile keeps a hundred thousand of them, for nothing)
             n_members += 1
             if n_members > MAX_MEMBERS:
                 raise DataError(f"{path}: more than {MAX_MEMBERS:,} files in this archive.", hint=_HINT)

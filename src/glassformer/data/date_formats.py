@@ -99,7 +99,7 @@ def _parsed(pattern: str, locale: str) -> tuple[str, Locale]:
     from babel import Locale
     from babel.dates import parse_pattern
 
-    return parse_pattern(pattern).format, Locale.parse(locale)
+    return str(parse_pattern(pattern).format), Locale.parse(locale)
 
 
 def _ordinal_ending(day: int, locale: str) -> str:
