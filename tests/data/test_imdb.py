@@ -160,3 +160,15 @@ def test_a_download_is_checked_against_the_published_texts(archive, monkeypatch)
     monkeypatch.setattr(imdb, "SHA256", {name: part.sha256 for name, part in parts.items()})
     imdb._check(archive)
     assert not any("differ" in note for note in load(archive).notes)
+
+
+def test_the_large_tables_of_the_official_archive_are_passed_over(archive, tmp_path):
+    """The official archive also holds bags of words, the largest of 41 MB."""
+    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz", compresslevel=1) as tar:
+        info = tarfile.TarInfo("aclImdb/train/unsupBow.feat")
+        info.size = 42_000_000
+        tar.addfile(info, io.BytesIO(bytes(info.size)))
+        with tarfile.open(archive) as small:
+            for member in small:
+                tar.addfile(member, small.extractfile(member))
+    assert load(tmp_path / "aclImdb_v1.tar.gz") == load(archive)

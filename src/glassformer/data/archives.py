@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from glassformer.errors import DataError
 
-MAX_MEMBER_BYTES = 16 << 20
+MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 1 << 30
 MAX_MEMBERS = 1_000_000
 
