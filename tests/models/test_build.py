@@ -1,0 +1,140 @@
+"""From numbers to parts: every choice of `ModelConfig` changes the model, and no choice is ignored."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.config import ModelConfig
+from glassformer.models import LanguageModel, TextClassifier, Translator
+
+SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
+
+
+def n_parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def classifier(config: ModelConfig) -> TextClassifier:
+    torch.manual_seed(0)
+    return TextClassifier(config, 20, 3, 12)
+
+
+CHANGES = {
+    "n_layers": 3, "d_model": 16, "n_heads": 4, "d_head": 3, "d_ff": 5, "dropout": 0.5, "attention_dropout": 0.5,
+    "embedding_dropout": 0.5, "norm": "rms", "pre_norm": False, "activation": "gelu", "positions": "learned",
+    "bias": False, "qk_norm": True, "pooling": "max",
+}  # fmt: skip
+
+
+def test_every_field_of_the_configuration_is_tried() -> None:
+    elsewhere = {"n_decoder_layers", "tie_embeddings"}
+    assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_no_field_is_silently_ignored(name: str) -> None:
+    ids = torch.tensor([[3, 4, 5, 6]])
+    before, after = classifier(SMALL), classifier(replace(SMALL, **{name: CHANGES[name]}))
+    torch.manual_seed(1)
+    out = before(ids)
+    torch.manual_seed(1)
+    assert not torch.equal(out, after(ids))
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("d_head", [None, 2, 16])
+def test_every_combination_learns(
+    positions: str, norm: str, activation: str, pre_norm: bool, d_head: int
+) -> None:
+    config = replace(
+        SMALL,
+        positions=positions,
+        norm=norm,
+        activation=activation,
+        pre_norm=pre_norm,
+        d_head=d_head,
+        n_layers=1,
+    )
+    model = classifier(config)
+    model(torch.tensor([[3, 4, 5, 6], [6, 5, 4, 3]])).log_softmax(-1)[:, 1].sum().backward()
+    dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_order_matters_with_positions_and_not_without(positions: str) -> None:
+    ids, shuffled = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[5, 3, 6, 4]])
+    blind = classifier(replace(SMALL, positions="none"))
+    torch.testing.assert_close(blind(ids), blind(shuffled))
+    seeing = classifier(replace(SMALL, positions=positions))
+    assert not torch.allclose(seeing(ids), seeing(shuffled), atol=1e-4)
+
+
+def test_the_papers_sizes() -> None:
+    """Table 3 rounds to 65 and 213 million; with its 37,000 shared tokens the exact counts are these."""
+
+    def by_hand(n: int, d: int, d_ff: int, vocab_size: int = 37_000) -> int:
+        attention, feed_forward, norm = 4 * (d * d + d), 2 * d * d_ff + d_ff + d, 2 * d
+        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
+        return n * (encoder + decoder) + vocab_size * d
+
+    with torch.device("meta"):
+        base, big = Translator.base(), Translator.big()
+    assert n_parameters(base) == by_hand(6, 512, 2048)
+    assert n_parameters(big) == by_hand(6, 1024, 4096)
+    assert n_parameters(base) == pytest.approx(65e6, rel=0.04)
+    assert n_parameters(big) == pytest.approx(213e6, rel=0.01)
+    for model, n_heads in ((base, 8), (big, 16)):
+        attention = model.encoder.layers[0].self_attention
+        assert (attention.n_heads, attention.d_head) == (n_heads, 64)
+        assert not model.encoder.layers[0].self_residual.pre_norm
+        assert len(model.encoder.layers) == len(model.decoder.layers) == 6
+
+
+def test_tied_embeddings_are_one_matrix() -> None:
+    tied = Translator(SMALL, 20, 20, 12)
+    assert tied.src_embedding is tied.tgt_embedding
+    apart = Translator(SMALL, 20, 30, 12, shared_vocab=False)
+    assert apart.src_embedding is not apart.tgt_embedding
+    untied = Translator(replace(SMALL, tie_embeddings=False), 20, 20, 12)
+    assert n_parameters(untied) == n_parameters(tied) + 2 * 20 * 8
+    lm = LanguageModel(SMALL, 20, 12)
+    assert (
+        n_parameters(LanguageModel(replace(SMALL, tie_embeddings=False), 20, 12)) == n_parameters(lm) + 20 * 8
+    )
+
+
+def test_decoder_layers_of_their_own_number() -> None:
+    model = Translator(replace(SMALL, n_decoder_layers=1), 20, 20, 12)
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
+
+
+def test_two_sizes_of_one_vocabulary_are_refused() -> None:
+    with pytest.raises(ValueError, match="20 and 30"):
+        Translator(SMALL, 20, 30, 12)
+    with pytest.raises(ValueError, match="two classes"):
+        TextClassifier(SMALL, 20, 1, 12)
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    first, second = classifier(SMALL), classifier(SMALL)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("n_layers", [1, 8])
+def test_depth_does_not_swell_the_residual_stream(n_layers: int) -> None:
+    config = replace(SMALL, d_model=64, n_layers=n_layers)
+    torch.manual_seed(0)
+    model = LanguageModel(config, 100, 32)
+    sizes = []
+    model.decoder.norm.register_forward_pre_hook(lambda _, args: sizes.append(args[0].std().item()))
+    model(torch.randint(100, (4, 32)))
+    assert 0.8 < sizes[0] < 3

@@ -1,0 +1,161 @@
+"""`Translator`: padding, future, cache and beam change nothing, and Marian's model is one of its forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.copying import copy, randomise
+from torch import nn
+from transformers import MarianConfig, MarianMTModel
+
+from glassformer.config import ModelConfig
+from glassformer.models import Translator
+from glassformer.nn import MultiHeadAttention
+
+SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
+POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
+
+
+def model_of(**changes: object) -> Translator:
+    model = Translator(replace(SMALL, **changes), 20, 20, 40)
+    randomise(model)
+    return model
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=4),
+    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)), positions=POSITIONS, pre_norm=st.booleans(),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_padding_and_the_batch_change_nothing(lengths, extra, positions, pre_norm, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(positions=positions, pre_norm=pre_norm)
+    longest = [max(column) + more for column, more in zip(zip(*lengths, strict=True), extra, strict=True)]
+    src, tgt = (torch.randint(20, (len(lengths), n)) for n in longest)
+    real = torch.arange(longest[0]) < torch.tensor([s for s, _ in lengths])[:, None]
+    together = model(src, tgt, real)
+    for i, (s, t) in enumerate(lengths):
+        alone = model(src[i : i + 1, :s], tgt[i : i + 1, :t])
+        torch.testing.assert_close(together[i : i + 1, :t], alone, atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=30)
+@given(n=st.integers(2, 10), at=st.integers(1, 9), positions=POSITIONS, seed=st.integers(0, 99))
+def test_a_future_target_token_never_changes_the_past(n, at, positions, seed) -> None:
+    at = min(at, n - 1)
+    torch.manual_seed(seed)
+    model = model_of(positions=positions)
+    src, tgt = torch.randint(20, (2, 5)), torch.randint(20, (2, n))
+    other = tgt.clone()
+    other[:, at:] = (tgt[:, at:] + 1) % 20
+    before, after = model(src, tgt), model(src, other)
+    torch.testing.assert_close(before[:, :at], after[:, :at], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(before[:, at:], after[:, at:], atol=1e-5)
+
+
+def test_every_source_token_may_change_every_logit() -> None:
+    model = model_of()
+    src, tgt = torch.randint(20, (1, 6)), torch.randint(20, (1, 4))
+    before = model(src, tgt)
+    for i in range(6):
+        other = src.clone()
+        other[0, i] = (src[0, i] + 1) % 20
+        assert ((model(src=other, tgt_in=tgt) - before).abs().amax(-1) > 1e-6).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6), beam=st.integers(1, 3), positions=POSITIONS,
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(positions=positions)
+    src, tgt = torch.randint(20, (2, 5)), torch.randint(20, (2 * beam, sum(chunks)))
+    real = torch.arange(5) < torch.tensor([5, 3])[:, None]
+    memory, cache = model.encode(src, real), model.new_cache()
+    parts = [model.decode(part, memory, real, cache) for part in tgt.split(chunks, dim=1)]
+    whole = model(src.repeat_interleave(beam, 0), tgt, real.repeat_interleave(beam, 0))
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_sentences_leave_and_hypotheses_change_places() -> None:
+    model = model_of()
+    src, real = torch.randint(20, (3, 5)), torch.arange(5) < torch.tensor([5, 3, 4])[:, None]
+    tgt = torch.randint(20, (6, 4))  # a beam of two
+    memory, cache = model.encode(src, real), model.new_cache()
+    model.decode(tgt[:, :3], memory, real, cache)
+    sentences, rows = torch.tensor([2, 0]), torch.tensor([5, 5, 1, 0])
+    cache.select(rows)
+    cache.select_memory(sentences)
+    came = model.decode(tgt[rows][:, 3:], memory[sentences], real[sentences], cache)
+    repeated = sentences.repeat_interleave(2)
+    whole = model(src[repeated], tgt[rows], real[repeated])
+    torch.testing.assert_close(came, whole[:, 3:], atol=1e-5, rtol=1e-5)
+
+
+# Marian: post-norm, everything tied, embeddings scaled: the paper's model but for the layout of its sinusoids.
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.Module) -> None:
+    for name in "qkvo":
+        copy(getattr(ours, f"{name}_proj"), getattr(theirs, "out_proj" if name == "o" else f"{name}_proj"))
+
+
+@torch.no_grad()
+def from_marian(theirs: MarianMTModel) -> Translator:
+    """Our model with Marian's weights. Its sinusoids put sines first and cosines after: copied as a table."""
+    c = theirs.config
+    config = ModelConfig(
+        n_layers=c.encoder_layers, n_decoder_layers=c.decoder_layers, d_model=c.d_model,
+        n_heads=c.encoder_attention_heads, d_ff=c.encoder_ffn_dim, dropout=0.0, pre_norm=False, activation="relu",
+        positions="learned",
+    )  # fmt: skip
+    ours = Translator(config, c.vocab_size, c.vocab_size, c.max_position_embeddings)
+    ours.tgt_embedding.weight.copy_(theirs.model.shared.weight)
+    ours.tgt_embedding.positions.weight.copy_(theirs.model.encoder.embed_positions.weight)
+    pairs = [*zip(ours.encoder.layers, theirs.model.encoder.layers, strict=True)]
+    pairs += [*zip(ours.decoder.layers, theirs.model.decoder.layers, strict=True)]
+    for layer, other in pairs:
+        copy_attention(layer.self_attention, other.self_attn)
+        copy(layer.self_residual.norm, other.self_attn_layer_norm)
+        copy(layer.feed_forward.w_in, other.fc1)
+        copy(layer.feed_forward.w_out, other.fc2)
+        copy(layer.feed_forward_residual.norm, other.final_layer_norm)
+    for layer, other in pairs[c.encoder_layers :]:
+        copy_attention(layer.cross_attention, other.encoder_attn)
+        copy(layer.cross_residual.norm, other.encoder_attn_layer_norm)
+    return ours.eval()
+
+
+@pytest.fixture
+def marian() -> MarianMTModel:
+    config = MarianConfig(
+        vocab_size=50, d_model=16, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=12,
+        scale_embedding=True, activation_function="relu", pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
+    )  # fmt: skip
+    model = MarianMTModel(config)
+    randomise(model)
+    return model
+
+
+def test_parity_with_marian(marian: MarianMTModel) -> None:
+    src, tgt = torch.randint(2, 50, (3, 10)), torch.randint(2, 50, (3, 7))
+    real = torch.arange(10) < torch.tensor([10, 4, 1])[:, None]
+    expected = marian(src, attention_mask=real.long(), decoder_input_ids=tgt).logits
+    assert expected.std() > 0.1
+    torch.testing.assert_close(from_marian(marian)(src, tgt, real), expected, atol=1e-5, rtol=0)
+
+
+def test_parity_with_marians_cache(marian: MarianMTModel) -> None:
+    ours, src, tgt = from_marian(marian), torch.randint(2, 50, (2, 6)), torch.randint(2, 50, (2, 5))
+    expected = marian(src, decoder_input_ids=tgt).logits
+    memory, cache = ours.encode(src), ours.new_cache()
+    steps = [ours.decode(tgt[:, t : t + 1], memory, cache=cache) for t in range(5)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), expected, atol=1e-5, rtol=0)

@@ -1,0 +1,77 @@
+"""The cache of keys and values: what goes in comes out, in the rows that were asked for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.nn import DecoderCache, KVCache
+from glassformer.nn.cache import FIRST_CAPACITY, positions_of
+
+
+@pytest.mark.parametrize("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])
+def test_what_is_appended_is_read_back_whole(chunks: list[int]) -> None:
+    cache, k, v = KVCache(), torch.randn(2, 3, sum(chunks), 4), torch.randn(2, 3, sum(chunks), 4)
+    start = 0
+    for n in chunks:
+        end = start + n
+        keys, values = cache.append(k[:, :, start:end], v[:, :, start:end])
+        assert cache.length == end
+        assert torch.equal(keys, k[:, :, :end])
+        assert torch.equal(values, v[:, :, :end])
+        start = end
+    assert torch.equal(cache.keys, k)
+    assert torch.equal(cache.values, v)
+
+
+def test_it_grows_by_doubling_and_not_at_every_step() -> None:
+    cache, buffers = KVCache(), set()
+    for _ in range(1000):
+        keys, _ = cache.append(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
+        buffers.add(keys.untyped_storage().nbytes() // 4)
+    assert len(buffers) <= 7
+    assert max(buffers) < 2100
+
+
+def test_rows_are_kept_dropped_and_doubled() -> None:
+    cache, k = KVCache(), torch.randn(3, 1, 5, 2)
+    cache.append(k, -k)
+    rows = torch.tensor([2, 0, 0, 1])
+    cache.select(rows)
+    assert torch.equal(cache.keys, k[rows])
+    assert torch.equal(cache.values, -k[rows])
+    # Rows that were one are two from here on.
+    new = torch.randn(4, 1, 1, 2)
+    assert torch.equal(cache.append(new, new)[0], torch.cat([k[rows], new], dim=2))
+
+
+def test_an_empty_cache_can_be_selected_from_but_not_read() -> None:
+    cache = KVCache()
+    cache.select(torch.tensor([0]))
+    with pytest.raises(RuntimeError, match="empty"):
+        _ = cache.keys
+    with pytest.raises(RuntimeError, match="empty"):
+        _ = cache.values
+
+
+def test_hypotheses_and_sentences_are_selected_apart() -> None:
+    cache = DecoderCache(2)
+    own, memory = torch.randn(4, 1, 3, 2), torch.randn(2, 1, 6, 2)
+    for layer in cache.layers:
+        layer.self_attention.append(own, own)
+        layer.cross_attention.append(memory, memory)
+    assert cache.length == 3
+    cache.select(torch.tensor([3, 3]))
+    cache.select_memory(torch.tensor([1]))
+    for layer in cache.layers:
+        assert torch.equal(layer.self_attention.keys, own[[3, 3]])
+        assert torch.equal(layer.cross_attention.values, memory[[1]])
+
+
+def test_positions_go_on_where_the_cache_ends() -> None:
+    cache = DecoderCache(1)
+    device = torch.device("cpu")
+    assert positions_of(3, None, device).tolist() == [0, 1, 2]
+    assert positions_of(3, cache, device).tolist() == [0, 1, 2]
+    cache.layers[0].self_attention.append(torch.zeros(1, 1, 4, 1), torch.zeros(1, 1, 4, 1))
+    assert positions_of(2, cache, device).tolist() == [4, 5]

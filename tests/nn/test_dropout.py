@@ -1,0 +1,58 @@
+"""Dropout: the share it names, the mean it keeps, the same in forward and backward."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.nn.dropout import Dropout, dropout
+
+
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.5, 0.9])
+def test_the_share_dropped_and_the_mean_kept(p: float) -> None:
+    out = dropout(torch.ones(1000, 1001), p)
+    share = (out == 0).float().mean().item()
+    assert share == pytest.approx(max(p, 1 / 256), abs=1 / 256)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert len(out.unique()) == 2
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    kept = (dropout(torch.ones(1_000_000), 0.5) != 0).float()
+    for lag in (1, 2, 7, 8, 64):
+        together = (kept[:-lag] * kept[lag:]).mean().item()
+        assert together == pytest.approx(0.25, abs=0.005)
+
+
+def test_the_gradient_passes_where_the_value_did() -> None:
+    x = torch.ones(100, requires_grad=True)
+    out = dropout(x, 0.5)
+    out.sum().backward()
+    assert torch.equal(x.grad, out.detach())
+
+
+def test_nothing_to_drop_is_the_very_tensor() -> None:
+    x = torch.ones(3)
+    assert dropout(x, 0.0) is x
+    assert Dropout(0.9).eval()(x) is x
+
+
+def test_the_seed_decides() -> None:
+    outs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outs.append(dropout(torch.ones(100), 0.5))
+    assert torch.equal(outs[0], outs[1])
+    assert not torch.equal(outs[0], outs[2])
+
+
+def test_empty_odd_and_bf16_tensors() -> None:
+    assert dropout(torch.ones(0, 3), 0.5).shape == (0, 3)
+    assert dropout(torch.ones(3, 1, 5), 0.5).shape == (3, 1, 5)
+    assert dropout(torch.ones(9, dtype=torch.bfloat16), 0.5).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 2.0])
+def test_a_share_that_is_none_is_refused(p: float) -> None:
+    with pytest.raises(ValueError, match="dropout"):
+        Dropout(p)

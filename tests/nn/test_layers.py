@@ -1,0 +1,159 @@
+"""Layers against torch's, pre- and post-norm, weights copied; and which sublayer reads what."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.copying import copy, copy_decoder_layer, copy_encoder_layer, randomise
+from torch import nn
+
+from glassformer.nn import (
+    CAUSAL,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    Residual,
+)
+from glassformer.nn.cache import DecoderCache
+
+D, H, F = 12, 3, 20
+REAL = torch.arange(6) < torch.tensor([6, 4])[:, None]
+PAST = torch.ones(5, 5, dtype=torch.bool).tril()
+
+
+def residuals(n: int, pre_norm: bool, dropout: float = 0.0) -> list[Residual]:
+    return [Residual(LayerNorm(D), dropout, pre_norm) for _ in range(n)]
+
+
+def encoder_layer(pre_norm: bool, activation: str = "relu") -> EncoderLayer:
+    return EncoderLayer(MultiHeadAttention(D, H), FeedForward(D, F, activation), residuals(2, pre_norm))
+
+
+def decoder_layer(pre_norm: bool, activation: str = "relu", cross: bool = True) -> DecoderLayer:
+    attentions = MultiHeadAttention(D, H), MultiHeadAttention(D, H) if cross else None
+    return DecoderLayer(*attentions, FeedForward(D, F, activation), residuals(3 if cross else 2, pre_norm))
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("padded", [True, False])
+def test_encoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded: bool) -> None:
+    theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
+    ours = encoder_layer(pre_norm, activation)
+    copy_encoder_layer(ours, randomise(theirs))
+    x = torch.randn(2, 6, D)
+    expected = theirs(x, src_key_padding_mask=~REAL if padded else None)
+    came = ours(x, REAL[:, None, None, :] if padded else None)
+    if padded:  # torch's fast path zeroes what comes out at padding; nobody reads it
+        expected, came = expected[REAL], came[REAL]
+    torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("padded", [True, False])
+def test_decoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded: bool) -> None:
+    theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
+    ours = decoder_layer(pre_norm, activation)
+    copy_decoder_layer(ours, randomise(theirs))
+    x, memory = torch.randn(2, 5, D), torch.randn(2, 6, D)
+    expected = theirs(x, memory, tgt_mask=~PAST, memory_key_padding_mask=~REAL if padded else None)
+    came = ours(x, memory, mask=CAUSAL, memory_mask=REAL[:, None, None, :] if padded else None)
+    torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_stacks_parity_with_torch(pre_norm: bool) -> None:
+    n = 3
+    layer = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
+    other = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
+    norms = [nn.LayerNorm(D) if pre_norm else None for _ in range(2)]
+    encoder = randomise(nn.TransformerEncoder(layer, n, norms[0], enable_nested_tensor=False))
+    decoder = randomise(nn.TransformerDecoder(other, n, norms[1]))
+    our_encoder = Encoder([encoder_layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
+    our_decoder = Decoder([decoder_layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
+    for ours, theirs in zip(our_encoder.layers, encoder.layers, strict=True):
+        copy_encoder_layer(ours, theirs)
+    for ours, theirs in zip(our_decoder.layers, decoder.layers, strict=True):
+        copy_decoder_layer(ours, theirs)
+    if pre_norm:
+        copy(our_encoder.norm, encoder.norm)
+        copy(our_decoder.norm, decoder.norm)
+    x, y = torch.randn(2, 6, D), torch.randn(2, 5, D)
+    memory = our_encoder(x)
+    torch.testing.assert_close(memory, encoder(x), atol=1e-5, rtol=1e-5)
+    came = our_decoder(y, memory, mask=CAUSAL)
+    torch.testing.assert_close(came, decoder(y, memory, tgt_mask=~PAST), atol=1e-5, rtol=1e-5)
+
+
+def test_post_norm_ends_in_a_norm_and_pre_norm_does_not() -> None:
+    x = torch.randn(2, 5, D) * 10 + 3
+    assert encoder_layer(pre_norm=False)(x).mean(-1).abs().max() < 1e-5
+    assert encoder_layer(pre_norm=True)(x).mean(-1).abs().max() > 1
+
+
+def test_pre_norm_keeps_a_path_that_nothing_rescales() -> None:
+    """With sublayers that say nothing, a pre-norm layer is the identity; a post-norm layer still norms."""
+    x = torch.randn(2, 5, D) * 10
+    for pre_norm in (True, False):
+        layer = encoder_layer(pre_norm)
+        with torch.no_grad():
+            for last in (layer.self_attention.o_proj, layer.feed_forward.w_out):
+                last.weight.zero_()
+                last.bias.zero_()
+        expected = x if pre_norm else LayerNorm(D)(LayerNorm(D)(x))
+        torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_dropout_is_on_the_sublayer_and_not_on_the_residual(pre_norm: bool) -> None:
+    x = torch.randn(1, 4, D)
+    residual = Residual(nn.Identity(), 0.5, pre_norm)
+    added = residual(x, lambda y: torch.full_like(y, 3.0)) - x
+    assert set(added.flatten().round(decimals=3).tolist()) == {0.0, 6.0}
+    residual.eval()
+    torch.testing.assert_close(residual(x, lambda y: torch.full_like(y, 3.0)) - x, torch.full_like(x, 3.0))
+
+
+def test_a_decoder_position_sees_its_past_and_the_whole_memory() -> None:
+    layer = decoder_layer(pre_norm=True)
+    randomise(layer)
+    x, memory = torch.randn(1, 5, D, requires_grad=True), torch.randn(1, 6, D, requires_grad=True)
+    # Only one feature: the sum over all of a norm's outputs has no gradient.
+    out = layer(x, memory, mask=CAUSAL)[0, 2, :1]
+    by_x, by_memory = torch.autograd.grad(out.sum(), (x, memory))
+    assert by_x.abs().sum(-1).gt(0).tolist() == [[True, True, True, False, False]]
+    assert by_memory.abs().sum(-1).gt(0).all()
+
+
+def test_without_cross_attention_it_is_a_language_models_layer() -> None:
+    layer = decoder_layer(pre_norm=True, cross=False)
+    encoder = encoder_layer(pre_norm=True)
+    encoder.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("cross")})
+    x = torch.randn(2, 5, D)
+    torch.testing.assert_close(layer(x, mask=CAUSAL), encoder(x, mask=PAST[None, None]))
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_beam_shares_its_sentences_memory(cached: bool) -> None:
+    """Rows of a sentence, adjacent, attend to that sentence's memory as if it were repeated for each."""
+    beam, n = 3, 2
+    decoder = Decoder([decoder_layer(pre_norm=True) for _ in range(2)], LayerNorm(D)).eval()
+    memory, x = torch.randn(n, 6, D), torch.randn(n * beam, 4, D)
+    mask = REAL[:, None, None, :]
+    repeated = decoder(
+        x, memory.repeat_interleave(beam, 0), mask=CAUSAL, memory_mask=mask.repeat_interleave(beam, 0)
+    )
+    if cached:
+        cache = DecoderCache(2)
+        steps = [
+            decoder(x[:, t : t + 1], memory, mask=CAUSAL, memory_mask=mask, cache=cache) for t in range(4)
+        ]
+        shared = torch.cat(steps, dim=1)
+    else:
+        shared = decoder(x, memory, mask=CAUSAL, memory_mask=mask)
+    torch.testing.assert_close(shared, repeated, atol=1e-5, rtol=1e-5)

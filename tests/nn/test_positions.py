@@ -1,0 +1,92 @@
+"""Positions: the paper's formula, what sinusoids must satisfy, and rotations that see only distances."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.nn import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
+
+
+@pytest.mark.parametrize("d_model", [1, 2, 7, 16, 512])
+def test_the_papers_formula(d_model: int) -> None:
+    table = sinusoidal(50, d_model)
+    for position in (0, 1, 2, 17, 49):
+        for i in range(d_model):
+            angle = position / 10000 ** ((i - i % 2) / d_model)
+            expected = math.sin(angle) if i % 2 == 0 else math.cos(angle)
+            assert table[position, i].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_far_positions_keep_their_digits() -> None:
+    """In single precision the angle of position 100,000 would be off in the third digit."""
+    assert sinusoidal(100_001, 4)[100_000, 0].item() == pytest.approx(math.sin(100_000), abs=1e-6)
+
+
+def test_every_position_differs_and_none_is_large() -> None:
+    table = sinusoidal(2048, 32)
+    assert table.abs().max() <= 1
+    distances = torch.cdist(table, table) + torch.eye(2048) * 10
+    assert distances.min() > 0.1
+
+
+def test_a_shift_is_the_same_rotation_everywhere() -> None:
+    """The paper's reason for sinusoids: PE(pos + k) is a linear function of PE(pos), whatever pos is."""
+    table, k = sinusoidal(64, 8).double(), 5
+    before, after = table[: 64 - k], table[k:]
+    shift = torch.linalg.lstsq(before, after).solution
+    torch.testing.assert_close(before @ shift, after, atol=1e-5, rtol=0)
+    torch.testing.assert_close(shift @ shift.T, torch.eye(8).double(), atol=5e-3, rtol=0)
+
+
+def test_near_positions_are_more_alike_than_far_ones() -> None:
+    table = sinusoidal(100, 64)
+    likeness = table @ table[50]
+    assert likeness.argmax() == 50
+    assert likeness[50] > likeness[51] > likeness[53] > likeness[60]
+    torch.testing.assert_close(likeness[45:50], likeness[51:56].flip(0), atol=1e-4, rtol=0)
+
+
+def test_modules_look_their_positions_up() -> None:
+    fixed, learned = SinusoidalPositions(10, 4), LearnedPositions(10, 4)
+    positions = torch.tensor([3, 4, 9])
+    assert torch.equal(fixed(positions), sinusoidal(10, 4)[positions])
+    assert torch.equal(learned(positions), learned.weight[positions])
+    assert list(fixed.parameters()) == []
+    assert fixed.state_dict() == {}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 100), st.sampled_from([2, 4, 16]))
+def test_rotary_scores_depend_on_the_distance_alone(i: int, j: int, shift: int, d_head: int) -> None:
+    q, k = torch.randn(2, 1, 1, 1, d_head)
+
+    def score(at: int, other: int) -> torch.Tensor:
+        rotations = [Rotation.at(torch.tensor([position]), d_head) for position in (at, other)]
+        return (rotations[0].rotate(q) * rotations[1].rotate(k)).sum()
+
+    torch.testing.assert_close(score(i, j), score(i + shift, j + shift), atol=2e-3, rtol=1e-3)
+
+
+def test_rotary_keeps_lengths_and_leaves_position_zero() -> None:
+    x = torch.randn(2, 3, 6, 8)
+    turned = Rotation.at(torch.arange(6), 8).rotate(x)
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    assert torch.equal(turned[:, :, 0], x[:, :, 0])
+    assert not torch.allclose(turned[:, :, 1], x[:, :, 1])
+
+
+def test_rotary_turns_pairs_by_the_sinusoids_angles() -> None:
+    rotation = Rotation.at(torch.tensor([3]), 4)
+    x = torch.tensor([1.0, 0.0, 0.0, 0.0]).view(1, 1, 1, 4)
+    expected = torch.tensor([math.cos(3), 0.0, math.sin(3), 0.0]).view(1, 1, 1, 4)
+    torch.testing.assert_close(rotation.rotate(x), expected)
+
+
+def test_rotary_needs_pairs() -> None:
+    with pytest.raises(ValueError, match="even"):
+        Rotation.at(torch.arange(3), 5)
