@@ -6,10 +6,13 @@ only then. Libraries below the commands do not print: they return what there is 
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +41,19 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
+def write_json(value: Any) -> None:
+    """One JSON object on a line of stdout; a number that is none becomes null, as JSON has no NaN."""
+
+    def finite(part: Any) -> Any:
+        if isinstance(part, float):
+            return part if math.isfinite(part) else None
+        if isinstance(part, Mapping):
+            return {str(name): finite(item) for name, item in part.items()}
+        return [finite(item) for item in part] if isinstance(part, list | tuple) else part
+
+    write(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+
+
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table on stdout: drawn by rich on a terminal, aligned plain text elsewhere."""
     if not is_terminal(sys.stdout):
@@ -55,13 +71,19 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns separated by two spaces, under a header and a rule."""
     cells = [[str(cell) for cell in row] for row in (columns, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    widths = [max(_width(row[i]) for row in cells) for i in range(len(columns))]
     cells.insert(1, ["-" * width for width in widths])
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    lines = ["  ".join(c + " " * (w - _width(c)) for c, w in zip(row, widths, strict=True)) for row in cells]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def is_terminal(stream: TextIO | None) -> bool:
+def _width(text: str) -> int:
+    """Columns a text takes: Chinese and Japanese characters take two, combining marks none."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def is_terminal(stream: Any) -> bool:
     """Whether a person watches this stream on a terminal that can draw."""
     if stream is None or os.environ.get("TERM") == "dumb":
         return False
@@ -76,12 +98,14 @@ def stderr_console() -> Console:
     return _console(sys.stderr)
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: Any) -> Console:
     """One console a stream, so that messages appear above a running progress bar instead of through it."""
     from rich.console import Console
 
     global _consoles
-    _consoles = [known for known in _consoles if known.file is stream or known.file in (sys.stdout, sys.stderr)]
+    _consoles = [
+        known for known in _consoles if known.file is stream or known.file in (sys.stdout, sys.stderr)
+    ]
     for known in _consoles:
         if known.file is stream:
             return known

@@ -70,5 +70,6 @@ def tune_process(device: torch.device, deterministic: bool = False) -> None:
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass runs in a thread, and its arena gives back too
         except (OSError, AttributeError):
             pass  # musl and others: slower, not wrong

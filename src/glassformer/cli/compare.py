@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,14 +31,28 @@ def run(argv: Sequence[str]) -> int:
 
     comparison = compare_runs(folders)
     if arguments.json:
-        console.write(json.dumps(asdict(comparison), ensure_ascii=False))
+        console.write_json(asdict(comparison))
         return 0
-    columns = ("run", "task", "dataset", "split", "n", "metric", "value", "ci95", "parameters", "steps", "seconds")
+    columns = (
+        "run",
+        "task",
+        "dataset",
+        "split",
+        "n",
+        "metric",
+        "value",
+        "ci95",
+        "parameters",
+        "steps",
+        "seconds",
+    )
     console.write_table(columns, [[_cell(row.get(name)) for name in columns] for row in comparison.rows])
     if comparison.tests:
         columns = ("first", "second", "metric", "difference", "ci95", "p_value", "n")
         console.write("")
-        console.write_table(columns, [[_cell(test.get(name)) for name in columns] for test in comparison.tests])
+        console.write_table(
+            columns, [[_cell(test.get(name)) for name in columns] for test in comparison.tests]
+        )
     for note in comparison.notes:
         console.say(note)
     return 0

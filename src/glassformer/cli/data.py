@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -39,7 +38,9 @@ def run(argv: Sequence[str]) -> int:
         flags.parse(DataArguments, given, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         came = f"not {words[0]!r}" if words else "and none came"
-        raise UsageError(f"data takes check or show, {came}", "as in: glassformer data check classify --train-file a.csv")
+        raise UsageError(
+            f"data takes check or show, {came}", "as in: glassformer data check classify --train-file a.csv"
+        )
     what, rest = words[0], words[1:]
     base = load_recipe(flags.one_word(rest, "recipe", f"data {what} classify --train-file a.csv"))
     arguments = flags.parse(DataArguments, given, "data", replace(DataArguments(), data=base.data))
@@ -54,13 +55,15 @@ def _check(config: Config, as_json: bool) -> int:
     report = check_data(config.task, config.data)
     if as_json:
         errors = [asdict(problem) for problem in report.errors]
-        console.write(json.dumps({"ok": not errors, "errors": errors, "counts": report.counts}, ensure_ascii=False))
+        console.write_json({"ok": not errors, "errors": errors, "counts": report.counts})
         return DataError.exit_code if errors else 0
     for problem in report.errors:
         console.write(str(problem))
     console.write_table(("found", "count"), sorted(report.counts.items()))
     if report.errors:
-        raise DataError(f"{len(report.errors):,} problems to mend before training", "each is listed with file and line")
+        raise DataError(
+            f"{len(report.errors):,} problems to mend before training", "each is listed with file and line"
+        )
     console.say("nothing stands in the way of training")
     return 0
 
@@ -72,13 +75,17 @@ def _show(config: Config, as_json: bool) -> int:
     data = load_text_data(config.task, config.data)
     for note in data.notes:
         console.say(note)
-    splits = {name: split for name in ("train", "valid", "test") if (split := getattr(data, name)) is not None}
+    splits = {
+        name: split for name in ("train", "valid", "test") if (split := getattr(data, name)) is not None
+    }
     sizes = {name: {"n": len(split), "source": split.source} for name, split in splits.items()}
     if as_json:
         facts = {"task": config.task, "splits": sizes, "label_names": data.label_names, "hashes": data.hashes}
-        console.write(json.dumps(facts, ensure_ascii=False))
+        console.write_json(facts)
         return 0
-    console.write_table(("split", "examples", "source"), [(k, f"{v['n']:,}", v["source"]) for k, v in sizes.items()])
+    console.write_table(
+        ("split", "examples", "source"), [(k, f"{v['n']:,}", v["source"]) for k, v in sizes.items()]
+    )
     rows = [
         (name, _short(split.text[i]), _answer(split, i, data.label_names))
         for name, split in splits.items()

@@ -69,13 +69,17 @@ def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None
         UsageError: half of a pair of files, or files and a split.
     """
     if (arguments.src_file is None) != (arguments.ref_file is None):
-        raise UsageError("--src-file and --ref-file go together", "give both: --src-file s.en --ref-file r.de")
+        raise UsageError(
+            "--src-file and --ref-file go together", "give both: --src-file s.en --ref-file r.de"
+        )
     if arguments.test_file is None and arguments.src_file is None:
         return replace(config.data, data_dir=arguments.data_dir) if arguments.data_dir else None
     if arguments.test_file is not None and arguments.src_file is not None:
         raise UsageError("--test-file and --src-file name two test sets", "give one of them")
     if arguments.split != "test":
-        raise UsageError(f"--split {arguments.split} is of the run's own data, and files were given", "give one of them")
+        raise UsageError(
+            f"--split {arguments.split} is of the run's own data, and files were given", "give one of them"
+        )
     columns = ("text_column", "label_column", "src_column", "tgt_column")
     return DataConfig(
         test_file=arguments.test_file, test_src_file=arguments.src_file, test_tgt_file=arguments.ref_file,

@@ -55,6 +55,9 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
             name = _canonical(name, known)
             if name not in known:
                 raise UsageError(f"{verb} has no flag {token.partition('=')[0]}", _similar(name, known))
+            if equals and not known[name]:
+                off = "leave it out" if "no-" in name else f"{name} turns it on; leave it out, or turn it off with no- before it"
+                raise UsageError(f"{name} takes no value, and {value!r} came", off)
             if known[name] and not equals:  # its value is the next word, whatever that looks like
                 value = next(rest, None)
                 if value is None or _canonical(value, known) in known:
@@ -112,12 +115,18 @@ def run_folder(word: str) -> Path:
         CheckpointError: there is none, with a hint at one that resembles it.
     """
     path = Path(word)
-    if (path / "config.toml").is_file() or (path / "model" / "config.json").is_file() or (path / "config.json").is_file():
+    if (
+        (path / "config.toml").is_file()
+        or (path / "model" / "config.json").is_file()
+        or (path / "config.json").is_file()
+    ):
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     parent = path.parent
     siblings = [p.name for p in parent.iterdir() if (p / "config.toml").is_file()] if parent.is_dir() else []
-    hint = nearest(path.name, siblings) or (f"in {parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else "")
+    hint = nearest(path.name, siblings) or (
+        f"in {parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
+    )
     raise CheckpointError(f"{path} {wrong}", hint.strip() or "give the folder that --out named when training")
 
 
@@ -149,7 +158,9 @@ def _canonical(flag: str, known: dict[str, bool]) -> str:
     flag = flag.replace("_", "-")
     section, _, rest = flag[2:].partition(".")
     bare = f"--{rest}"
-    return bare if rest and section not in PREFIXED and section in section_fields() and bare in known else flag
+    return (
+        bare if rest and section not in PREFIXED and section in section_fields() and bare in known else flag
+    )
 
 
 def _similar(flag: str, known: dict[str, bool]) -> str:

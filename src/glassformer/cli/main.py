@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -101,7 +100,7 @@ def _report(error: BaseException, as_json: bool) -> int:
     known = as_known(error)
     if as_json:
         facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
-        console.write(json.dumps({"error": facts | {"exit_code": known.exit_code}}, ensure_ascii=False))
+        console.write_json({"error": facts | {"exit_code": known.exit_code}})
     console.fail(known.message, known.hint)
     return known.exit_code
 
@@ -121,7 +120,10 @@ def as_known(error: BaseException) -> GlassformerError:
         place = f"{error.filename}: " if error.filename else ""
         if full:
             return ResourceError(f"{place}the disk is full", "free some space, or choose another --out")
-        if isinstance(error, FileNotFoundError | PermissionError | FileExistsError | IsADirectoryError | NotADirectoryError):
+        if isinstance(
+            error,
+            FileNotFoundError | PermissionError | FileExistsError | IsADirectoryError | NotADirectoryError,
+        ):
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
     return GlassformerError(
         f"{type(error).__name__}: {text[:500]}", "this is a bug: please report it with the output of --debug"

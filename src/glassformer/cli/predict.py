@@ -64,7 +64,9 @@ def run(argv: Sequence[str]) -> int:
         for line in result_lines(result, arguments.json):
             console.write(line)
     if cut:
-        console.warn(f"{cut} of {lines.n} translations hit the length limit; a larger --max-new-tokens may help")
+        console.warn(
+            f"{cut} of {lines.n} translations hit the length limit; a larger --max-new-tokens may help"
+        )
     if lines.n == 0:
         console.warn("nothing came on stdin, so nothing was predicted")
     return 0
@@ -77,7 +79,9 @@ def stdin_lines() -> Iterator[str]:
         DataError: a line that is not UTF-8, by number.
     """
     if console.is_terminal(sys.stdin):
-        console.say("reading texts from the keyboard, one a line; end with Ctrl-D (Ctrl-Z and Enter on Windows)")
+        console.say(
+            "reading texts from the keyboard, one a line; end with Ctrl-D (Ctrl-Z and Enter on Windows)"
+        )
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -95,7 +99,9 @@ def result_lines(result: dict[str, Any], as_json: bool) -> list[str]:
         return [f"{_one_line(result['label'])}\t{result['probability']:.4f}"]
     if "n_best" in result:
         ranked = result["n_best"]
-        return [f"{i}\t{h['score']:.4f}\t{_one_line(h['translation'])}" for i, h in enumerate(ranked, start=1)]
+        return [
+            f"{i}\t{h['score']:.4f}\t{_one_line(h['translation'])}" for i, h in enumerate(ranked, start=1)
+        ]
     if "translation" in result:
         return [_one_line(result["translation"])]
     return [result["prompt"] + result["text"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,13 +26,18 @@ def run(argv: Sequence[str]) -> int:
         words = words[1:]
     if words:
         config = load_recipe(flags.one_word(words, "recipe", "recipes imdb"))
-        console.write(json.dumps(config_to_dict(config)) if arguments.json else dump_config(config).rstrip("\n"))
+        if arguments.json:
+            console.write_json(config_to_dict(config))
+        else:
+            console.write(dump_config(config).rstrip("\n"))
         return 0
     rows = [(name, config.task, config.note) for name in recipe_names() for config in [load_recipe(name)]]
     if arguments.json:
         for name, task, note in rows:
-            console.write(json.dumps({"recipe": name, "task": task, "note": note}, ensure_ascii=False))
+            console.write_json({"recipe": name, "task": task, "note": note})
     else:
         console.write_table(("recipe", "task", "note"), rows)
-        console.say("print one: glassformer recipes imdb        train one: glassformer train imdb --out runs/imdb")
+        console.say(
+            "print one: glassformer recipes imdb        train one: glassformer train imdb --out runs/imdb"
+        )
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,9 +15,18 @@ def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
     """All scores of an evaluation; the single predictions stay in the run's `predictions.jsonl`."""
     if as_json:
         kept = {name: value for name, value in scores.items() if name not in ("examples", "predictions")}
-        console.write(json.dumps(kept, ensure_ascii=False))
+        console.write_json(kept)
     else:
         console.write_table(("score", "value"), list(_rows(scores)))
+
+
+def headline_of(scores: Mapping[str, Any]) -> str:
+    """The one score to quote, in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
+    from glassformer.evaluate.run_facts import headline
+
+    name, value, interval = headline(str(scores["task"]), dict(scores))
+    between = f" (95% interval {_plain(interval)})" if interval else ""
+    return f"{name.replace('_', ' ')} {_plain(value)}{between} on {scores.get('n', 0):,} {scores['split']} examples"
 
 
 def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -26,7 +34,9 @@ def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
     for name, value in scores.items():
         if isinstance(value, Mapping):
             yield from _rows(value, f"{prefix}{name}.")
-        elif name not in TOO_LONG and not (isinstance(value, list) and any(isinstance(v, list | dict) for v in value)):
+        elif name not in TOO_LONG and not (
+            isinstance(value, list) and any(isinstance(v, list | dict) for v in value)
+        ):
             yield f"{prefix}{name}", _plain(value)
 
 

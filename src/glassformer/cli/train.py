@@ -52,10 +52,14 @@ def run(argv: Sequence[str]) -> int:
     if not arguments.dry_run:
         check_new_folder(out)
     train(config, out, arguments)
+    if not arguments.dry_run:
+        _finish(out, arguments.json)
     return 0
 
 
-def parse(cls: type[TrainArguments], given: list[str], base: Config, usage: str) -> tuple[TrainArguments, Config]:
+def parse(
+    cls: type[TrainArguments], given: list[str], base: Config, usage: str
+) -> tuple[TrainArguments, Config]:
     """The verb's flags over a recipe's values, and the configuration that makes."""
     sections = {name: getattr(base, name) for name in ("data", "text", "model", "train", "decode")}
     arguments = flags.parse(cls, given, usage, replace(cls(), **sections))
@@ -63,15 +67,13 @@ def parse(cls: type[TrainArguments], given: list[str], base: Config, usage: str)
 
 
 def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
-    """Train with a progress bar, then give the scores; returns the run, or None after a dry run."""
+    """Train with a progress bar; returns the run, or whatever a dry run returns."""
     import glassformer
     from glassformer.train.progress import TrainingProgress
 
     special = {name: True for name in ("dry_run", "overfit_batch") if getattr(arguments, name)}
     with TrainingProgress() as progress:
         trained = glassformer.train(config, out=out, on_report=progress, **special)
-    if not arguments.dry_run:
-        _finish(out, arguments.json)
     return trained
 
 
@@ -92,9 +94,21 @@ def check_new_folder(out: Path) -> None:
         raise UsageError(f"{out} cannot be written: no permission in {nearest}", "name another --out")
 
 
+def read_scores(out: Path) -> dict[str, Any]:
+    """A run's `evaluation.json`; empty where a run was not evaluated."""
+    from glassformer.files import read_json
+
+    path = out / "evaluation.json"
+    return read_json(path) if path.is_file() else {}
+
+
 def _resume(words: list[str], given: list[str]) -> int:
     """Go on with a run; its configuration is what it was."""
-    others = [flag.partition("=")[0] for flag in given if flag.partition("=")[0] not in ("--resume", "--json", "--help")]
+    others = [
+        flag.partition("=")[0]
+        for flag in given
+        if flag.partition("=")[0] not in ("--resume", "--json", "--help")
+    ]
     if words or others:
         extra = " ".join(words + others)
         raise UsageError(
@@ -115,10 +129,9 @@ def _resume(words: list[str], given: list[str]) -> int:
 
 def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
-    from glassformer.files import read_json
-
-    if (out / "evaluation.json").is_file():
-        write_scores(read_json(out / "evaluation.json"), as_json)
+    scores = read_scores(out)
+    if scores:
+        write_scores(scores, as_json)
     if (out / "report.md").is_file():
         console.say(f"report: {out / 'report.md'}")
     console.say(f"use it:  glassformer predict {out} …")

@@ -22,7 +22,7 @@ RANGES: dict[str, str] = {
     "data.valid_fraction": "(0, 1)",
     "data.split_seed": "[0, 4294967295]",
     "data.limit": "[1, inf)",
-    "data.n_dates": "[1, 10000000]",
+    "data.n_dates": "[1, 1000000]",
     "text.vocab_size": "[6, 10000000]",
     "text.max_len": "[1, 1000000]",
     "model.n_layers": "[1, 1000]",

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from glassformer import console
 
@@ -52,7 +52,7 @@ class TrainingProgress:
         self._shown = -float("inf")
         self._bar: Any = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> TrainingProgress:
         if console.is_terminal(sys.stderr):
             self._bar = _new_bar()
         return self
