@@ -56,7 +56,11 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
             if name not in known:
                 raise UsageError(f"{verb} has no flag {token.partition('=')[0]}", _similar(name, known))
             if equals and not known[name]:
-                off = "leave it out" if "no-" in name else f"{name} turns it on; leave it out, or turn it off with no- before it"
+                off = (
+                    "leave it out"
+                    if "no-" in name
+                    else f"{name} turns it on; leave it out, or turn it off with no- before it"
+                )
                 raise UsageError(f"{name} takes no value, and {value!r} came", off)
             if known[name] and not equals:  # its value is the next word, whatever that looks like
                 value = next(rest, None)

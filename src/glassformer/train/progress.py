@@ -83,7 +83,8 @@ class TrainingProgress:
         self._shown = now
         if not self._bar.live.is_started:
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=step_line(report))
+        self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
+        self._bar.refresh()
         if finished:
             self._bar.stop()
 
@@ -94,6 +95,16 @@ def step_line(report: Report) -> str:
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
         f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}{left}"
+    )
+
+
+def bar_lines(report: Report) -> str:
+    """The same beside a bar, in two lines that fit a terminal of 80 columns."""
+    left = "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
+    return (
+        f"step {report.step}  epoch {report.epoch:.2f}{left}\n"
+        f"loss {report.loss:.4f}  lr {report.lr:.1e}  grad {report.grad_norm:.2f}  "
+        f"{report.tokens_per_s:,.0f} tok/s  pad {report.padding:.0%}"
     )
 
 
@@ -117,11 +128,12 @@ def _new_bar() -> Any:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     bar = Progress(
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=12),
         TaskProgressColumn(),
         TextColumn("{task.fields[facts]}", markup=False),
         console=console.stderr_console(),
         transient=True,
+        auto_refresh=False,  # drawn when there is news, so no second thread writes to the terminal
     )
     bar.add_task("training", total=1.0, facts="")
     return bar

@@ -1,0 +1,82 @@
+"""`glassformer demo`: the whole way in two minutes, with nothing to download.
+
+Dates as people write them in many languages become ISO 8601: trained, evaluated on dates never seen, and shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer import console
+from glassformer.cli import flags
+from glassformer.cli.scores import headline_of, write_scores
+from glassformer.cli.train import TrainArguments, check_new_folder, parse, read_scores, train
+from glassformer.errors import UsageError
+from glassformer.recipes import load_recipe
+
+N_SHOWN = 8
+"""Predictions in the table."""
+OWN = "[de_DE] Mittwoch, 3. September 2014"
+
+
+class DemoArguments(TrainArguments):
+    """Train the recipe `dates`, evaluate it on held-out dates, show a few predictions and where the report is."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The verb."""
+    words, given = flags.split_words(DemoArguments, argv, "demo")
+    if words:
+        raise UsageError(
+            f"demo takes no words, and {words[0]!r} came", f"to train it: glassformer train {words[0]}"
+        )
+    arguments, config = parse(DemoArguments, given, load_recipe("dates"), "demo")
+    if arguments.resume is not None:
+        raise UsageError(
+            "demo starts a new run", f"go on with one: glassformer train --resume {arguments.resume}"
+        )
+    out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
+    check_new_folder(out)
+    console.say(
+        "Dates as people write them, in many languages → ISO 8601. Training a small Transformer from scratch …"
+    )
+    trained = train(config, out, arguments)
+    if arguments.dry_run:
+        return 0
+    scores = read_scores(out)
+    if arguments.json:
+        write_scores(scores, as_json=True)
+        return 0
+    console.write(headline_of(scores) + "\n")
+    console.write_table(("as written", "predicted", "true", ""), examples(scores))
+    told = trained.predict([OWN])[0]
+    console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
+    console.say(f'  glassformer predict {out} "{OWN}"')
+    console.say(f"the report, with plots: {out / 'report.md'}")
+    return 0
+
+
+def examples(scores: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Held-out dates, what was predicted, what is right, and whether the two agree."""
+    return [
+        (
+            e["text"],
+            e["translation"],
+            e["reference"],
+            "right" if e["translation"] == e["reference"] else "wrong",
+        )
+        for e in scores.get("examples", [])[:N_SHOWN]
+    ]
+
+
+def _free_folder(first: Path) -> Path:
+    """The folder itself, or the first of `-2`, `-3` … that is not in use."""
+    numbered = (first.with_name(f"{first.name}-{i}") for i in itertools.count(2))
+    return next(
+        p
+        for p in itertools.chain([first], numbered)
+        if not p.exists() or (p.is_dir() and not any(p.iterdir()))
+    )

@@ -1,0 +1,95 @@
+"""`glassformer doctor`: what this machine offers, or what stands out in a run, with what to try."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from glassformer import __version__, console
+from glassformer.cli import flags
+from glassformer.cli.diagnosis import diagnose
+
+
+@dataclass(frozen=True)
+class DoctorArguments:
+    """Look at this machine; or, given a run folder, at that run: NaN, overfitting, padding, unknown words …"""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The verb."""
+    words, given = flags.split_words(DoctorArguments, argv, "doctor")
+    arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
+    if words:
+        return _run_folder(
+            flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb")), arguments.json
+        )
+    facts = machine()
+    if arguments.json:
+        console.write_json(facts)
+    else:
+        console.write_table(("what", "here"), list(facts.items()))
+    return 0
+
+
+def _run_folder(path: Path, as_json: bool) -> int:
+    from glassformer.evaluate.run_facts import load_facts
+
+    findings = diagnose(load_facts(path))
+    if as_json:
+        console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
+        return 0
+    for finding in findings:
+        console.write(f"{finding.matter}\n    try: {finding.remedy}")
+    if not findings:
+        console.write("nothing stands out")
+    return 0
+
+
+def machine() -> dict[str, str]:
+    """Versions, processors, precision, folders and which built-in data is at hand."""
+    import torch
+
+    from glassformer.data.download import cache_dir
+    from glassformer.runtime import choose_device, choose_precision
+
+    device = choose_device("auto")
+    cache = cache_dir()
+    named = os.environ.get("GLASSFORMER_DATA")
+    places = ([Path(named)] if named else []) + [cache / "data"]
+    return {
+        "glassformer": __version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "platform": platform.platform(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "precision": choose_precision("auto", device),
+        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
+        "cache": f"{cache} ({'writable' if _writable(cache) else 'NOT writable: set GLASSFORMER_CACHE'})",
+        "GLASSFORMER_DATA": _described(named),
+        **{name: _found(name, places) for name in ("imdb", "multi30k", "tinyshakespeare")},
+    }
+
+
+def _described(named: str | None) -> str:
+    if not named:
+        return "not set"
+    return named if Path(named).is_dir() else f"{named} (no such folder)"
+
+
+def _found(name: str, places: Sequence[Path]) -> str:
+    """Where a data set is; only folders are looked at, reading it is the loader's."""
+    return next(
+        (str(p / name) for p in places if (p / name).is_dir()), "not here; fetched when a recipe needs it"
+    )
+
+
+def _writable(folder: Path) -> bool:
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
+    return existing is not None and existing.is_dir() and os.access(existing, os.W_OK)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Runs
+
+
+def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    told = cli("evaluate", runs.classify, "--test-file", runs.table, "--json")
+    assert told.code == 0, told.err
+    scores = json.loads(told.out)
+    assert (scores["task"], scores["n"]) == ("classify", 60)
+    assert {"accuracy", "ci95", "macro_f1"} <= scores.keys()
+    assert "predictions" not in scores and "examples" not in scores
+
+    told = cli(
+        "evaluate",
+        runs.translate,
+        "--src-file",
+        runs.src,
+        "--ref-file",
+        runs.tgt,
+        "--json",
+        "--beam-size",
+        "2",
+    )
+    scores = json.loads(told.out)
+    assert (scores["task"], scores["n"], scores["beam_size"]) == ("translate", 60, 2)
+    assert {"bleu", "bleu_signature", "chrf", "exact_match"} <= scores.keys()
+
+    told = cli("evaluate", runs.lm, "--test-file", runs.book, "--json")
+    scores = json.loads(told.out)
+    assert scores["task"] == "lm"
+    assert {"nats_per_token", "bits_per_char", "perplexity"} <= scores.keys()
+
+
+def test_the_runs_own_splits(cli: Callable, runs: Runs) -> None:
+    valid = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--json").out)
+    assert valid["split"] == "valid" and valid["n"] == 6
+    none = cli("evaluate", runs.classify)
+    assert none.code == 3 and "--split valid" in none.err
+
+
+def test_people_get_a_table(cli: Callable, runs: Runs) -> None:
+    told = cli("evaluate", runs.classify, "--split", "valid")
+    assert told.out.startswith("score")
+    assert any(line.startswith("accuracy ") for line in told.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--src-file", "a"], 2, "--src-file and --ref-file go together"),
+        (["--test-file", "a", "--src-file", "b", "--ref-file", "c"], 2, "two test sets"),
+        (["--test-file", "a", "--split", "train"], 2, "--split train"),
+        (["--test-file", "no such file.csv"], 3, "no such file.csv"),
+        (["--split", "tset"], 2, "tset"),
+        (["--test-fil", "a"], 2, "did you mean '--test-file'?"),
+    ],
+    ids=str,
+)
+def test_what_a_person_mistypes(cli: Callable, runs: Runs, options: list[str], code: int, told: str) -> None:
+    outcome = cli("evaluate", runs.classify, *options)
+    assert outcome.code == code
+    assert told in outcome.err
+
+
+def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\ngood,pos\nbad,awful\n", encoding="utf-8")
+    told = cli("evaluate", runs.classify, "--test-file", path, "--json")
+    assert told.code == 3
+    assert f"{path}:3" in json.loads(told.out)["error"]["message"]

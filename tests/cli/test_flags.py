@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli import compare, data, demo, doctor, evaluate, flags, predict, recipes, train
+from glassformer.config import Config
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.recipes import section_fields
+
+ARGUMENTS = {
+    "compare": compare.CompareArguments,
+    "data": data.DataArguments,
+    "demo": demo.DemoArguments,
+    "doctor": doctor.DoctorArguments,
+    "evaluate": evaluate.EvaluateArguments,
+    "predict": predict.PredictArguments,
+    "recipes": recipes.RecipesArguments,
+    "train": train.TrainArguments,
+}
+FROZEN = Path(__file__).with_name("options.txt")
+
+
+def test_the_options_are_those_written_down() -> None:
+    """A flag that goes or changes its name breaks somebody's script: it shows here first."""
+    now = "".join(
+        f"{verb} {name}\n"
+        for verb, cls in sorted(ARGUMENTS.items())
+        for name in sorted(name for name, _ in flags._flags(cls) if "no-" not in name)
+    )
+    assert now == FROZEN.read_text(encoding="utf-8"), (
+        f"if this is meant, write it to {FROZEN.name} and the changelog:\n{now}"
+    )
+
+
+def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
+    known = dict(flags._flags(train.TrainArguments))
+    for section, names in section_fields().items():
+        for name in names:
+            prefix = f"{section}." if section in flags.PREFIXED else ""
+            assert f"--{prefix}{name.replace('_', '-')}" in known
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "given"),
+    [
+        (["imdb", "--lr", "3"], ["imdb"], ["--lr=3"]),
+        (["--lr", "3", "imdb"], ["imdb"], ["--lr=3"]),
+        (["--lr=3", "imdb", "--dry-run", "x"], ["imdb", "x"], ["--lr=3", "--dry-run"]),
+        (["--max_tokens", "9", "--train.lr=1", "--data.limit", "4"], [], ["--max-tokens=9", "--lr=1", "--limit=4"]),
+        (["--lr", "-1"], [], ["--lr=-1"]),
+        (["--text-column", "--odd--"], [], ["--text-column=--odd--"]),
+        (["--text-column", ""], [], ["--text-column="]),
+        (["--model.no-bias"], [], ["--model.no-bias"]),
+        (["a", "--", "--lr", "-h"], ["a", "--lr", "-h"], []),
+        (["-5", "-"], ["-5", "-"], []),
+        (["-h"], [], ["--help"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: list[str]) -> None:
+    assert flags.split_words(train.TrainArguments, argv, "train") == (words, given)
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--minuts", "3"], "did you mean '--minutes'?"),
+        (["--n-layers", "3"], "did you mean --model.n-layers?"),
+        (["--max-len=3"], "did you mean --text.max-len?"),
+        (["--model.n-layer", "3"], "did you mean '--model.n-layers'?"),
+        (["--xyzzy"], "see --help for all"),
+        (["--dry-run=maybe"], "--dry-run turns it on"),
+        (["--lr"], "glassformer train --help"),
+        (["--lr", "--clip", "1"], "glassformer train --help"),
+    ],
+    ids=str,
+)
+def test_wrong_flags_get_a_hint(argv: list[str], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        flags.split_words(train.TrainArguments, argv, "train")
+    assert told in caught.value.hint
+
+
+def test_values_that_do_not_fit_are_one_line() -> None:
+    for given in (["--lr=abc"], ["--limit=1.5"], ["--device=gpu"]):
+        with pytest.raises(UsageError) as caught:
+            flags.parse(train.TrainArguments, given, "train RECIPE")
+        assert given[0].partition("=")[0] in caught.value.message
+        assert not {"\n", "│", "╭", "\x1b"} & set(caught.value.message)
+
+
+def test_a_run_folder_must_be_one(tmp_path: Path) -> None:
+    (tmp_path / "ende").mkdir()
+    (tmp_path / "ende" / "config.toml").touch()
+    assert flags.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
+    with pytest.raises(CheckpointError, match="does not exist") as caught:
+        flags.run_folder(str(tmp_path / "edne"))
+    assert caught.value.hint == "did you mean 'ende'?"
+    with pytest.raises(CheckpointError, match="holds no run"):
+        flags.run_folder(str(tmp_path))
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        flags.run_folder(str(tmp_path / "ende" / "config.toml"))
+
+
+def test_only_what_differs_is_passed_on() -> None:
+    config = Config().decode
+    arguments = flags.parse(predict.PredictArguments, ["--beam-size=2"], "predict RUN")
+    assert flags.changed(arguments.decode, config) == {"beam_size": 2}

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from glassformer import errors
+from glassformer.cli import main as module
+
+CASES = [
+    (errors.GlassformerError("x"), 1),
+    (errors.UsageError("x"), 2),
+    (errors.DataError("x"), 3),
+    (errors.CheckpointError("x"), 4),
+    (errors.DivergedError("x"), 5),
+    (errors.ResourceError("x"), 6),
+    (errors.Interrupted("x"), 130),
+    (errors.Interrupted("x", exit_code=143), 143),
+    (KeyboardInterrupt(), 130),
+    (MemoryError(), 6),
+    (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"), 6),
+    (OSError(errno.ENOSPC, "No space left on device", "a/b"), 6),
+    (OSError(errno.EFBIG, "File too large"), 6),
+    (FileNotFoundError(errno.ENOENT, "No such file or directory", "a.csv"), 2),
+    (PermissionError(errno.EACCES, "Permission denied", "a.csv"), 2),
+    (ValueError("surprise"), 1),
+    (RuntimeError("surprise"), 1),
+    (SystemExit(0), 0),
+    (BrokenPipeError(), 0),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CASES, ids=lambda value: repr(value)[:40])
+def test_every_error_ends_in_its_exit_code(
+    error: BaseException, code: int, cli: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(module, "_dispatch", fail)
+    told = cli("train")
+    assert told.code == code
+    assert told.out == ""
+    assert "Traceback" not in told.err
+    if code not in (0, 130, 143):
+        assert told.err.startswith("error: ")
+    assert ("bug" in told.err) == (code == 1 and not isinstance(error, errors.GlassformerError))
+
+
+def test_debug_shows_the_traceback_and_keeps_the_code(cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(arguments: list[str]) -> int:
+        assert arguments == ["train"]  # the flag is not passed on
+        raise errors.DataError("a.csv:3: no label", "mend it")
+
+    monkeypatch.setattr(module, "_dispatch", fail)
+    told = cli("train", "--debug")
+    assert told.code == 3
+    assert "Traceback" in told.err
+    assert told.err.endswith("error: a.csv:3: no label\nhint: mend it\n")
+
+
+def test_json_errors_are_on_stdout_too(cli: Callable) -> None:
+    told = cli("train", "imbd", "--json")
+    assert told.code == 2
+    error = json.loads(told.out)["error"]
+    assert error["kind"] == "UsageError"
+    assert error["exit_code"] == 2
+    assert "imdb" in error["hint"]
+
+
+def test_help_names_every_verb_and_version_answers(cli: Callable) -> None:
+    for words in (["--help"], ["-h"], ["help"], []):
+        told = cli(*words)
+        assert told.code == 0
+        assert all(f"\n  {verb} " in told.out for verb in module.VERBS)
+    assert cli("--version").out.startswith("glassformer 0.")
+
+
+@pytest.mark.parametrize("verb", sorted(module.VERBS))
+def test_every_verb_has_help(verb: str, cli: Callable) -> None:
+    told = cli(verb, "--help")
+    assert told.code == 0
+    assert told.out.startswith(f"usage: glassformer {verb}")
+    assert "--json" in told.out
+    assert told.err == ""
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [("trian", "'train'"), ("imdb", "glassformer train imdb"), ("--lr", "there are: demo, train")],
+)
+def test_unknown_verbs_get_a_suggestion(verb: str, hint: str, cli: Callable) -> None:
+    told = cli(verb)
+    assert told.code == 2
+    assert hint in told.err
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    heavy = {"torch", "numpy", "sklearn", "matplotlib", "sacrebleu", "tokenizers", "babel", "tyro", "rich"}
+    script = f"import sys; from glassformer.cli.main import main; main(['--help']); assert not {heavy} & sys.modules.keys()"
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.3
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = [sys.executable, "-m", "glassformer", "recipes"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()  # as `| head -0` does
+    told = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait() == 0
+    assert "Traceback" not in told and "BrokenPipe" not in told
+
+
+def test_the_streams_are_utf8_whatever_the_locale() -> None:
+    script = "from glassformer.cli.main import main; main(['recipes', 'n\\u00f6'])"
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, env=env)
+    assert "'n\u00f6'" in result.stderr.decode("utf-8")

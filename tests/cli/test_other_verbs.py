@@ -1,0 +1,154 @@
+"""demo, data, recipes, compare and doctor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.diagnosis import diagnose
+from glassformer.evaluate.run_facts import RunFacts
+from glassformer.recipes import recipe_names
+
+from .conftest import SMALL, Runs
+
+
+def test_demo_trains_shows_and_points_to_the_report(
+    cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = cli("demo", "--n-dates", "200", *SMALL)
+    assert told.code == 0, told.err
+    assert told.out.startswith("exact match 0.")
+    assert "as written" in told.out and "wrong" in told.out
+    report = Path("runs/demo/report.md")
+    assert str(report) in told.err and report.is_file()
+    assert cli("demo", "dates").code == 2
+    assert cli("demo", "--out", "runs/demo").code == 2
+
+
+def test_demo_finds_a_free_folder(tmp_path: Path) -> None:
+    from glassformer.cli.demo import _free_folder
+
+    assert _free_folder(tmp_path / "demo").name == "demo"
+    (tmp_path / "demo").mkdir()
+    assert _free_folder(tmp_path / "demo").name == "demo"
+    (tmp_path / "demo" / "x").touch()
+    (tmp_path / "demo-2").touch()
+    assert _free_folder(tmp_path / "demo").name == "demo-3"
+
+
+def test_data_check_passes_sound_files_and_lists_what_is_not(
+    cli: Callable, runs: Runs, tmp_path: Path
+) -> None:
+    good = cli("data", "check", "classify", "--train-file", runs.table)
+    assert good.code == 0 and "nothing stands in the way" in good.err
+    path = tmp_path / "bad.csv"
+    path.write_bytes(b"text,label\nfine,pos\n\xff,neg\nfine too,neg\n")
+    bad = cli("data", "check", "classify", "--train-file", path)
+    assert bad.code == 3 and f"{path}:3" in bad.out
+    as_json = cli("data", "check", "classify", "--train-file", path, "--json")
+    facts = json.loads(as_json.out)
+    assert as_json.code == 3 and not facts["ok"] and facts["errors"][0]["line"] == 3
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["chekc"], ["check"], ["check", "nope"], ["show", "imdb", "lm"]], ids=str
+)
+def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
+    assert cli("data", *words).code == 2
+
+
+def test_data_show(cli: Callable, runs: Runs) -> None:
+    told = cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt)
+    assert told.code == 0
+    assert "54" in told.out and "Nummer" in told.out
+    facts = json.loads(
+        cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt, "--json").out
+    )
+    assert (facts["splits"]["train"]["n"], facts["splits"]["valid"]["n"]) == (54, 6)
+
+
+def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
+    listed = cli("recipes")
+    assert all(f"\n{name} " in listed.out for name in recipe_names())
+    rows = [json.loads(line) for line in cli("recipes", "--json").out.splitlines()]
+    assert [row["recipe"] for row in rows] == recipe_names()
+    printed = cli("recipes", "imdb").out
+    (tmp_path / "mine.toml").write_text(printed, encoding="utf-8")
+    assert cli("recipes", tmp_path / "mine.toml").out == printed == cli("recipes", "show", "imdb").out
+    assert json.loads(cli("recipes", "imdb", "--json").out)["data"]["dataset"] == "imdb"
+    assert cli("recipes", "imbd").code == 2
+
+
+def test_compare(cli: Callable, runs: Runs) -> None:
+    told = cli("compare", runs.classify, runs.lm)
+    assert told.code == 0, told.err
+    assert str(runs.classify) in told.out and str(runs.lm) in told.out
+    assert [r["task"] for r in json.loads(cli("compare", runs.classify, runs.lm, "--json").out)["rows"]] == [
+        "classify",
+        "lm",
+    ]
+    assert cli("compare").code == 2
+    assert cli("compare", runs.classify, runs.classify.with_name("none")).code == 4
+
+
+def test_doctor_knows_the_machine(cli: Callable) -> None:
+    facts = json.loads(cli("doctor", "--json").out)
+    assert {"python", "torch", "device", "precision", "cache", "imdb"} <= facts.keys()
+    assert "torch" in cli("doctor").out
+
+
+def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
+    told = cli("doctor", runs.classify)
+    assert told.code == 0
+    assert "only 54 training examples" in told.out and "try: " in told.out
+    assert json.loads(cli("doctor", runs.classify, "--json").out)["findings"]
+
+
+def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunFacts:  # type: ignore[assignment]
+    training = [
+        {"step": i, "loss": loss, "grad_norm": 1.0, "padding": 0.1} for i, loss in enumerate(losses, start=1)
+    ]
+    validations = [{"step": i, "epoch": float(i), "valid": {"loss": v}} for i, v in enumerate(valid, start=1)]
+    train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
+    config = {"task": "classify"}
+    return RunFacts(
+        Path("run"), config, {}, {"splits": {"train": train}}, training, validations, evaluation={}
+    )
+
+
+FALLING = [2 * 0.97**i + 0.1 for i in range(100)]
+
+
+def test_a_sound_run_has_no_findings() -> None:
+    assert diagnose(_facts(FALLING, [1.0, 0.8, 0.8])) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "matter", "remedy"),
+    [
+        (replace(_facts(FALLING), evaluation=None), "not finished", "--resume run"),
+        (_facts([1.0] * 30 + [float("nan")]), "stopped being a number at step 31", "--lr"),
+        (_facts([2.0, 2.0, 2.0, 9.0] * 5 + ([1.5] * 19 + [8.0]) * 4), "jumps", "halve --lr"),
+        (_facts([1.0 + 0.03 * i for i in range(60)]), "from 1.14 to 2.63", "halve --lr"),
+        (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),
+        (_facts(FALLING, [1.0, 0.5, 0.6, 0.9]), "overfits", "--patience"),
+        (_facts(FALLING, [1.0, 0.7, 0.5]), "still improving", "train longer"),
+        (_facts(FALLING, unknown_rate=0.2), "20.0% of the tokens are unknown", "--text.vocab-size"),
+        (_facts(FALLING, n_truncated=9000), "90% of the texts are cut", "head+tail"),
+        (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
+        (_facts(FALLING, n=99), "only 99 training examples", "more data"),
+        (replace(_facts(FALLING), training=[{"step": 1, "loss": 1.0, "grad_norm": 1.0, "padding": 0.6}]), "60% of", "--max-tokens"),
+        (replace(_facts(FALLING), config={"data": {"use_test_as_validation": True}}), "optimistic", "--use-test"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)  # fmt: skip
+def test_the_doctor_names_what_stands_out(facts: RunFacts, matter: str, remedy: str) -> None:
+    findings = diagnose(facts)
+    assert len(findings) == 1, findings
+    assert matter in findings[0].matter
+    assert remedy in findings[0].remedy

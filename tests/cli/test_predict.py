@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Runs
+
+
+def test_classify_from_arguments_and_stdin_is_the_same(cli: Callable, runs: Runs) -> None:
+    texts = ["a good film", "a bad film", ""]
+    named = cli("predict", runs.classify, *texts, "--json")
+    piped = cli("predict", runs.classify, "--json", stdin="\n".join(texts).encode() + b"\n")
+    assert named.code == piped.code == 0
+    assert named.out == piped.out
+    rows = [json.loads(line) for line in named.out.splitlines()]
+    assert [row["text"] for row in rows] == texts
+    for row in rows:
+        assert row["label"] in ("neg", "pos")
+        assert row["probability"] == max(row["probabilities"].values())
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_classify_plain_is_label_and_probability(cli: Callable, runs: Runs) -> None:
+    label, probability = cli("predict", runs.classify, "a good film").out.rstrip("\n").split("\t")
+    assert label in ("neg", "pos") and 0.5 <= float(probability) <= 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+def test_translate_keeps_line_for_line(cli: Callable, runs: Runs, end: bytes) -> None:
+    lines = ["number 3", "", "two\u2028parts", "\u0085", "number 4"]
+    told = cli("predict", runs.translate, "--beam-size", "1", stdin=end.join(s.encode() for s in lines))
+    assert told.code == 0
+    assert told.out.endswith("\n")
+    answers = told.out[:-1].split("\n")
+    assert len(answers) == len(lines)
+    assert answers[1] == ""
+
+
+def test_translate_does_not_depend_on_what_comes_with_it(cli: Callable, runs: Runs) -> None:
+    lines = [f"number {i}" for i in range(7)]
+    together = cli("predict", runs.translate, stdin="\n".join(lines).encode()).out.splitlines()
+    alone = [cli("predict", runs.translate, line).out.rstrip("\n") for line in lines]
+    assert together == alone
+
+
+def test_n_best_is_ranked(cli: Callable, runs: Runs) -> None:
+    told = cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3")
+    rows = [line.split("\t") for line in told.out.rstrip("\n").split("\n")]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    scores = [float(row[1]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    row = json.loads(
+        cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3", "--json").out
+    )
+    assert [h["translation"] for h in row["n_best"]] == [row[2] for row in rows]
+    refused = cli("predict", runs.translate, "number 3", "--beam-size", "2", "--n-best", "3")
+    assert refused.code == 2 and "--beam-size 3" in refused.err
+
+
+def test_lm_goes_on_from_a_prompt_and_seeds_matter(cli: Callable, runs: Runs) -> None:
+    options = ["--max-new-tokens", "20", "--top-p", "0.9"]
+    first = cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "1")
+    again = cli("predict", runs.lm, "--prompt", "In the", *options, "--decode-seed", "1")
+    other = cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "2")
+    assert first.code == 0
+    assert first.out.startswith("In the")
+    assert first.out == again.out != other.out
+    row = json.loads(cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "1", "--json").out)
+    assert row["prompt"] + row["text"] + "\n" == first.out
+
+
+def test_what_begins_with_a_dash(cli: Callable, runs: Runs) -> None:
+    refused = cli("predict", runs.classify, "-good film")
+    assert refused.code == 2 and "-good film" in refused.err
+    taken = cli("predict", runs.classify, "--json", "--", "--json", "-good film")
+    assert [json.loads(line)["text"] for line in taken.out.splitlines()] == ["--json", "-good film"]
+    prompt = cli("predict", runs.lm, "--prompt", "- a", "--max-new-tokens", "1", "--json")
+    assert json.loads(prompt.out)["prompt"] == "- a"
+
+
+def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
+    empty = cli("predict", runs.translate)
+    assert (empty.code, empty.out) == (0, "")
+    assert "nothing came on stdin" in empty.err
+    broken = cli("predict", runs.classify, stdin=b"fine\n\xff\xfe\n")
+    assert broken.code == 3
+    assert "stdin:2: expected UTF-8, found byte 0xff" in broken.err
+
+
+def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
+    told = cli("predict", runs.classify, "--json", stdin=b"\xef\xbb\xbfgood\n")
+    assert json.loads(told.out)["text"] == "good"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--top-p", "0"], 2, "decode.top_p must be in (0, 1]"),
+        (["--temperature", "-1"], 2, "decode.temperature"),
+        (["--beam", "3"], 2, "did you mean '--beam-size'?"),
+    ],
+    ids=str,
+)
+def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, told: str) -> None:
+    outcome = cli("predict", runs.lm, "--prompt", "In", *options)
+    assert outcome.code == code and told in outcome.err and outcome.out == ""
+
+
+def test_no_run_is_a_checkpoint_error(cli: Callable, tmp_path: Path) -> None:
+    assert cli("predict").code == 2
+    assert cli("predict", tmp_path / "none", "text").code == 4
+    assert cli("predict", tmp_path, "text").code == 4
+
+
+def test_a_run_can_be_moved_and_used_without_its_data(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs.classify / "model", tmp_path / "model")
+    moved = cli("predict", tmp_path / "model", "a good film", "--json")
+    assert moved.code == 0, moved.err
+    assert moved.out == cli("predict", runs.classify, "a good film", "--json").out

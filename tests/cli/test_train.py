@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli import train as module
+from glassformer.errors import UsageError
+from glassformer.recipes import load_recipe
+
+from .conftest import SMALL, Runs
+
+
+def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None:
+    for path in (runs.classify, runs.translate, runs.lm):
+        names = {p.name for p in path.iterdir()}
+        assert {
+            "config.toml",
+            "env.json",
+            "data.json",
+            "metrics.jsonl",
+            "model",
+            "report.md",
+            "plots",
+        } <= names
+        config = load_recipe(path)
+        assert (config.train.steps, config.model.d_model) == (4, 16)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "there are: classify, dates"),
+        (["imbd"], "did you mean 'imdb'"),
+        (["./my.toml"], "a path must lead to a TOML file"),
+        (["imdb", "dates"], "train takes one recipe; 2 came: imdb dates"),
+        (["imdb", "--minuts", "3"], "did you mean '--minutes'?"),
+        (["imdb", "--n-layers", "3"], "did you mean --model.n-layers?"),
+        (["imdb", "--lr", "abc"], "--lr: could not convert string to float: 'abc'"),
+        (["imdb", "--lr", "-1"], "train.lr must be in (0, inf); got -1.0"),
+        (["imdb", "--lr", "nan"], "train.lr must be in (0, inf); got nan"),
+        (["imdb", "--limit", "1.5"], "--limit"),
+        (["imdb", "--schedule", "cosin"], "invalid choice 'cosin'"),
+        (["imdb", "--out"], "--out needs a value"),
+        (["imdb", "--lr", "--out", "x"], "--lr needs a value"),
+        (["imdb", "--model.n-heads", "3"], "not a multiple of model.n_heads 3"),
+        (["imdb", "--train-file", "x.csv"], "start from the recipe classify, translate or lm"),
+    ],
+    ids=str,
+)
+def test_what_a_person_mistypes(words: list[str], told: str, cli: Callable) -> None:
+    outcome = cli("train", *words)
+    assert outcome.code == 2
+    assert told in outcome.err
+    assert outcome.out == ""
+    assert len(outcome.err.splitlines()) <= 2
+
+
+def test_missing_and_empty_data_files_are_data_errors_before_training(cli: Callable, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    missing = cli("train", "classify", "--train-file", tmp_path / "none.csv", "--out", out)
+    (tmp_path / "empty.csv").touch()
+    empty = cli("train", "classify", "--train-file", tmp_path / "empty.csv", "--out", out)
+    unnamed = cli("train", "classify", "--out", out)
+    assert (missing.code, empty.code, unnamed.code) == (3, 3, 2)
+    assert "none.csv" in missing.err and "empty.csv" in empty.err and "--train-file" in unnamed.err
+    assert not out.exists()
+
+
+def test_a_folder_in_use_is_refused_with_the_way_on(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    before = sorted(p.name for p in runs.classify.iterdir())
+    told = cli("train", "classify", "--train-file", runs.table, "--out", runs.classify)
+    assert told.code == 2
+    assert f"glassformer train --resume {runs.classify}" in told.err
+    assert sorted(p.name for p in runs.classify.iterdir()) == before
+    (tmp_path / "mine.txt").write_text("precious", encoding="utf-8")
+    told = cli("train", "dates", "--out", tmp_path)
+    assert told.code == 2 and "is not empty" in told.err and "--resume" not in told.err
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file is a file"):
+        module.check_new_folder(tmp_path / "file" / "run")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UsageError, match="no permission in"):
+        module.check_new_folder(tmp_path / "a" / "b")
+
+
+def test_json_is_the_evaluation_alone(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    told = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "run", "--json", *SMALL)
+    assert told.code == 0
+    scores = json.loads(told.out)
+    assert scores["task"] == "classify" and 0 <= scores["accuracy"] <= 1
+    assert "step 4" in told.err and "report:" in told.err
+
+
+def test_a_recipe_by_path_with_flags_over_it(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    text = (runs.classify / "config.toml").read_text(encoding="utf-8")
+    recipe.write_text(text.replace("steps = 4", "steps = 2"), encoding="utf-8")
+    told = cli("train", recipe, "--out", tmp_path / "run", "--train.seed", "7", "--model.n_layers=2")
+    assert told.code == 0, told.err
+    config = load_recipe(tmp_path / "run")
+    assert (config.train.steps, config.train.seed, config.model.n_layers) == (2, 7, 2)
+
+
+def test_resume_goes_on_and_takes_nothing_else(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    done = cli("train", "--resume", runs.lm, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["task"] == "lm"
+    refused = cli("train", "--resume", runs.lm, "--lr", "3")
+    assert refused.code == 2 and "--lr" in refused.err
+    nothing = cli("train", "--resume", tmp_path / "gone")
+    assert nothing.code == 4 and "does not exist" in nothing.err
+    near = cli("train", "--resume", runs.lm.with_name("lmm"))
+    assert near.code == 4 and "did you mean 'lm'?" in near.err

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.errors import UsageError
+from glassformer.recipes import checks, config_from_dict, dump_config, load_recipe, override, recipe_names
+from glassformer.recipes.checks import RANGES
+
+SECTIONS = {
+    "data": DataConfig,
+    "text": TextConfig,
+    "model": ModelConfig,
+    "train": TrainConfig,
+    "decode": DecodeConfig,
+}
+SHIPPED = ["classify", "dates", "imdb", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de", "multi30k-en-fr",
+           "shakespeare", "translate"]  # fmt: skip
+
+
+def test_what_is_shipped() -> None:
+    assert recipe_names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_recipes_load_stop_and_round_trip(name: str, tmp_path: Path) -> None:
+    config = load_recipe(name)
+    assert config.recipe == name
+    assert config.note
+    assert any((config.train.epochs, config.train.steps, config.train.minutes))
+    path = tmp_path / "config.toml"
+    path.write_text(dump_config(config), encoding="utf-8")
+    assert load_recipe(path) == config
+    assert load_recipe(tmp_path) == config  # a run folder
+
+
+def test_the_tutorial_is_restated_exactly() -> None:
+    c = load_recipe("imdb-tutorial")
+    assert (c.model.n_layers, c.model.d_model, c.model.n_heads, c.model.d_ff, c.model.dropout) == (
+        1,
+        128,
+        8,
+        2048,
+        0.1,
+    )
+    assert (c.text.tokenizer, c.text.vocab_size, c.text.max_len, c.text.truncate) == (
+        "word",
+        20000,
+        200,
+        "head",
+    )
+    assert (c.train.optimizer, c.train.lr, c.train.batch_size, c.train.epochs) == ("adam", 1e-4, 16, 10)
+    assert c.train.schedule == "constant" and c.train.warmup == 0 and not c.model.pre_norm
+    assert c.data.use_test_as_validation and "test" in c.note
+
+
+def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
+    names = [name for section in checks.section_fields().values() for name in section]
+    assert len(names) == len(set(names))
+    for cls in SECTIONS.values():
+        hints = typing.get_type_hints(cls)
+        for f in fields(cls):
+            optional = isinstance(hints[f.name], types.UnionType) and type(None) in typing.get_args(
+                hints[f.name]
+            )
+            assert (f.default is None) == optional, (
+                f.name
+            )  # None is left out of TOML, so it must be the default
+
+
+def test_every_number_has_a_range_and_every_range_a_number() -> None:
+    numbers = {
+        f"{section}.{name}"
+        for section, cls in SECTIONS.items()
+        for name, kind in typing.get_type_hints(cls).items()
+        if {int, float} & set(typing.get_args(kind) or [kind])
+    }
+    assert numbers == RANGES.keys()
+
+
+@pytest.mark.parametrize("key", sorted(RANGES))
+def test_numbers_out_of_range_are_named(key: str) -> None:
+    section, name = key.split(".")
+    low, high = RANGES[key][1:-1].split(", ")
+    whole = int in {
+        typing.get_type_hints(SECTIONS[section])[name],
+        *typing.get_args(typing.get_type_hints(SECTIONS[section])[name]),
+    }
+    below = float(low) - 1 if RANGES[key][0] == "[" else float(low)
+    bad = [below] if high == "inf" else [below, float(high) + 1]
+    for value in bad + ([] if whole else [float("nan"), float("inf")]):
+        with pytest.raises(UsageError, match=rf"{key} must be in .*; got"):
+            config_from_dict({section: {name: int(value) if whole else value}})
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        ({"modle": {}}, "'modle' at the top is not a known key", "did you mean 'model'?"),
+        ({"model": {"n_layer": 2}}, r"'n_layer' in \[model\] is not a known key", "did you mean 'n_layers'?"),
+        ({"model": {"lr": 2}}, r"'lr' in \[model\]", "it belongs into [train]"),
+        ({"lr": 2}, "'lr' at the top", "it belongs into [train]"),
+        ({"model": 3}, "must be a table", ""),
+        ({"model": {"n_layers": "2"}}, "model.n_layers must be a whole number; got '2'", ""),
+        ({"model": {"n_layers": 2.0}}, "model.n_layers must be a whole number", ""),
+        ({"model": {"n_layers": True}}, "model.n_layers must be a whole number; got True", ""),
+        ({"model": {"bias": 1}}, "model.bias must be true or false", ""),
+        ({"train": {"lr": "1e-3"}}, "train.lr must be a number", ""),
+        ({"data": {"train_file": 3}}, "data.train_file must be a string", ""),
+        ({"model": {"norm": "rsm"}}, "model.norm must be one of layer, rms; got 'rsm'", "did you mean 'rms'?"),
+        ({"model": {"norm": ["rms"]}}, "model.norm must be one of", ""),
+        ({"task": "translation"}, "task must be one of classify, translate, lm", "did you mean 'translate'?"),
+        ({"model": {"d_model": 10, "n_heads": 3}}, "10 is not a multiple of model.n_heads 3", "set model.d_head"),
+        ({"model": {"d_head": 3, "positions": "rotary"}}, "rotary positions turn pairs", "even"),
+        ({"data": {"dataset": "imdb", "train_file": "a"}}, "data.train_file is for files of your own", "classify"),
+        ({"task": "translate", "decode": {"n_best": 9}}, "decode.n_best is 9", "--beam-size 9"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        config_from_dict(values, "mine.toml")
+    assert caught.value.message.startswith("mine.toml: ")
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"task = \n", "not TOML"), (b"note = '\xff'", "not UTF-8"), (b"[model]\nd_modle = 3", "d_modle")],
+    ids=["toml", "utf8", "key"],
+)
+def test_a_broken_file_is_named(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=told) as caught:
+        load_recipe(path)
+    assert str(path) in caught.value.message
+
+
+def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xef\xbb\xbftask = 'lm'\n")
+    assert load_recipe(path) == Config(task="lm", recipe="mine")
+
+
+def test_overrides_find_their_section() -> None:
+    base = load_recipe("imdb")
+    changed = override(base, {"minutes": 10, "n_heads": 2, "text": {"max_len": 99}, "data_dir": Path("a/b")})
+    assert changed == replace(
+        base,
+        train=replace(base.train, minutes=10.0),
+        model=replace(base.model, n_heads=2),
+        text=replace(base.text, max_len=99),
+        data=replace(base.data, data_dir=str(Path("a/b"))),
+    )
+    assert override(changed, {"minutes": None}).train.minutes is None
+    with pytest.raises(UsageError) as caught:
+        override(base, {"minuts": 1})
+    assert "minutes" in caught.value.hint
+
+
+@given(
+    note=st.text(st.characters(codec="utf-8")),
+    file=st.text(st.characters(codec="utf-8"), min_size=1),
+    lr=st.floats(1e-300, 1e300),
+    seed=st.integers(0, 2**32 - 1),
+    minutes=st.none() | st.floats(1e-9, 1e9),
+)
+def test_any_configuration_survives_toml(
+    note: str, file: str, lr: float, seed: int, minutes: float | None
+) -> None:
+    import tomllib
+
+    config = override(Config(note=note), {"train_file": file, "lr": lr, "seed": seed, "minutes": minutes})
+    assert config_from_dict(tomllib.loads(dump_config(config))) == config

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+import glassformer
+
+
+def test_the_public_names_are_sorted_and_all_there() -> None:
+    assert glassformer.__all__ == sorted(glassformer.__all__)
+    assert glassformer.__all__ == [
+        "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
+        "errors", "load", "load_recipe", "resume", "train",
+    ]  # fmt: skip
+    for name in glassformer.__all__:
+        assert getattr(glassformer, name).__doc__, name
+    assert set(glassformer.__all__) <= set(dir(glassformer))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = glassformer.trian  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    heavy = {"torch", "numpy", "sklearn", "matplotlib", "sacrebleu", "tokenizers", "babel", "tyro", "rich"}
+    for module in (
+        "glassformer",
+        "glassformer.config",
+        "glassformer.errors",
+        "glassformer.console",
+        "glassformer.recipes",
+    ):
+        script = (
+            f"import sys, {module}; assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "first", ["pass", "import glassformer.train.loop", "glassformer.train", "from glassformer import train"]
+)
+def test_train_is_callable_whatever_was_imported_first(first: str) -> None:
+    """The function and the package have one name; both must train."""
+    script = (
+        f"import glassformer; {first}\n"
+        "from glassformer.errors import UsageError\n"
+        "import glassformer.train.schedule\n"
+        "for train in (glassformer.train, __import__('glassformer.run', fromlist=['x']).train):\n"
+        "    try:\n        train('no such recipe')\n"
+        "    except UsageError as error:\n        print('refused')\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert told.stdout.split() == ["refused", "refused"], told.stderr
+
+
+def test_every_config_field_is_described() -> None:
+    """The docstring under a field is its help on the command line."""
+    import ast
+    import inspect
+
+    from glassformer import config
+
+    tree = ast.parse(inspect.getsource(config))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name != "Config":
+            body = [type(statement) for statement in node.body[1:]]
+            assert body == [ast.AnnAssign, ast.Expr] * len(fields(getattr(config, node.name))), node.name

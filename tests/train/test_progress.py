@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from glassformer import console
+from glassformer.train.loop import StepReport
+from glassformer.train.progress import Report, TrainingProgress, duration
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def report(step: int, **more: Any) -> StepReport:
+    facts = {
+        "epoch": 0.5,
+        "loss": 2.5,
+        "lr": 1e-3,
+        "grad_norm": 0.8,
+        "tokens_per_s": 12345.0,
+        "padding": 0.04,
+    }
+    facts |= {"step": step, "progress": step / 100, "eta_seconds": 80.0, "seconds": 1.0}
+    return StepReport(**{**facts, **more})
+
+
+def test_the_loops_reports_are_what_is_shown() -> None:
+    assert isinstance(report(1), Report)
+
+
+def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with TrainingProgress(clock) as progress:
+        for step in range(1, 41):
+            clock.now = step * 0.5
+            valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
+            progress(report(step, valid=valid, best=valid is not None, event="saved" if step == 9 else ""))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "saved", "step 21"]
+    assert lines[0] == (
+        "step 1  epoch 0.50  loss 2.5000  lr 1.00e-03  grad 0.80  12,345 tokens/s  padding 4%  left 1 min 20 s"
+    )
+    assert lines[1] == "step 7  epoch 0.50  validation: loss 2.0000  accuracy 0.7500  (best)"
+
+
+def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    clock = Clock()
+    with TrainingProgress(clock) as progress:
+        for step in range(1, 101):
+            clock.now = step
+            progress(report(step, valid={"loss": 1.0} if step == 50 else None))
+            if step == 60:
+                console.say("kept")
+        console.say("evaluating")
+    told = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "50%" in told and "loss 2.5000  lr 1.0e-03  grad 0.80  12,345 tok/s  pad 4%" in told
+    assert "validation: loss 1.0000" in told
+    assert told.index("kept") < told.index("evaluating")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (200, "3 min 20 s"), (7500, "2 h 05 min"), (-1, "0 s")],
+)
+def test_durations(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
