@@ -20,7 +20,7 @@ def test_demo_trains_shows_and_points_to_the_report(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = cli("demo", "--n-dates", "200", *SMALL)
+    told = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL)
     assert told.code == 0, told.err
     assert told.out.startswith("exact match 0.")
     assert "as written" in told.out and "wrong" in told.out

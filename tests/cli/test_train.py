@@ -118,3 +118,14 @@ def test_resume_goes_on_and_takes_nothing_else(cli: Callable, runs: Runs, tmp_pa
     assert nothing.code == 4 and "does not exist" in nothing.err
     near = cli("train", "--resume", runs.lm.with_name("lmm"))
     assert near.code == 4 and "did you mean 'lm'?" in near.err
+
+
+def test_a_dry_run_and_one_batch_make_no_folder(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    command = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "run", *SMALL]
+    dry = cli(*command, "--dry-run")
+    assert dry.code == 0, dry.err
+    assert "parameters" in dry.err and "54 examples" in dry.err
+    batch = cli(*command, "--overfit-batch", "--model.d-model", "64", "--lr", "0.01")
+    assert batch.code == 0, batch.err
+    assert "the model can learn" in batch.err
+    assert list(tmp_path.iterdir()) == []

@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
         "Dates as people write them, in many languages → ISO 8601. Training a small Transformer from scratch …"
     )
     trained = train(config, out, arguments)
-    if arguments.dry_run:
+    if trained is None:  # a dry run
         return 0
     scores = read_scores(out)
     if arguments.json:

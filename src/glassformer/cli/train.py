@@ -49,10 +49,9 @@ def run(argv: Sequence[str]) -> int:
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR") if words else "classify"
     arguments, config = parse(TrainArguments, given, load_recipe(recipe), "train RECIPE")
     out = Path(arguments.out or Path("runs") / config.recipe)
-    if not arguments.dry_run:
+    if not (arguments.dry_run or arguments.overfit_batch):
         check_new_folder(out)
-    train(config, out, arguments)
-    if not arguments.dry_run:
+    if train(config, out, arguments) is not None:
         _finish(out, arguments.json)
     return 0
 
@@ -67,7 +66,7 @@ def parse(
 
 
 def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
-    """Train with a progress bar; returns the run, or whatever a dry run returns."""
+    """Train with a progress bar; returns the run, or None where none was made (a dry run)."""
     import glassformer
     from glassformer.train.progress import TrainingProgress
 
