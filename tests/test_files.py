@@ -111,6 +111,19 @@ def test_a_disk_error_says_what_and_what_to_do(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
+def test_a_folder_half_removed_does_not_look_like_a_folder(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        with files.write_folder_atomically(folder / "f") as temporary:
+            for name in "abc":
+                (temporary / name).write_bytes(b"x")
+
+    for folder, completed in every_crash(tmp_path, prepare, lambda f: files.remove_folder(f / "f")):
+        assert not (folder / "f").exists() or len(list((folder / "f").iterdir())) == 3
+        files.remove_leftovers(folder)
+        assert list(folder.glob(".*")) == []
+        assert not completed or list(folder.iterdir()) == []
+
+
 def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()

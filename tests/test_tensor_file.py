@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_the_safetensors_library_agrees_on_the_format() -> None:
         safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), Path("x")
     )
     assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
+
+
+def test_every_tensor_begins_at_a_multiple_of_its_width() -> None:
+    first = next(iter(tensor_chunks(TENSORS)))
+    header = json.loads(bytes(first[8:]))
+    assert len(first) % 8 == 0
+    assert header.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert header[name]["data_offsets"][0] % tensor.element_size() == 0
 
 
 def test_no_tensors_at_all() -> None:

@@ -301,6 +301,18 @@ def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
 
 
+def test_rotary_positions_are_relative() -> None:
+    """Queries and keys are turned alike: the same text further on in a book is attended to in the same way."""
+    m, x = MultiHeadAttention(8, 2).eval(), torch.randn(2, 6, 8)
+    here, further, reversed_ = (
+        m(x, rotation=Rotation.at(positions, 4))
+        for positions in (torch.arange(6), torch.arange(6) + 50, torch.arange(6).flip(0))
+    )
+    torch.testing.assert_close(here, further, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(here, m(x), atol=1e-3)
+    assert not torch.allclose(here, reversed_, atol=1e-3)
+
+
 def test_cross_attention_reads_its_memory_once() -> None:
     m, cache = MultiHeadAttention(8, 2).eval(), KVCache()
     x, memory = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
