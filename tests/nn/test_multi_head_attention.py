@@ -1,0 +1,135 @@
+"""Attention in heads: against torch's module and the paper's words; masks, rotation and cache."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.copying import copy_attention, randomise
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.nn import CAUSAL, KVCache, MultiHeadAttention, observe_attention
+from glassformer.nn.positions import Rotation
+
+
+def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:
+    """Section 3.2.2 to the letter: one head after another."""
+    contexts = []
+    for h in range(m.n_heads):
+        rows = slice(h * m.d_head, (h + 1) * m.d_head)
+        q, k, v = (
+            F.linear(y, p.weight[rows], None if p.bias is None else p.bias[rows])
+            for y, p in ((x, m.q_proj), (memory, m.k_proj), (memory, m.v_proj))
+        )
+        contexts.append((q @ k.mT / math.sqrt(m.d_head)).softmax(-1) @ v)
+    return m.o_proj(torch.cat(contexts, dim=-1))
+
+
+@pytest.mark.parametrize("d_head", [1, 3, 4, 8, 16])
+@pytest.mark.parametrize("n_heads", [1, 2, 4])
+@pytest.mark.parametrize("bias", [True, False])
+def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
+    m = MultiHeadAttention(8, n_heads, d_head, bias=bias)
+    randomise(m)
+    x, memory = torch.randn(2, 5, 8), torch.randn(2, 6, 8)
+    torch.testing.assert_close(m(x), heads_by_hand(x, x, m), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(m(x, memory), heads_by_hand(x, memory, m), atol=1e-5, rtol=1e-5)
+    assert sum(p.numel() for p in m.parameters()) == 4 * 8 * n_heads * d_head + bias * (
+        3 * n_heads * d_head + 8
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("masked", ["nothing", "padding", "future", "both"])
+def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
+    theirs = randomise(nn.MultiheadAttention(12, 3, bias=bias, batch_first=True))
+    ours = MultiHeadAttention(12, 3, bias=bias).eval()
+    copy_attention(ours, theirs)
+    x = torch.randn(2, 6, 12)
+    real = torch.arange(6) < torch.tensor([6, 4])[:, None]
+    past = torch.ones(6, 6, dtype=torch.bool).tril()
+    padding = real if masked in ("padding", "both") else torch.ones_like(real)
+    future = past if masked in ("future", "both") else torch.ones_like(past)
+    mask = padding[:, None, None, :] & future[None, None]
+    # Theirs mean the opposite: True = may not attend.
+    expected, weights = theirs(
+        x, x, x, key_padding_mask=~padding, attn_mask=~future, average_attn_weights=False
+    )
+    torch.testing.assert_close(ours(x, mask=mask), expected, atol=1e-5, rtol=1e-5)
+    seen = {}
+    with observe_attention(seen.__setitem__):
+        ours(x, mask=mask)
+    torch.testing.assert_close(seen["weights"], weights, atol=1e-6, rtol=0)
+
+
+def test_cross_attention_parity_with_torch() -> None:
+    theirs = randomise(nn.MultiheadAttention(12, 3, batch_first=True))
+    ours = MultiHeadAttention(12, 3).eval()
+    copy_attention(ours, theirs)
+    x, memory = torch.randn(2, 4, 12), torch.randn(2, 7, 12)
+    real = torch.arange(7) < torch.tensor([3, 7])[:, None]
+    expected, _ = theirs(x, memory, memory, key_padding_mask=~real)
+    torch.testing.assert_close(ours(x, memory, real[:, None, None, :]), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_qk_norm_leaves_the_size_of_a_query_without_meaning() -> None:
+    m = MultiHeadAttention(8, 2, qk_norm=True, bias=False)
+    x = torch.randn(1, 5, 8)
+    before = m(x)
+    with torch.no_grad():
+        m.q_proj.weight.mul_(7.0)
+        m.k_proj.weight.mul_(0.3)
+    torch.testing.assert_close(m(x), before, atol=1e-4, rtol=1e-4)
+
+
+def test_attention_dropout_only_in_training() -> None:
+    m = MultiHeadAttention(8, 2, dropout=0.5)
+    x = torch.randn(1, 5, 8)
+    assert not torch.equal(m(x), m(x))
+    m.eval()
+    assert torch.equal(m(x), m(x))
+
+
+def test_heads_that_do_not_divide_the_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of n_heads 3"):
+        MultiHeadAttention(8, 3)
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+@pytest.mark.parametrize("chunks", [[1] * 7, [3, 1, 3], [7]])
+def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
+    m = MultiHeadAttention(8, 2).eval()
+    x = torch.randn(2, 7, 8)
+
+    def rotation(start: int, end: int) -> Rotation | None:
+        return Rotation.at(torch.arange(start, end), 4) if rotary else None
+
+    whole = m(x, mask=CAUSAL, rotation=rotation(0, 7))
+    cache, parts, start = KVCache(), [], 0
+    for n in chunks:
+        part = x[:, start : start + n]
+        parts.append(m(part, mask=CAUSAL, rotation=rotation(start, start + n), cache=cache))
+        start += n
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
+
+
+def test_rotary_positions_are_relative() -> None:
+    """Queries and keys are turned alike: the same text further on in a book is attended to in the same way."""
+    m, x = MultiHeadAttention(8, 2).eval(), torch.randn(2, 6, 8)
+    here, further, reversed_ = (
+        m(x, rotation=Rotation.at(positions, 4))
+        for positions in (torch.arange(6), torch.arange(6) + 50, torch.arange(6).flip(0))
+    )
+    torch.testing.assert_close(here, further, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(here, m(x), atol=1e-3)
+    assert not torch.allclose(here, reversed_, atol=1e-3)
+
+
+def test_cross_attention_reads_its_memory_once() -> None:
+    m, cache = MultiHeadAttention(8, 2).eval(), KVCache()
+    x, memory = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    first = m(x, memory, cache=cache)
+    assert cache.length == 5
+    assert torch.equal(m(x, torch.full_like(memory, torch.nan), cache=cache), first)
