@@ -1,0 +1,51 @@
+"""Nothing that the library reads can run code: pickle and what stands on it are not in the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import glassformer
+
+SOURCES = sorted(Path(glassformer.__file__).parent.rglob("*.py"))
+MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+CALLS = {"torch.load", "torch.save", "torch.jit.load", "numpy.fromfile", "eval", "exec"}
+METHODS = {"extractall"}
+
+
+def faults(code: str) -> list[str]:
+    """What in this source could run code it reads."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            origins = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+            found += [name for name in origins if name.split(".")[0] in MODULES]
+            if isinstance(node, ast.ImportFrom) and node.module == "torch":
+                found += [name for name in names if f"torch.{name}" in CALLS]
+        if isinstance(node, ast.Call):
+            call = ast.unparse(node.func)
+            if call in CALLS or call.rpartition(".")[2] in METHODS:
+                found.append(call)
+            found += [
+                k.arg for k in node.keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"
+            ]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_no_source_file_can_run_what_it_reads(path: Path) -> None:
+    assert faults(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle", "from pickle import loads", "import a, joblib", "import torch\ntorch.load('x')",
+        "from torch import load", "tar.extractall()", "np.load(p, allow_pickle=True)", "eval('1')",
+    ],
+)  # fmt: skip
+def test_the_lint_finds_what_it_looks_for(code: str) -> None:
+    assert len(faults(code)) == 1
