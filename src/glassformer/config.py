@@ -70,7 +70,7 @@ class TextConfig:
     """From text to ids."""
 
     tokenizer: Literal["word", "char", "byte-bpe", "bpe"] = "byte-bpe"
-    """word: lower-cased words and punctuation; char: characters; byte-bpe: GPT-2's; bpe: characters merged, joint over both languages when translating."""
+    """word: words and punctuation; char: characters; byte-bpe: GPT-2's; bpe: merged characters, joint when translating."""
     vocab_size: int = 8000
     """Largest vocabulary, special tokens included (char: every character of the training split)."""
     lowercase: bool = False
@@ -167,6 +167,8 @@ class TrainConfig:
     """Stop after so many validations without a better metric."""
     validate_every: float = 1.0
     """Epochs between validations."""
+    score_train: bool = False
+    """Score the training split too at each validation, for a table of both."""
     save_every: int = 1000
     """Updates between checkpoints besides those at each validation."""
     keep: int = 2

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig
+from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.files import finish_replacement
 from glassformer.model_folder import load_model_files
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runtime import choose_device, tune_process
@@ -86,10 +87,17 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
     """
     folder = Path(path)
-    model_folder = folder / "model" if (folder / "model").is_dir() else folder
+    # The second name is what a kill between two renames of model/ leaves; loading puts it back.
+    inside = (folder / "model").is_dir() or (folder / ".tmp-old-model").is_dir()
+    model_folder = folder / "model" if inside else folder
+    finish_replacement(model_folder)
     if not (model_folder / "config.json").exists():
         unfinished = (folder / "config.toml").exists()
-        hint = f"go on with: glassformer train --resume {folder}" if unfinished else "give the folder that --out named"
+        hint = (
+            f"go on with: glassformer train --resume {folder}"
+            if unfinished
+            else "give the folder that --out named"
+        )
         raise CheckpointError(f"{folder} holds no trained model", hint)
     facts, weights = load_model_files(model_folder)
     target = choose_device(device)
@@ -133,7 +141,9 @@ class Run:
                 yield from self.task.predict(self.model, chunk, self.device, decode, first=done)
             done += len(chunk)
 
-    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> dict[str, Any]:
+    def evaluate(
+        self, split: str = "test", *, data: DataConfig | None = None, **options: Any
+    ) -> dict[str, Any]:
         """All scores of a split of the run's data, or of the test files that `data` names.
 
         Raises:
@@ -172,16 +182,15 @@ class Run:
 
 
 def _restore_task(facts: dict[str, Any], model_folder: Path, folder: Path) -> Task:
-    """The task a model folder describes; the data section comes from the run's config.toml if it is there."""
-    recipe = folder / "config.toml"
-    if recipe.exists():
-        config = load_recipe(str(recipe))
-    else:
-        sections = {key: {k: v for k, v in facts[key].items() if v is not None} for key in ("text", "model", "decode")}
-        config = config_from_dict({"task": facts["task"], **sections}, str(model_folder / "config.json"))
-    config = replace(
-        config, text=TextConfig(**facts["text"]), model=ModelConfig(**facts["model"]),
-        decode=DecodeConfig(**facts["decode"]),
-    )  # fmt: skip
+    """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
+    where = str(model_folder / "config.json")
+    sections = {
+        name: {key: value for key, value in facts[name].items() if value is not None}
+        for name in ("text", "model", "decode")
+    }
+    config = config_from_dict({"task": facts["task"], "recipe": facts["recipe"], **sections}, where)
+    if (folder / "config.toml").exists():
+        recipe = load_recipe(str(folder / "config.toml"))
+        config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
     tokenizer = Tokenizer.load(model_folder / "tokenizer.json")
-    return TASKS[facts["task"]](config, tokenizer, facts["label_names"])
+    return TASKS[config.task](config, tokenizer, facts["label_names"])

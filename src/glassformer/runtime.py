@@ -28,7 +28,9 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     if (name == "cuda" and not cuda) or (name == "mps" and not mps):
-        raise UsageError(f"device {name} was asked for, and this machine has none", "use --device auto or cpu")
+        raise UsageError(
+            f"device {name} was asked for, and this machine has none", "use --device auto or cpu"
+        )
     return torch.device(name)
 
 
@@ -70,6 +72,8 @@ def tune_process(device: torch.device, deterministic: bool = False) -> None:
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass runs in a thread, and its arena gives back too
+            libc.mallopt(
+                -8, 1
+            )  # M_ARENA_MAX: the backward pass runs in a thread, and its arena gives back too
         except (OSError, AttributeError):
             pass  # musl and others: slower, not wrong

@@ -60,7 +60,7 @@ def test_validation_is_never_empty_with_few_large_groups():
 
 
 def test_columns_must_be_equally_long():
-    with pytest.raises(DataError, match="pairs.tsv: 2 texts, but 1 entries of target"):
+    with pytest.raises(DataError, match=r"pairs\.tsv: 2 texts, but 1 entries of target"):
         Split(["a", "b"], target=["c"], source="pairs.tsv")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.small import small
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batching import epoch_batches, make_batch
@@ -15,7 +16,6 @@ from glassformer.tasks import TASKS
 from glassformer.train.loop import train_steps, update
 from glassformer.train.state import TrainState
 from glassformer.train.validation import Validator
-from tests.small import small
 
 CPU = torch.device("cpu")
 
@@ -56,7 +56,9 @@ def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
     assert task.metric == "exact_match", "answers of one word are right or wrong"
     torch.manual_seed(1)
     state = TrainState.start(task.build_model(), config.train)
-    validator = Validator(task, task.encode(data.valid, training=False), data.valid, config.train, CPU, "fp32")
+    validator = Validator(
+        task, task.encode(data.valid, training=False), data.valid, config.train, CPU, "fp32"
+    )
     corpus = task.encode(data.train, training=True)
     reports = list(train_steps(state, task, corpus, validator, config, CPU, "fp32"))
     assert reports[-1].valid is not None

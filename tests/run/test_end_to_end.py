@@ -104,7 +104,9 @@ def test_a_moved_run_works_without_its_data(classifier: Path, tmp_path: Path) ->
     assert first["probability"] == max(first["probabilities"].values())
 
 
-def test_predictions_do_not_depend_on_company(classifier: Path, translator: Path, language_model: Path) -> None:
+def test_predictions_do_not_depend_on_company(
+    classifier: Path, translator: Path, language_model: Path
+) -> None:
     """Alone, in a list, in a stream, in another order: the same answer."""
     texts = ["abc d", "a", "bad cab dad", "d c b a d c b a"]
     for path, key in ((classifier, "label"), (translator, "translation")):

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.run.test_end_to_end import write_reviews
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -29,7 +28,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "glassformer", "train", *arguments]
-    return subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
 
 
 def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
@@ -66,7 +67,11 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Pa
     expected = weights(tmp_path, "whole")
     log = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
 
-    for name, number, code in (("term", signal.SIGTERM, 143), ("int", signal.SIGINT, 130), ("kill", signal.SIGKILL, -9)):
+    for name, number, code in (
+        ("term", signal.SIGTERM, 143),
+        ("int", signal.SIGINT, 130),
+        ("kill", signal.SIGKILL, -9),
+    ):
         process = start(tmp_path, *new_run(tmp_path, name))
         folder = tmp_path / name / "checkpoints"
         wait_for(lambda folder=folder: any(folder.glob("step-*")), process)

@@ -115,9 +115,7 @@ TRAINED_WITH_TAGS = {kind: train(kind, extra=("[de_DE]", "[x]")) for kind in KIN
 
 
 def test_extra_tokens_lend_no_letters_to_the_alphabet():
-    tokenizer = Tokenizer.train(
-        ["[de_DE] 3", "[x] 4"], TextConfig(tokenizer="char"), ("[de_DE]", "[x]")
-    )
+    tokenizer = Tokenizer.train(["[de_DE] 3", "[x] 4"], TextConfig(tokenizer="char"), ("[de_DE]", "[x]"))
     assert tokenizer.vocab_size == 5 + len({" ", "3", "4"}) + 2
 
 
@@ -129,9 +127,7 @@ def test_spans_point_at_the_text(kind):
     assert len(spans) == len(tokenizer.encode(text))
     assert all(0 <= start <= end <= len(text) for start, end in spans)
     assert [start for start, _ in spans] == sorted(start for start, _ in spans)
-    covered = "".join(
-        text[i] for i in sorted({i for start, end in spans for i in range(start, end)})
-    )
+    covered = "".join(text[i] for i in sorted({i for start, end in spans for i in range(start, end)}))
     assert covered.replace(" ", "") == text.replace(" ", "")
 
 
@@ -157,13 +153,9 @@ def test_words_are_words_and_marks_and_breaks_are_spaces():
 
 
 def test_word_keeps_the_most_frequent():
-    tokenizer = Tokenizer.train(
-        ["a a a b b c"], TextConfig(tokenizer="word", vocab_size=7)
-    )
+    tokenizer = Tokenizer.train(["a a a b b c"], TextConfig(tokenizer="word", vocab_size=7))
     assert tokenizer.vocab_size == 7
-    assert [
-        piece != "[UNK]" for piece in tokenizer.pieces(tokenizer.encode("a b c"))
-    ] == [True, True, False]
+    assert [piece != "[UNK]" for piece in tokenizer.pieces(tokenizer.encode("a b c"))] == [True, True, False]
 
 
 def test_char_takes_every_character_whatever_vocab_size_says():
@@ -181,17 +173,13 @@ def test_lowercase(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_deterministic_and_the_hash_tells_tokenizers_apart(kind):
     assert train(kind).sha256 == TRAINED[kind].sha256
-    other = Tokenizer.train(
-        [*TEXTS, "quiz quiz quiz ж"], TextConfig(tokenizer=kind, vocab_size=400)
-    )
+    other = Tokenizer.train([*TEXTS, "quiz quiz quiz ж"], TextConfig(tokenizer=kind, vocab_size=400))
     assert other.sha256 != TRAINED[kind].sha256
 
 
 def test_merges_never_spell_a_special_token():
     content = json.loads(TRAINED["bpe"]._backend.to_str())
-    assert not {"".join(merge) for merge in content["model"]["merges"]} & set(
-        SPECIAL_TOKENS
-    )
+    assert not {"".join(merge) for merge in content["model"]["merges"]} & set(SPECIAL_TOKENS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -207,9 +195,7 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
         tokenizer.sha256,
     )
     assert loaded.encode(text) == tokenizer.encode(text)
-    assert loaded.decode(loaded.encode(text)) == tokenizer.decode(
-        tokenizer.encode(text)
-    )
+    assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
     assert loaded.spans(text) == tokenizer.spans(text)
 
 
@@ -288,11 +274,7 @@ raise SystemExit(os.waitpid(child, 0)[1])
 def test_no_warning_and_no_deadlock_after_a_fork():
     if not hasattr(os, "fork"):
         return  # nothing to fork on Windows, so nothing to go wrong
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name != "TOKENIZERS_PARALLELISM"
-    }
+    env = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run(
         [sys.executable, "-c", FORK],
         check=False,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-
 import pytest
 import torch
-from tests.small import Small, small
+from tests.small import Small, data_of, small
 
 from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.errors import DivergedError
 from glassformer.train.checkpoint import load_checkpoint, save_checkpoint, state_sha256
 from glassformer.train.loop import StepReport, update
 from glassformer.train.state import TrainState, average
+from glassformer.train.validation import Validator
 
 CPU = torch.device("cpu")
 CLOCK = {"seconds", "seconds_validating", "longest_validation"}
@@ -105,7 +105,11 @@ def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
     if "steps" in budget:
         assert reports[-1].step == 7
     else:
-        assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(epoch_batches(run.corpus, "classify", run.config.train, run.config.text, 1))
+        assert (
+            1.5
+            <= reports[-1].epoch
+            < 1.5 + 2 / len(epoch_batches(run.corpus, "classify", run.config.train, run.config.text, 1))
+        )
 
 
 def test_minutes_are_kept_validation_included() -> None:
@@ -130,7 +134,9 @@ def test_average_is_kept_only_if_it_validates_better() -> None:
     state = run.new_state()
     last = run.run(state)[-1].valid
     assert last is not None and "averaged_accuracy" in last
-    assert state.progress.best_metric == max(r for r in (state.progress.best_metric, last["averaged_accuracy"]))
+    assert state.progress.best_metric == max(
+        r for r in (state.progress.best_metric, last["averaged_accuracy"])
+    )
     a, b = {"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}
     assert average([a, b])["w"].item() == 2.0
 
@@ -139,10 +145,25 @@ def test_masking_words_spares_special_tokens() -> None:
     from glassformer.train.loop import mask_words
 
     run = small("translate")
-    batch = make_batch(run.corpus, "translate", epoch_batches(run.corpus, "translate", run.config.train, run.config.text, 0)[0], run.task.tokenizer)
+    batch = make_batch(
+        run.corpus,
+        "translate",
+        epoch_batches(run.corpus, "translate", run.config.train, run.config.text, 0)[0],
+        run.task.tokenizer,
+    )
     masked = mask_words(batch, run.task, 0.5)
     special = batch.ids <= run.task.tokenizer.mask_id
     assert torch.equal(masked.ids[special], batch.ids[special])
     share = (masked.ids != batch.ids)[~special].float().mean().item()
     assert 0.3 < share < 0.7
     assert mask_words(batch, run.task, 0.0) is batch
+
+
+def test_the_training_split_is_scored_too_when_asked() -> None:
+    run = small("classify", score_train=True, epochs=1)
+    data = data_of("classify")
+    run.validator = Validator(
+        run.task, run.validator.corpus, run.validator.split, run.config.train, CPU, "fp32", (run.corpus, data.train)
+    )
+    valid = run.run(run.new_state())[-1].valid
+    assert valid is not None and {"loss", "accuracy", "train_loss", "train_accuracy"} <= valid.keys()

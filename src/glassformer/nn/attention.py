@@ -78,11 +78,13 @@ def attention(
     Returns:
         The context (B, H, Q, Ev), or (context, weights).
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if scale is None:
+        scale = float(q.shape[-1] ** -0.5)
     observer = _observer.get()
     if observer is None and not return_weights and _fused_pays(q, k):
         return _fused(q, k, v, mask, scale, dropout)
-    context, weights = _explicit(q, k, v, mask, scale, dropout, observer)
+    looked_at = return_weights or observer is not None
+    context, weights = _explicit(q, k, v, mask, scale, dropout, observer, looked_at)
     return (context, weights) if return_weights else context
 
 
@@ -104,8 +106,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: f
 
 
 def _explicit(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float, observer: Observer | None
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float,
+    observer: Observer | None, looked_at: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Step by step, as the paper has it. Blind rows of the weights are zeroed only when somebody looks:
+    those of the context always are."""
     if isinstance(mask, str):
         mask = None if q.shape[-2] == 1 else causal_mask(q.shape[-2], k.shape[-2], q.device)
     scores = (q * scale) @ k.transpose(-2, -1)  # (B, H, Q, K)
@@ -117,13 +122,13 @@ def _explicit(
         lowest = torch.finfo(scores.dtype).min / 2
         scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, lowest)
     weights = scores.softmax(dim=-1)
-    if mask is not None and observer is not None:
+    if mask is not None and looked_at:
         weights = _zero_blind_rows(weights, mask)
     if observer is not None:
         observer("weights", weights)
     context = drop(weights, dropout).to(v.dtype) @ v
     if mask is not None:
-        context, weights = _zero_blind_rows(context, mask), _zero_blind_rows(weights, mask)
+        context = _zero_blind_rows(context, mask)
     if observer is not None:
         observer("context", context)
     return context, weights
@@ -131,7 +136,7 @@ def _explicit(
 
 def _zero_blind_rows(x: Tensor, mask: Tensor) -> Tensor:
     """Zero the rows of x (B, H, Q, ·) whose query may attend to no key."""
-    return x * mask.any(dim=-1, keepdim=True)
+    return torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)  # a product would keep a NaN
 
 
 class MultiHeadAttention(nn.Module):

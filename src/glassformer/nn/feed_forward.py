@@ -14,7 +14,9 @@ Activation = Literal["relu", "gelu", "swiglu"]
 class FeedForward(nn.Module):
     """W_out · activation(W_in · x) (paper, 3.3, with ReLU; GELU as in BERT and GPT)."""
 
-    def __init__(self, d_model: int, d_ff: int, activation: Literal["relu", "gelu"] = "relu", bias: bool = True):
+    def __init__(
+        self, d_model: int, d_ff: int, activation: Literal["relu", "gelu"] = "relu", bias: bool = True
+    ):
         super().__init__()
         self.activation = activation
         self.w_in = nn.Linear(d_model, d_ff, bias=bias)

@@ -27,7 +27,9 @@ class Residual(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.pre_norm = norm, Dropout(dropout), pre_norm
 
-    def forward(self, x: Float[Tensor, "B L D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B L D"]:
+    def forward(
+        self, x: Float[Tensor, "B L D"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "B L D"]:
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -36,7 +38,9 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self attention, then feed-forward, each in a residual (paper, 3.1)."""
 
-    def __init__(self, self_attention: MultiHeadAttention, feed_forward: nn.Module, residuals: Sequence[Residual]):
+    def __init__(
+        self, self_attention: MultiHeadAttention, feed_forward: nn.Module, residuals: Sequence[Residual]
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward

@@ -38,7 +38,9 @@ class Task(ABC):
     metric: str
     higher_is_better: ClassVar[bool]
 
-    def __init__(self, config: Config, tokenizer: Tokenizer, label_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, config: Config, tokenizer: Tokenizer, label_names: Sequence[str] | None = None
+    ) -> None:
         self.config, self.tokenizer = config, tokenizer
         self.label_names = list(label_names) if label_names is not None else None
 
@@ -74,7 +76,12 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(
-        self, model: nn.Module, split: Split, device: torch.device, decode: DecodeConfig, train: Split | None = None
+        self,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        decode: DecodeConfig,
+        train: Split | None = None,
     ) -> dict[str, Any]:
         """All scores of a split, JSON-ready, with "examples" and "predictions" for the report.
 
@@ -83,7 +90,12 @@ class Task(ABC):
 
     @abstractmethod
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        device: torch.device,
+        decode: DecodeConfig,
+        first: int = 0,
     ) -> list[dict[str, Any]]:
         """One JSON-ready object a text, in order; `first` is the number of the first text in the request."""
 

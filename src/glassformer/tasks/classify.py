@@ -48,7 +48,12 @@ class Classify(Task):
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
     def evaluate(
-        self, model: nn.Module, split: Split, device: torch.device, decode: DecodeConfig, train: Split | None = None
+        self,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        decode: DecodeConfig,
+        train: Split | None = None,
     ) -> dict[str, Any]:
         from glassformer.evaluate.baselines import fit_baselines
         from glassformer.evaluate.classification import score
@@ -60,13 +65,20 @@ class Classify(Task):
         scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
         if train is not None and train.labels is not None and split.labels is not None:
             scores["baselines"] = fit_baselines(train.text, train.labels, split.text, split.labels)
-        predictions = [self._result(t, p) for t, p in zip(split.text, probabilities, strict=True)]
         truth = [self.labels[i] for i in labels.tolist()]
-        rows = [p | {"truth": t} for p, t in zip(predictions, truth, strict=True)]
-        return scores | {"examples": rows[:8], "predictions": rows}
+        results = [self._result(text, p) for text, p in zip(split.text, probabilities, strict=True)]
+        rows = [result | {"truth": true} for result, true in zip(results, truth, strict=True)]
+        # Texts can be long, and the data set has them: a number is enough to find one again.
+        stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
+        return scores | {"examples": rows[:8], "predictions": stored}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        device: torch.device,
+        decode: DecodeConfig,
+        first: int = 0,
     ) -> list[dict[str, Any]]:
         split = Split(list(texts), None, [0] * len(texts), "input")
         logits, _ = self._all_logits(model, self.encode(split, training=False), device)
@@ -89,4 +101,9 @@ class Classify(Task):
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
         best = int(probabilities.argmax())
         named = {name: float(p) for name, p in zip(self.labels, probabilities, strict=True)}
-        return {"text": text, "label": self.labels[best], "probability": float(probabilities[best]), "probabilities": named}
+        return {
+            "text": text,
+            "label": self.labels[best],
+            "probability": float(probabilities[best]),
+            "probabilities": named,
+        }

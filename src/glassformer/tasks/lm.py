@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,12 @@ class LanguageModelling(Task):
         return {"loss": loss, "nats_per_token": loss}
 
     def evaluate(
-        self, model: nn.Module, split: Split, device: torch.device, decode: DecodeConfig, train: Split | None = None
+        self,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        decode: DecodeConfig,
+        train: Split | None = None,
     ) -> dict[str, Any]:
         from glassformer.evaluate.language import score
 
@@ -47,13 +52,20 @@ class LanguageModelling(Task):
             batch = make_batch(corpus, self.name, index, self.tokenizer).to(device)
             nats += self.loss_sum(model, batch).item()
             n_tokens += batch.n_labels
-        n_chars, n_bytes = (sum(len(s) for s in texts) for texts in (split.text, [t.encode() for t in split.text]))
+        n_chars, n_bytes = (
+            sum(len(s) for s in texts) for texts in (split.text, [t.encode() for t in split.text])
+        )
         scores: dict[str, Any] = dict(score(nats, n_tokens, n_chars, n_bytes))
         prompt = split.text[0][:40]
         return scores | {"examples": self.predict(model, [prompt], device, decode), "predictions": []}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        device: torch.device,
+        decode: DecodeConfig,
+        first: int = 0,
     ) -> list[dict[str, Any]]:
         """{"prompt", "text"} each, text being what was written after the prompt.
 
@@ -62,5 +74,5 @@ class LanguageModelling(Task):
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
         banned = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
+        written = generate_ids(cast(LanguageModel, model), prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

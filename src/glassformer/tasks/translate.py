@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,12 @@ class Translate(Task):
         return {"loss": self.mean_loss(model, corpus, device)} | shown
 
     def evaluate(
-        self, model: nn.Module, split: Split, device: torch.device, decode: DecodeConfig, train: Split | None = None
+        self,
+        model: nn.Module,
+        split: Split,
+        device: torch.device,
+        decode: DecodeConfig,
+        train: Split | None = None,
     ) -> dict[str, Any]:
         from glassformer.evaluate.translation import copy_baseline, score
 
@@ -75,7 +80,12 @@ class Translate(Task):
         return scores | {"examples": rows[:8], "predictions": rows}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig, first: int = 0
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        device: torch.device,
+        decode: DecodeConfig,
+        first: int = 0,
     ) -> list[dict[str, Any]]:
         """{"text", "translation", "score"} each, and "n_best" where more than one was asked for.
 
@@ -95,7 +105,7 @@ class Translate(Task):
         wanted = [i for i, text in enumerate(texts) if text.strip()]
         most = self.config.text.max_len
         sources = [ids[:most] + [t.eos_id] for ids in t.encode_batch([texts[i] for i in wanted])]
-        found = translate_ids(model, sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id)
+        found = translate_ids(cast(Translator, model), sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id)
         results = [empty] * len(texts)
         for i, hypotheses in zip(wanted, found, strict=True):
             results[i] = hypotheses

@@ -59,21 +59,15 @@ def train_backend(
         case "byte-bpe":
             backend = _train_byte_bpe(counted, config, trained_size)
         case "bpe":
-            backend = _train_bpe(
-                counted, config, trained_size, mark_start=not extra_tokens
-            )
+            backend = _train_bpe(counted, config, trained_size, mark_start=not extra_tokens)
         case other:
-            raise UsageError(
-                f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.'
-            )
+            raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.')
     if not counted.any_text:
         raise DataError(
             "there is no text to train the tokenizer on.",
             hint="Are all texts of the training split empty?",
         )
-    backend.add_tokens(
-        [AddedToken(token, normalized=False, special=False) for token in extra_tokens]
-    )
+    backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
         raise UsageError(
@@ -93,9 +87,7 @@ def kind_of(backend: tokenizers.Tokenizer) -> str:
 def readable_bytes(token: str) -> str:
     """A byte-level token as text, or as "<E282>" where its bytes are not whole characters."""
     table = _byte_of_character()
-    if any(
-        character not in table for character in token
-    ):  # an extra token is stored as it is
+    if any(character not in table for character in token):  # an extra token is stored as it is
         return token
     raw = bytes(table[character] for character in token)
     try:
@@ -104,9 +96,7 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-def _train_word(
-    texts: Iterable[str], config: TextConfig, size: int
-) -> tokenizers.Tokenizer:
+def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """The most frequent words and punctuation marks; the line breaks of HTML reviews count as space."""
     backend = tokenizers.Tokenizer(
         models.WordLevel({token: i for i, token in enumerate(SPECIAL_TOKENS)}, UNK)
@@ -129,9 +119,7 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     alphabet: set[str] = set()
     for text in texts:
         alphabet.update(text.lower() if config.lowercase else text)
-    vocabulary = {
-        token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])
-    }
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     backend.normalizer = normalizers.Sequence(_lowercase(config))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -140,25 +128,17 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     return backend
 
 
-def _train_byte_bpe(
-    texts: Iterable[str], config: TextConfig, size: int
-) -> tokenizers.Tokenizer:
+def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """Merges over bytes, as in GPT-2: every text can be written, nothing is unknown."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=True
-    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     backend.decoder = decoders.ByteLevel()
-    backend.train_from_iterator(
-        texts, _bpe_trainer(size, alphabet=pre_tokenizers.ByteLevel.alphabet())
-    )
+    backend.train_from_iterator(texts, _bpe_trainer(size, alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return backend
 
 
-def _train_bpe(
-    texts: Iterable[str], config: TextConfig, size: int, mark_start: bool
-) -> tokenizers.Tokenizer:
+def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: bool) -> tokenizers.Tokenizer:
     """Merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
 
     With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
@@ -166,9 +146,7 @@ def _train_bpe(
     """
     backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
     marks = [normalizers.Prepend(SPACE)] if mark_start else []
-    backend.normalizer = normalizers.Sequence(
-        [*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)]
-    )
+    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
     unmark = [
         decoders.Replace(SPACE, " "),
@@ -200,9 +178,7 @@ class _Texts:
 
     def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...]) -> None:
         self._texts = texts
-        self._extra = (
-            re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
-        )
+        self._extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
         self.any_text = False
 
     def __iter__(self) -> Iterator[str]:
@@ -219,6 +195,4 @@ def _byte_of_character() -> dict[str, int]:
     """
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {
-        chr(0x100 + i): byte for i, byte in enumerate(hidden)
-    }
+    return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}

@@ -45,17 +45,13 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`."""
         _keep_threads_quiet()
-        backend.encode_special_tokens = (
-            True  # "[PAD]" in a text is text; not stored in the file, so set here
-        )
+        backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
         self.kind: str = kinds.kind_of(backend)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
 
     @staticmethod
-    def train(
-        texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()
-    ) -> Tokenizer:
+    def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
         """Train a tokenizer; the same texts in the same order always give the same one.
 
         Args:
@@ -81,9 +77,7 @@ class Tokenizer:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
         """
         try:
-            encodings = self._backend.encode_batch_fast(
-                list(texts), add_special_tokens=False
-            )
+            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError) as error:
             raise _not_text(texts) from error
         return [encoding.ids for encoding in encodings]
@@ -130,9 +124,7 @@ class Tokenizer:
             raise CheckpointError(
                 f"{path}: there is no tokenizer here.", hint="Is this a run folder?"
             ) from None
-        except (
-            Exception
-        ) as error:  # the backend raises bare Exception for whatever it cannot parse
+        except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
             raise CheckpointError(
                 f"{path}: this is not a readable tokenizer ({error}).",
                 hint="The file is damaged; restore it from a copy or train again.",
@@ -149,27 +141,18 @@ class Tokenizer:
     def sha256(self) -> str:
         """Hash of the tokenizer's content, whatever the layout of its file."""
         content = json.loads(self._backend.to_str(pretty=False))
-        canonical = json.dumps(
-            content, sort_keys=True, ensure_ascii=False, separators=(",", ":")
-        )
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
     def _piece(self, token_id: int) -> str:
         token = self._backend.id_to_token(token_id)
         if token is None:
-            raise DataError(
-                f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens."
-            )
+            raise DataError(f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens.")
         if token_id < len(SPECIAL_TOKENS):
             return token
         if self.kind == "byte-bpe":
             token = kinds.readable_bytes(token)
-        return (
-            token.replace(" ", kinds.SPACE)
-            .replace("\n", "\\n")
-            .replace("\r", "\\r")
-            .replace("\t", "\\t")
-        )
+        return token.replace(" ", kinds.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _not_text(texts: Sequence[str]) -> DataError:
@@ -196,6 +179,4 @@ def _keep_threads_quiet() -> None:
     if "TOKENIZERS_PARALLELISM" not in os.environ:
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
-            os.register_at_fork(
-                after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false")
-            )
+            os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))

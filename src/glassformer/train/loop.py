@@ -85,7 +85,9 @@ def train_steps(
             if at.position >= len(plan):
                 at.epoch, at.position = at.epoch + 1, 0
             if validator.is_due(state, epoch):
-                report = replace(report, valid=validator(state), best=at.best_step == at.step, seconds=at.seconds)
+                report = replace(
+                    report, valid=validator(state), best=at.best_step == at.step, seconds=at.seconds
+                )
             yield report
             if at.position == 0:
                 break

@@ -69,4 +69,4 @@ class ExponentialMovingAverage:
         decay = min(self.decay, (1 + n_updates) / (10 + n_updates))
         named = dict(model.named_parameters())
         weights = [named[name] for name in self.tensors]  # by name: a loaded state may be in another order
-        torch._foreach_lerp_(list(self.tensors.values()), weights, 1 - decay)
+        torch._foreach_lerp_(list(self.tensors.values()), weights, 1 - decay)  # pyright: ignore

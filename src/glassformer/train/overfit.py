@@ -10,8 +10,8 @@ import torch
 
 from glassformer import console
 from glassformer.data.batching import epoch_batches, make_batch
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.dropout import Dropout
 from glassformer.train.loop import StepReport, update
 from glassformer.train.state import TrainState
 
@@ -49,7 +49,9 @@ def overfit_batch(p: Prepared, on_report: Callable[[StepReport], None] | None = 
         if on_report is not None:
             on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MOST_UPDATES))
         if loss < BY_HEART:
-            console.say(f"{len(index)} examples known by heart after {step} updates (loss {loss:.3f}): the model can learn")
+            console.say(
+                f"{len(index)} examples known by heart after {step} updates (loss {loss:.3f}): the model can learn"
+            )
             return loss
     console.warn(
         f"after {MOST_UPDATES} updates on {len(index)} examples the loss is still {loss:.3f}: look for equal inputs "

@@ -40,7 +40,9 @@ class Preflight:
 
     def lines(self) -> list[str]:
         """The same for people."""
-        cut = f"{self.truncated_rate:.1%} of texts cut" + (f", {self.dropped} pairs too long and left out" if self.dropped else "")
+        cut = f"{self.truncated_rate:.1%} of texts cut" + (
+            f", {self.dropped} pairs too long and left out" if self.dropped else ""
+        )
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
@@ -63,7 +65,9 @@ def preflight(
     plan = epoch_batches(corpus, task.name, config.train, config.text, epoch=0)
     state = TrainState.start(model, config.train)
     step = max(1, len(plan) // TRIAL_UPDATES)
-    trial = [make_batch(corpus, task.name, i, task.tokenizer).to(device) for i in plan[::step][:TRIAL_UPDATES]]
+    trial = [
+        make_batch(corpus, task.name, i, task.tokenizer).to(device) for i in plan[::step][:TRIAL_UPDATES]
+    ]
     update(state, task, trial[:1], 0.0, config.train, device, precision)  # warm-up, not counted
     began = time.perf_counter()
     for batch in trial:

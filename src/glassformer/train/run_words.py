@@ -41,7 +41,7 @@ def model_sentence(facts: RunFacts) -> str:
     parts = [f"{family[0].upper()}{family[1:]} Transformer"]
     if model:
         parts.append(
-            f"{model.get('n_layers')} layer{'' if model.get('n_layers') == 1 else 's'}, d_model {model.get('d_model')}, {model.get('n_heads')} heads"
+            f"{model.get('n_layers')} {'layer' if model.get('n_layers') == 1 else 'layers'}, d_model {model.get('d_model')}, {model.get('n_heads')} heads"
         )
     if facts.n_parameters:
         parts.append(f"{facts.n_parameters:,} parameters")

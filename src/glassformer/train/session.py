@@ -1,10 +1,10 @@
 """A run from recipe to report: the run folder, what is written when, and resuming it.
 
-    RUN/
-      config.toml  env.json  data.json  tokenizer.json     written before the first update
-      metrics.jsonl  checkpoints/                          while training
-      model/  evaluation.json  predictions.jsonl           after it
-      report.md  report.json  plots/
+RUN/
+  config.toml  env.json  data.json  tokenizer.json     written before the first update
+  metrics.jsonl  checkpoints/                          while training
+  model/  evaluation.json  predictions.jsonl           after it
+  report.md  report.json  plots/
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from glassformer import console
 from glassformer.config import Config
@@ -110,7 +109,9 @@ def resume_run(out: Path, on_report: OnReport | None = None) -> None:
         DataError: the data is no longer what the run began with.
     """
     if not (out / "config.toml").exists():
-        raise CheckpointError(f"{out} holds no run (no config.toml)", "start one: glassformer train RECIPE --out …")
+        raise CheckpointError(
+            f"{out} holds no run (no config.toml)", "start one: glassformer train RECIPE --out …"
+        )
     config = load_recipe(str(out / "config.toml"))
     prepared = prepare(config, Tokenizer.load(out / "tokenizer.json"))
     recorded = read_json(out / "data.json")["hashes"]
@@ -127,7 +128,8 @@ def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) 
     log = out / "metrics.jsonl"
     if resume:
         _restore(state, out, log)
-    validator = Validator(p.task, p.valid, p.data.valid, p.config.train, p.device, p.precision)
+    training = (p.train, p.data.train)
+    validator = Validator(p.task, p.valid, p.data.valid, p.config.train, p.device, p.precision, training)
     with stop_requests() as request, open(log, "a", encoding="utf-8", newline="\n") as lines:
         for report in train_steps(state, p.task, p.train, validator, p.config, p.device, p.precision):
             lines.write(json.dumps(_log_line(report)) + "\n")
@@ -148,8 +150,6 @@ def save_state(state: TrainState, p: Prepared, out: Path) -> None:
     """Save a checkpoint; a failure is told and survived, for the earlier one still stands."""
     extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
-    if (out / "checkpoints" / name).exists():
-        return
     try:
         save_checkpoint(out / "checkpoints", name, state.tensors(), extra, keep=p.config.train.keep)
     except ResourceError as error:

@@ -122,7 +122,9 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
     own = dict(model.named_parameters())
     if own.keys() != weights.keys():
         odd = sorted(own.keys() ^ weights.keys())
-        raise CheckpointError(f"the weights are not this model's: {odd[0]} (of {len(odd)} names) is in only one")
+        raise CheckpointError(
+            f"the weights are not this model's: {odd[0]} (of {len(odd)} names) is in only one"
+        )
     for name, parameter in own.items():
         if parameter.shape != weights[name].shape:
             shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"

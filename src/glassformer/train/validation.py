@@ -28,14 +28,16 @@ class Validator:
         corpus, split: the encoded validation split, and its texts.
         config: what says how often, and how patient.
         device, precision: as in training.
+        training: the training split likewise, where the configuration wants it scored too.
     """
 
     def __init__(
         self, task: Task, corpus: EncodedCorpus, split: Split, config: TrainConfig,
-        device: torch.device, precision: Precision,
+        device: torch.device, precision: Precision, training: tuple[EncodedCorpus, Split] | None = None,
     ) -> None:  # fmt: skip
         self.task, self.corpus, self.split, self.config = task, corpus, split, config
-        self.device, self.precision = device, precision
+        self.device, self.training = device, training if config.score_train else None
+        self.precision: Precision = precision
 
     def is_due(self, state: TrainState, epoch: float) -> bool:
         """At every `validate_every` epochs, and at the end."""
@@ -53,13 +55,16 @@ class Validator:
         """Validate, remember the best weights, count patience, and account for the time."""
         began, at = time.perf_counter(), state.progress
         weights = state.weights()
-        scores = self.score(state.model, weights)
+        scores = self.score(state.model, weights, self.corpus, self.split)
+        if self.training is not None:
+            on_train = self.score(state.model, weights, *self.training)
+            scores |= {f"train_{name}": value for name, value in on_train.items()}
         state.recent.append(copy_weights(weights))
         at.n_validations += 1
         self._keep_if_better(state, weights, scores[self.task.metric])
         if at.finished and len(state.recent) > 1:
             mean = average(list(state.recent))
-            averaged = self.score(state.model, mean)
+            averaged = self.score(state.model, mean, self.corpus, self.split)
             scores |= {f"averaged_{name}": value for name, value in averaged.items()}
             self._keep_if_better(state, mean, averaged[self.task.metric])
         patience = self.config.patience
@@ -71,10 +76,12 @@ class Validator:
         at.longest_validation = max(at.longest_validation, took)
         return scores
 
-    def score(self, model: nn.Module, weights: Weights) -> dict[str, float]:
+    def score(
+        self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
+    ) -> dict[str, float]:
         """The task's scores with these weights in place of the model's."""
         with borrowed(model, weights), torch.inference_mode(), autocast(self.device, self.precision):
-            return self.task.validate(model, self.corpus, self.split, self.device)
+            return self.task.validate(model, corpus, split, self.device)
 
     def _keep_if_better(self, state: TrainState, weights: Weights, metric: float) -> None:
         at = state.progress
@@ -88,7 +95,7 @@ class Validator:
 @contextmanager
 def borrowed(model: nn.Module, weights: Weights) -> Iterator[None]:
     """The model in evaluation mode with other weights, its own put back afterwards."""
-    own = copy_weights({name: p for name, p in model.named_parameters()})
+    own = copy_weights(dict(model.named_parameters()))
     was_training = model.training
     try:
         load_weights(model, weights)

@@ -52,6 +52,9 @@ def duration(seconds: Number) -> str:
 
 def metric_words(metric: str) -> tuple[str, str, Callable[[Number], str]]:
     """Return a metric's name, its unit, and how to write a value of it."""
+    if metric.startswith("train_"):
+        name, unit, write = metric_words(metric.removeprefix("train_"))
+        return f"{name} on train", unit, write
     of_hundred = "0–100, higher is better"
     table: dict[str, tuple[str, str, Callable[[Number], str]]] = {
         "accuracy": ("Accuracy", "share of examples right", percent),
