@@ -46,6 +46,8 @@ def test_data_check_passes_sound_files_and_lists_what_is_not(
 ) -> None:
     good = cli("data", "check", "classify", "--train-file", runs.table)
     assert good.code == 0 and "nothing stands in the way" in good.err
+    guessed = cli("data", "check", "--train-file", runs.table)
+    assert guessed.code == 0 and guessed.out == good.out, "a .csv is for classifying"
     path = tmp_path / "bad.csv"
     path.write_bytes(b"text,label\nfine,pos\n\xff,neg\nfine too,neg\n")
     bad = cli("data", "check", "classify", "--train-file", path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -42,10 +43,28 @@ def run(argv: Sequence[str]) -> int:
             f"data takes check or show, {came}", "as in: glassformer data check classify --train-file a.csv"
         )
     what, rest = words[0], words[1:]
-    base = load_recipe(flags.one_word(rest, "recipe", f"data {what} classify --train-file a.csv"))
+    usage = f"data {what} classify --train-file a.csv"
+    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else _guessed_recipe(given, usage))
     arguments = flags.parse(DataArguments, given, "data", replace(DataArguments(), data=base.data))
     config = flags.config_of(arguments, base)
     return _check(config, arguments.json) if what == "check" else _show(config, arguments.json)
+
+
+def _guessed_recipe(given: list[str], usage: str) -> str:
+    """What files are for, where their names say it: parallel files, a table with labels, running text.
+
+    Raises:
+        UsageError: they do not say it (a TSV may hold labels or pairs).
+    """
+    values = {name: value for name, _, value in (flag.partition("=") for flag in given)}
+    file = Path(values.get("--train-file", ""))
+    if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
+        return "translate"
+    if values.keys() & {"--label-column", "--text-column"} or file.suffix.lower() == ".csv":
+        return "classify"
+    if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
+        return "lm"
+    raise UsageError("the files do not say what they are for", f"name it: classify, translate or lm, as in: {usage}")
 
 
 def _check(config: Config, as_json: bool) -> int:
@@ -55,14 +74,21 @@ def _check(config: Config, as_json: bool) -> int:
     report = check_data(config.task, config.data)
     if as_json:
         errors = [asdict(problem) for problem in report.errors]
-        console.write_json({"ok": not errors, "errors": errors, "counts": report.counts})
-        return DataError.exit_code if errors else 0
+        facts = {"n_errors": report.n_errors, "errors": errors, "sizes": report.sizes, "notes": report.notes}
+        console.write_json({"ok": report.ok, "counts": report.counts} | facts)
+        return 0 if report.ok else DataError.exit_code
+    for note in report.notes:
+        console.say(note)
     for problem in report.errors:
         console.write(str(problem))
-    console.write_table(("found", "count"), sorted(report.counts.items()))
-    if report.errors:
+    if report.n_errors > len(report.errors):
+        console.write(f"… and {report.n_errors - len(report.errors):,} more")
+    found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
+    console.write_table(("found", "count"), list(found.items()))
+    if not report.ok:
         raise DataError(
-            f"{len(report.errors):,} problems to mend before training", "each is listed with file and line"
+            f"{report.n_errors:,} {'problem' if report.n_errors == 1 else 'problems'} to mend before training",
+            "each is listed with file and line",
         )
     console.say("nothing stands in the way of training")
     return 0

@@ -103,7 +103,9 @@ def reliability(facts: RunFacts) -> bytes | None:
         width = b["high"] - b["low"]
         shares.bar(b["low"], b["n"] / total, width, align="edge", color=ps.SOFT, edgecolor=ps.PAPER)
     shares.set_xlabel("confidence in the predicted class")
-    ps.note(shares, (low, max(b["n"] for b in bins) / total), "share of examples", offset=(4, -8))
+    tallest = max(b["n"] for b in bins) / total
+    shares.set_ylim(0, 1.6 * tallest)  # room for the words above the bars
+    ps.note(shares, (low, 1.6 * tallest), "share of examples", offset=(4, -8))
     for axis in (axes.yaxis, shares.yaxis, shares.xaxis):
         axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
     shares.locator_params(axis="y", nbins=2)
