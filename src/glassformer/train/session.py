@@ -10,6 +10,7 @@ RUN/
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,22 +139,27 @@ def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) 
             due = report.valid is not None or report.step % p.config.train.save_every == 0
             if due or request.signal is not None:
                 lines.flush()
-                save_state(state, p, out)
-            if request.signal is not None and not state.progress.finished:
-                raise _interrupted(request, state, p, out)
+                saved = save_state(state, p, out)
+                if request.signal is not None and not state.progress.finished:
+                    raise _interrupted(request, state, out, saved)
     load_best(state)
     save_task_model(p.task, model, out)
     evaluate_and_report(p, model, out)
 
 
-def save_state(state: TrainState, p: Prepared, out: Path) -> None:
-    """Save a checkpoint; a failure is told and survived, for the earlier one still stands."""
+def save_state(state: TrainState, p: Prepared, out: Path) -> bool:
+    """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands."""
+    began = time.perf_counter()
     extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
         save_checkpoint(out / "checkpoints", name, state.tensors(), extra, keep=p.config.train.keep)
     except ResourceError as error:
-        console.warn(f"{error.message}; training goes on, the previous checkpoint stands")
+        console.warn(f"{error.message}; this checkpoint is not saved, the previous one stands")
+        return False
+    finally:
+        state.progress.seconds += time.perf_counter() - began
+    return True
 
 
 def load_best(state: TrainState) -> None:
@@ -189,9 +195,10 @@ def _restore(state: TrainState, out: Path, log: Path) -> None:
     atomic_write_text(log, "".join(line + "\n" for line in kept))
 
 
-def _interrupted(request: StopRequest, state: TrainState, p: Prepared, out: Path) -> Interrupted:
+def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool) -> Interrupted:
+    what = "everything is saved" if saved else "what came after the last checkpoint is lost"
     return Interrupted(
-        f"stopped at update {state.progress.step}; everything is saved in {out}",
+        f"stopped at update {state.progress.step}; {what} in {out}",
         f"go on with: glassformer train --resume {out}",
         request.exit_code,
     )
