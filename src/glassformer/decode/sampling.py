@@ -75,16 +75,18 @@ def sample(
     norms = length_norms(max(limits), config.length_penalty)
     texts = _Texts(prompts, limits, stepper.device)
     number = torch.arange(len(prompts), device=stepper.device)  # place of each row in the caller's list
-    hashed = torch.tensor(rows, device=stepper.device)
+    # Numbers are drawn in float64, which Apple's GPUs lack.
+    drawing = torch.device("cpu") if stepper.device.type == "mps" else stepper.device
+    hashed = torch.tensor(rows, device=drawing)
     start, seen = 0, 0  # the stepper holds the tokens start … seen - 1
     while True:
         if start != (now := window_start(texts.length, stepper.max_len)):
             stepper.reset()
             start = seen = now
-        logits = stepper.advance(texts.tokens[:, seen : texts.length])
+        logits = stepper.advance(texts.tokens[:, seen : texts.length]).to(drawing)
         seen = texts.length
         token, log_prob = draw(logits, config, uniform(config.decode_seed, hashed, seen), banned)
-        for i in texts.append(token, log_prob, eos):
+        for i in texts.append(token.to(stepper.device), log_prob.to(stepper.device), eos):
             ids, log_prob_sum, finished = texts.result(i)
             norm = norms[len(ids) + finished]
             written[int(number[i])] = Hypothesis(ids, log_prob_sum / norm, log_prob_sum, finished)
@@ -94,7 +96,7 @@ def sample(
         if n_done * LEAVE_SHARE >= len(texts.done):
             staying = (~texts.done).nonzero()[:, 0]
             texts.keep(staying)
-            number, hashed = number[staying], hashed[staying]
+            number, hashed = number[staying], hashed[staying.to(drawing)]
             stepper.select(staying, staying)
 
 
