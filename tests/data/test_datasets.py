@@ -108,7 +108,7 @@ def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_pa
     config = DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0.1)
     data = load_text_data("lm", config)
     (train,), (valid,), (test,) = data.train.text, data.valid.text, data.test.text
-    assert train + valid + test == text
+    assert valid + train + test == text, "training runs up to the test part"
     assert (len(train), len(valid), len(test)) == (814, 90, 101)
     whole = load_text_data(
         "lm", DataConfig(dataset="shakespeare", data_dir=str(tmp_path), use_test_as_validation=True)
