@@ -2,7 +2,8 @@
 
 The last tenth of the characters is the test part, the same that published character models report as their
 validation part. Validation here is the beginning of the text, not what precedes the test part: that is the first
-half of a play whose second half is tested, and a model should have met its people, as published ones have. Cutting into windows is in `batching.py`.
+half of a play whose second half is tested, and a model should have met its people, as published ones have.
+Cutting into windows is in `plans.py`.
 """
 
 from __future__ import annotations
