@@ -155,7 +155,7 @@ def test_overrides_find_their_section() -> None:
     changed = override(base, {"minutes": 10, "n_heads": 2, "text": {"max_len": 99}, "data_dir": Path("a/b")})
     assert changed == replace(
         base,
-        train=replace(base.train, minutes=10.0),
+        train=replace(base.train, epochs=None, minutes=10.0),  # the budget named replaces the recipe's
         model=replace(base.model, n_heads=2),
         text=replace(base.text, max_len=99),
         data=replace(base.data, data_dir=str(Path("a/b"))),
@@ -180,3 +180,13 @@ def test_any_configuration_survives_toml(
 
     config = override(Config(note=note), {"train_file": file, "lr": lr, "seed": seed, "minutes": minutes})
     assert config_from_dict(tomllib.loads(dump_config(config))) == config
+
+
+def test_a_budget_that_is_asked_for_replaces_the_recipes() -> None:
+    """`--minutes 10` on a recipe of ten epochs trains ten minutes; no budget named leaves the recipe's."""
+    base = override(Config(), {"epochs": 10})
+    asked = override(base, {"minutes": 2}).train
+    assert (asked.epochs, asked.steps, asked.minutes) == (None, None, 2.0)
+    assert override(base, {"lr": 0.1}).train.epochs == 10
+    both = override(base, {"minutes": 2, "steps": 5}).train
+    assert (both.epochs, both.steps, both.minutes) == (None, 5, 2.0), "two that are named both hold"

@@ -15,7 +15,7 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.recipes import BUDGETS, load_recipe, recipe_names, without_budget
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def parse(
     cls: type[TrainArguments], given: list[str], base: Config, usage: str
 ) -> tuple[TrainArguments, Config]:
     """The verb's flags over a recipe's values, and the configuration that makes."""
+    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
+        base = without_budget(base)
     sections = {name: getattr(base, name) for name in ("data", "text", "model", "train", "decode")}
     arguments = flags.parse(cls, given, usage, replace(cls(), **sections))
     return arguments, flags.config_of(arguments, base)

@@ -12,9 +12,18 @@ from typing import Any
 
 from glassformer.config import Config
 from glassformer.errors import UsageError
-from glassformer.recipes.checks import check_config, config_from_dict, nearest, override, section_fields
+from glassformer.recipes.checks import (
+    BUDGETS,
+    check_config,
+    config_from_dict,
+    nearest,
+    override,
+    section_fields,
+    without_budget,
+)
 
 __all__ = [
+    "BUDGETS",
     "check_config",
     "config_from_dict",
     "config_to_dict",
@@ -23,6 +32,7 @@ __all__ = [
     "override",
     "recipe_names",
     "section_fields",
+    "without_budget",
 ]
 
 _FOLDER = Path(__file__).parent

@@ -104,12 +104,22 @@ def check_config(config: Config, where: str = "configuration") -> Config:
     return config
 
 
+BUDGETS = ("epochs", "steps", "minutes")
+"""What says when a run ends."""
+
+
+def without_budget(config: Config) -> Config:
+    """The configuration with no end to its run: a budget that is asked for replaces the recipe's."""
+    return replace(config, train=replace(config.train, epochs=None, steps=None, minutes=None))
+
+
 def override(config: Config, overrides: dict[str, Any], where: str = "overrides") -> Config:
     """Change fields by name, whichever section they are in; a section's name takes a dictionary.
 
     Args:
         config: what to start from; it is not changed.
-        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`.
+        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs,
+            steps and minutes replaces whatever bounded the run before.
 
     Raises:
         UsageError: as `config_from_dict`.
@@ -127,6 +137,8 @@ def override(config: Config, overrides: dict[str, Any], where: str = "overrides"
                 f"{where}: {name!r} is not a field of the configuration", nearest(name, known).strip()
             )
         changes.setdefault(home, {})[name] = value
+    if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
+        config = without_budget(config)
     for section, values in changes.items():
         plain = {key: str(v) if isinstance(v, PurePath) else v for key, v in values.items()}
         old = getattr(config, section)
