@@ -57,6 +57,8 @@ class Prepared:
 
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> Prepared:
     """Load the text, train the tokenizer unless given, encode both splits, choose the device."""
+    if not any((config.train.epochs, config.train.steps, config.train.minutes)):
+        raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
     tune_process(device, config.train.deterministic)
@@ -90,8 +92,6 @@ def start_run(config: Config, out: Path, on_report: OnReport | None = None) -> N
         resumable = (out / "config.toml").exists()
         hint = f"go on with: glassformer train --resume {out}" if resumable else "name another --out"
         raise UsageError(f"{out} is not empty", hint)
-    if not any((config.train.epochs, config.train.steps, config.train.minutes)):
-        raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     prepared = prepare(config)
     facts = look_ahead(prepared)
     out.mkdir(parents=True, exist_ok=True)
