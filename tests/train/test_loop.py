@@ -163,7 +163,13 @@ def test_the_training_split_is_scored_too_when_asked() -> None:
     run = small("classify", score_train=True, epochs=1)
     data = data_of("classify")
     run.validator = Validator(
-        run.task, run.validator.corpus, run.validator.split, run.config.train, CPU, "fp32", (run.corpus, data.train)
+        run.task,
+        run.validator.corpus,
+        run.validator.split,
+        run.config.train,
+        CPU,
+        "fp32",
+        (run.corpus, data.train),
     )
     valid = run.run(run.new_state())[-1].valid
     assert valid is not None and {"loss", "accuracy", "train_loss", "train_accuracy"} <= valid.keys()

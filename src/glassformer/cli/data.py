@@ -64,7 +64,9 @@ def _guessed_recipe(given: list[str], usage: str) -> str:
         return "classify"
     if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
         return "lm"
-    raise UsageError("the files do not say what they are for", f"name it: classify, translate or lm, as in: {usage}")
+    raise UsageError(
+        "the files do not say what they are for", f"name it: classify, translate or lm, as in: {usage}"
+    )
 
 
 def _check(config: Config, as_json: bool) -> int:

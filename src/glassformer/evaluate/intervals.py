@@ -34,7 +34,8 @@ def wilson_interval(n_right: int, n: int) -> list[float]:
     share, z2 = n_right / n, Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return [max(0.0, centre - half), min(1.0, centre + half)]
+    # At 0% and 100% the bound is exact; rounding would leave it a hair off.
+    return [0.0 if n_right == 0 else centre - half, 1.0 if n_right == n else centre + half]
 
 
 def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:

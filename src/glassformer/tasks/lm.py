@@ -74,5 +74,7 @@ class LanguageModelling(Task):
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
         banned = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-        written = generate_ids(cast(LanguageModel, model), prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
+        written = generate_ids(
+            cast(LanguageModel, model), prompts, decode, eos=t.eos_id, banned=banned, first_row=first
+        )
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -105,7 +105,9 @@ class Translate(Task):
         wanted = [i for i, text in enumerate(texts) if text.strip()]
         most = self.config.text.max_len
         sources = [ids[:most] + [t.eos_id] for ids in t.encode_batch([texts[i] for i in wanted])]
-        found = translate_ids(cast(Translator, model), sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id)
+        found = translate_ids(
+            cast(Translator, model), sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id
+        )
         results = [empty] * len(texts)
         for i, hypotheses in zip(wanted, found, strict=True):
             results[i] = hypotheses

@@ -42,6 +42,7 @@ class Progress:
     next_validation: float = 0.0
     n_validations: int = 0
     best_metric: float | None = None
+    best_loss: float | None = None
     best_step: int = 0
     validations_since_best: int = 0
     finished: str = ""

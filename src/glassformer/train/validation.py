@@ -61,12 +61,12 @@ class Validator:
             scores |= {f"train_{name}": value for name, value in on_train.items()}
         state.recent.append(copy_weights(weights))
         at.n_validations += 1
-        self._keep_if_better(state, weights, scores[self.task.metric])
+        self._keep_if_better(state, weights, scores)
         if at.finished and len(state.recent) > 1:
             mean = average(list(state.recent))
             averaged = self.score(state.model, mean, self.corpus, self.split)
             scores |= {f"averaged_{name}": value for name, value in averaged.items()}
-            self._keep_if_better(state, mean, averaged[self.task.metric])
+            self._keep_if_better(state, mean, averaged)
         patience = self.config.patience
         if patience is not None and at.validations_since_best >= patience and not at.finished:
             at.finished = "patience"
@@ -83,10 +83,12 @@ class Validator:
         with borrowed(model, weights), torch.inference_mode(), autocast(self.device, self.precision):
             return self.task.validate(model, corpus, split, self.device)
 
-    def _keep_if_better(self, state: TrainState, weights: Weights, metric: float) -> None:
-        at = state.progress
-        if is_better(metric, at.best_metric, self.task.higher_is_better):
-            at.best_metric, at.best_step, at.validations_since_best = metric, at.step, 0
+    def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
+        """The metric decides; between equal ones the loss does, for a hard task begins with a metric of 0."""
+        at, metric, loss = state.progress, scores[self.task.metric], scores["loss"]
+        tied = metric == at.best_metric and is_better(loss, at.best_loss, higher_is_better=False)
+        if tied or is_better(metric, at.best_metric, self.task.higher_is_better):
+            at.best_metric, at.best_loss, at.best_step, at.validations_since_best = metric, loss, at.step, 0
             state.best = copy_weights(weights)
         else:
             at.validations_since_best += 1
