@@ -40,9 +40,8 @@ def model_sentence(facts: RunFacts) -> str:
     family = FAMILY[facts.task]
     parts = [f"{family[0].upper()}{family[1:]} Transformer"]
     if model:
-        parts.append(
-            f"{model.get('n_layers')} {'layer' if model.get('n_layers') == 1 else 'layers'}, d_model {model.get('d_model')}, {model.get('n_heads')} heads"
-        )
+        n, width, heads = (model.get(key) for key in ("n_layers", "d_model", "n_heads"))
+        parts.append(f"{n} {'layer' if n == 1 else 'layers'}, d_model {width}, {heads} heads")
     if facts.n_parameters:
         parts.append(f"{facts.n_parameters:,} parameters")
     if tokenizer:
