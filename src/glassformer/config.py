@@ -167,6 +167,8 @@ class TrainConfig:
     """Stop after so many validations without a better metric."""
     validate_every: float = 1.0
     """Epochs between validations."""
+    validate_min_steps: int = 1
+    """Fewest updates between validations: an epoch of little data is over in a few, and patience with it."""
     score_train: bool = False
     """Score the training split too at each validation, for a table of both."""
     save_every: int = 1000

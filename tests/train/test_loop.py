@@ -173,3 +173,23 @@ def test_the_training_split_is_scored_too_when_asked() -> None:
     )
     valid = run.run(run.new_state())[-1].valid
     assert valid is not None and {"loss", "accuracy", "train_loss", "train_accuracy"} <= valid.keys()
+
+
+def test_little_data_is_not_validated_after_every_few_updates() -> None:
+    run = small("classify", epochs=4, validate_min_steps=12)
+    reports = run.run(run.new_state())
+    at = [r.step for r in reports if r.valid]
+    assert at[-1] == len(reports)
+    assert all(b - a >= 12 for a, b in zip([0, *at], at[:-1], strict=False)), at
+
+
+def test_equal_metrics_are_decided_by_the_loss() -> None:
+    """A metric that stays at zero while the loss falls is progress: patience must not run out."""
+    run = small("translate", epochs=12, patience=2)
+    run.task.metric = "exact_match"
+    validate = run.task.validate
+    run.task.validate = lambda *a: validate(*a) | {"exact_match": 0.0}
+    state = run.new_state()
+    reports = run.run(state)
+    assert state.progress.finished == "budget" and reports[-1].epoch == 12
+    assert state.progress.best_step > reports[0].step

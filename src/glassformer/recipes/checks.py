@@ -53,6 +53,7 @@ RANGES: dict[str, str] = {
     "train.average_last": "[1, inf)",
     "train.patience": "[1, inf)",
     "train.validate_every": "(0, inf)",
+    "train.validate_min_steps": "[1, inf)",
     "train.save_every": "[1, inf)",
     "train.keep": "[1, inf)",
     "train.seed": "[0, 4294967295]",

@@ -41,6 +41,7 @@ class Progress:
     longest_validation: float = 0.0
     next_validation: float = 0.0
     n_validations: int = 0
+    validated_step: int = 0
     best_metric: float | None = None
     best_loss: float | None = None
     best_step: int = 0

@@ -40,11 +40,12 @@ class Validator:
         self.precision: Precision = precision
 
     def is_due(self, state: TrainState, epoch: float) -> bool:
-        """At every `validate_every` epochs, and at the end."""
+        """At every `validate_every` epochs (after `validate_min_steps` updates or more), and at the end."""
         at = state.progress
         if at.finished:
             return True
-        if epoch + 1e-9 < at.next_validation:
+        too_soon = at.step - at.validated_step < self.config.validate_min_steps
+        if epoch + 1e-9 < at.next_validation or too_soon:
             return False
         while at.next_validation <= epoch + 1e-9:
             at.next_validation += self.config.validate_every
@@ -61,6 +62,7 @@ class Validator:
             scores |= {f"train_{name}": value for name, value in on_train.items()}
         state.recent.append(copy_weights(weights))
         at.n_validations += 1
+        at.validated_step = at.step
         self._keep_if_better(state, weights, scores)
         if at.finished and len(state.recent) > 1:
             mean = average(list(state.recent))
