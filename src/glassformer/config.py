@@ -175,6 +175,8 @@ class TrainConfig:
     """Updates between checkpoints besides those at each validation."""
     keep: int = 2
     """Newest checkpoints to keep, the best apart."""
+    snapshots: bool = False
+    """Keep the weights of the start and of updates 16, 32, 64 … too, to watch the model form (`explain`, Compare)."""
     seed: int = 1
     """Seed of initialisation, data order and dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

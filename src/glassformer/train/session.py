@@ -36,6 +36,7 @@ from glassformer.train.finish import evaluate_and_report, save_task_model
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.preflight import Preflight, preflight
 from glassformer.train.signals import StopRequest, stop_requests
+from glassformer.train.snapshots import is_snapshot_step, save_snapshot
 from glassformer.train.state import TrainState
 from glassformer.train.validation import Validator
 
@@ -131,11 +132,15 @@ def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) 
         _restore(state, out, log)
     training = (p.train, p.data.train)
     validator = Validator(p.task, p.valid, p.data.valid, p.config.train, p.device, p.precision, training)
+    if p.config.train.snapshots and state.progress.step == 0:
+        save_snapshot(out, 0, state.weights())
     with stop_requests() as request, open(log, "a", encoding="utf-8", newline="\n") as lines:
         for report in train_steps(state, p.task, p.train, validator, p.config, p.device, p.precision):
             lines.write(json.dumps(_log_line(report)) + "\n")
             if on_report is not None:
                 on_report(report)
+            if p.config.train.snapshots and is_snapshot_step(report.step):
+                _keep_snapshot(state, out)
             due = report.valid is not None or report.step % p.config.train.save_every == 0
             if due or request.signal is not None:
                 lines.flush()
@@ -160,6 +165,13 @@ def save_state(state: TrainState, p: Prepared, out: Path) -> bool:
     finally:
         state.progress.seconds += time.perf_counter() - began
     return True
+
+
+def _keep_snapshot(state: TrainState, out: Path) -> None:
+    """The weights as they would be validated now, the time it takes counted."""
+    began = time.perf_counter()
+    save_snapshot(out, state.progress.step, state.weights())
+    state.progress.seconds += time.perf_counter() - began
 
 
 def load_best(state: TrainState) -> None:

@@ -1,0 +1,54 @@
+"""Weights along the way, for watching a model form: `snapshots/step-00000016/` and so on in the run folder.
+
+A snapshot cannot be resumed from, for it has no optimizer; that is a checkpoint's business. Snapshots lie at
+the start and at updates that double, because most of what can be seen happens early.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glassformer import console
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.tensor_file import read_tensors, tensor_chunks
+from glassformer.train.state import Weights
+
+KIND = "glassformer snapshot"
+WEIGHTS = "weights.safetensors"
+FIRST = 16
+"""The first snapshot after the start; the next are at twice as many updates each."""
+
+
+def is_snapshot_step(step: int) -> bool:
+    """Whether the weights after so many updates are kept: 0, 16, 32, 64, 128 …"""
+    return step == 0 or (step >= FIRST and step & (step - 1) == 0)
+
+
+def save_snapshot(run_folder: Path, step: int, weights: Weights) -> bool:
+    """Keep the weights after `step` updates; a full disk is told and survived, for training matters more."""
+    target = run_folder / "snapshots" / f"step-{step:08d}"
+    try:
+        write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
+    except ResourceError as error:
+        console.warn(f"{error.message}; the snapshot of update {step} is not kept, training goes on")
+        return False
+    return True
+
+
+def snapshots(run_folder: Path) -> list[tuple[int, Path]]:
+    """(updates, folder) of every snapshot of a run, oldest first."""
+    found = (run_folder / "snapshots").glob("step-*")
+    return sorted((int(p.name[5:]), p) for p in found if p.is_dir() and p.name[5:].isdigit())
+
+
+def load_snapshot(path: Path) -> Weights:
+    """The weights of one snapshot.
+
+    Raises:
+        CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
+    """
+    files = read_sealed_folder(path, KIND)
+    if files.keys() != {WEIGHTS}:
+        raise CheckpointError(f"{path} should hold {WEIGHTS} alone, not {', '.join(files) or 'nothing'}")
+    return read_tensors(files[WEIGHTS], path / WEIGHTS)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.config import Config, DataConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.run import load, train
+from glassformer.train import snapshots as module
+from glassformer.train.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshots
+
+WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
+
+
+def test_steps_double_from_the_sixteenth() -> None:
+    assert [s for s in range(300) if is_snapshot_step(s)] == [0, 16, 32, 64, 128, 256]
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    assert save_snapshot(tmp_path, 16, WEIGHTS)
+    assert save_snapshot(tmp_path, 0, WEIGHTS)
+    assert save_snapshot(tmp_path, 16, WEIGHTS)  # a resumed run passes the same update again
+    (zero, first), (sixteen, _) = snapshots(tmp_path)
+    assert (zero, sixteen) == (0, 16)
+    loaded = load_snapshot(first)
+    assert loaded.keys() == WEIGHTS.keys()
+    assert all(torch.equal(loaded[name], WEIGHTS[name]) for name in WEIGHTS)
+
+
+def test_a_flipped_byte_is_refused(tmp_path: Path) -> None:
+    save_snapshot(tmp_path, 0, WEIGHTS)
+    file = tmp_path / "snapshots" / "step-00000000" / module.WEIGHTS
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_snapshot(file.parent)
+
+
+def test_a_full_disk_is_told_and_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise ResourceError("the disk is full")
+
+    monkeypatch.setattr(module, "write_sealed_folder", full)
+    assert not save_snapshot(tmp_path, 32, WEIGHTS)
+    assert "the snapshot of update 32 is not kept" in capsys.readouterr().err
+
+
+def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
+    rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    config = Config(
+        data=DataConfig(dataset="files", train_file=str(tmp_path / "t.tsv")),
+        text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
+        model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),
+        train=TrainConfig(
+            steps=33, epochs=None, max_tokens=64, device="cpu", precision="fp32", snapshots=True
+        ),
+    )
+    out = tmp_path / "run"
+    train(config, out=out)
+    assert [step for step, _ in snapshots(out)] == [0, 16, 32]
+    first, second = (load_snapshot(path) for _, path in snapshots(out)[:2])
+    names = dict(load(out).model.named_parameters()).keys()
+    assert first.keys() == second.keys() == names
+    assert any(not torch.equal(first[n], second[n]) for n in names), "training moved nothing"
