@@ -1,0 +1,155 @@
+/**
+ * The pure functions of the Decode and Why screens, on numbers that can be checked by hand. Run by `npm test`.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fateOf, layoutBeam, neighbour, pathTo } from "../src/decode/beam";
+import { filterAll, filterTop, unknownMass, type Knobs } from "../src/decode/filters";
+import { contributions, softmax } from "../src/decode/pooling";
+import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
+import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/why/words";
+
+const NEUTRAL: Knobs = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];
+
+/** A second, plain writing of decode/sampling.py `allowed`. */
+function reference(logits: number[], knobs: Knobs, banned: number[]): number[] {
+  const p = softmax(logits.map((z, i) => (banned.includes(i) ? -Infinity : z)), knobs.temperature);
+  const order = p.map((_, i) => i).sort((a, b) => p[b]! - p[a]! || a - b);
+  const peak = Math.max(...p);
+  let held = 0;
+  const kept = p.map(() => 0);
+  order.forEach((id, rank) => {
+    const ok = p[id]! > 0 && p[id]! >= knobs.minP * peak && (!knobs.topK || rank < knobs.topK)
+      && (knobs.topP === 1 || rank === 0 || held < knobs.topP);
+    held += p[id]!;
+    if (ok) kept[id] = p[id]!;
+  });
+  const total = kept.reduce((a, b) => a + b, 0);
+  return kept.map((x) => x / total);
+}
+
+const SETTINGS: Partial<Knobs>[] = [
+  {}, { temperature: 0.5 }, { temperature: 2 }, { topK: 3 }, { topP: 0.6 }, { minP: 0.3 },
+  { temperature: 1.7, topK: 5, topP: 0.8, minP: 0.1 }, { temperature: 0.3, topP: 0.05 },
+];
+
+test("all logits: every filter gives what sampling draws with", () => {
+  for (const setting of SETTINGS) {
+    for (const banned of [[], [1], [0, 3]]) {
+      const knobs = { ...NEUTRAL, ...setting };
+      const expected = reference(LOGITS, knobs, banned);
+      const { bars, exact, nKept } = filterAll(LOGITS, knobs, banned, LOGITS.length);
+      assert.ok(exact);
+      assert.equal(nKept, expected.filter((p) => p > 0).length);
+      for (const bar of bars) {
+        assert.equal(bar.after[0], bar.after[1]);
+        assert.ok(Math.abs(bar.after[0] - expected[bar.id]!) < 1e-12, JSON.stringify([setting, banned, bar]));
+      }
+    }
+  }
+});
+
+test("bars and rest hold all of the probability, before and after", () => {
+  const { bars, rest } = filterAll(LOGITS, { ...NEUTRAL, temperature: 1.4, topK: 6 }, [], 3);
+  const total = (pick: (b: (typeof bars)[number]) => number, more: number) => bars.reduce((a, b) => a + pick(b), more);
+  assert.equal(rest.n, 5);
+  assert.ok(Math.abs(total((b) => b.before, rest.before) - 1) < 1e-12);
+  assert.ok(Math.abs(total((b) => b.heated[0], rest.heated[0]) - 1) < 1e-12);
+  assert.ok(Math.abs(total((b) => b.after[0], rest.after[0]) - 1) < 1e-12);
+});
+
+test("the best tokens and logsumexp: bounds hold the truth, and are exact at temperature 1", () => {
+  const logits = Array.from({ length: 300 }, (_, i) => 4 * Math.sin(i * 1.7) + 2 * Math.cos(i * 0.37));
+  const logsumexp = Math.log(logits.reduce((a, z) => a + Math.exp(z), 0));
+  const top = logits.map((logit, id) => ({ id, logit })).sort((a, b) => b.logit - a.logit).slice(0, 50);
+  for (const setting of [...SETTINGS, { temperature: 2, topK: 80 }, { temperature: 3, topP: 0.99 }]) {
+    const knobs = { ...NEUTRAL, ...setting };
+    const truth = filterAll(logits, knobs, [], 20);
+    const known = filterTop(top, logsumexp, 300, knobs, [], 20);
+    if (knobs.temperature === 1) assert.ok(known.exact);
+    known.bars.forEach((bar, i) => {
+      const exact = truth.bars[i]!;
+      assert.equal(bar.id, exact.id);
+      for (const field of ["heated", "after"] as const) {
+        assert.ok(bar[field][0] <= exact[field][0] + 1e-9 && exact[field][0] <= bar[field][1] + 1e-9,
+          JSON.stringify([setting, field, bar, exact]));
+      }
+      if (bar.kept !== null) assert.equal(bar.kept, exact.kept);
+    });
+    assert.ok(known.rest.heated[0] <= truth.rest.heated[0] + 1e-9);
+    assert.ok(known.rest.heated[1] >= truth.rest.heated[0] - 1e-9);
+    assert.ok(known.rest.after[0] <= truth.rest.after[0] + 1e-9);
+    assert.ok(known.rest.after[1] >= truth.rest.after[0] - 1e-9);
+  }
+});
+
+test("temperature 0 is greedy, and never writes what may not be written", () => {
+  const { bars } = filterAll(LOGITS, { ...NEUTRAL, temperature: 0 }, [1], 8);
+  assert.deepEqual(bars.filter((b) => b.kept).map((b) => b.id), [3]);
+  assert.equal(bars.find((b) => b.id === 1)!.dropped, "never written");
+});
+
+test("unknown mass: one token is known exactly", () => {
+  const [low, high] = unknownMass(0.01, 0.01, 1, 0, 0.5);
+  assert.ok(Math.abs(low - 0.1) < 1e-12 && Math.abs(high - 0.1) < 1e-12);
+  assert.deepEqual(unknownMass(0, 0.2, 10, 0, 2), [0, 0]);
+});
+
+const candidate = (parent: number, id: number, row: number | null, finished = false): BeamCandidate =>
+  ({ parent, id, piece: `p${id}`, log_prob: -1, total: -id, score: -id, row, finished });
+
+const LOG: DecodeLog = {
+  kind: "beam", prefix: [], settings: {} as DecodeLog["settings"],
+  steps: [
+    [candidate(0, 5, 0), candidate(0, 6, 1), candidate(0, 7, null)],
+    [candidate(1, 8, 0), candidate(0, 2, null, true), candidate(0, 9, 1)],
+    [candidate(0, 2, null, true), candidate(1, 4, null)],
+  ],
+  hypotheses: [{ ids: [6, 8], pieces: [], text: "", score: 0, log_prob: 0, finished: true, end: [2, 0] }],
+};
+
+test("beam: parents, fates, the chosen path and the keys", () => {
+  const layout = layoutBeam(LOG, true);
+  assert.deepEqual(layout.columns.map((c) => c.length), [3, 3, 2]);
+  const end = layout.columns[2]![0]!;
+  assert.deepEqual(pathTo(end).map((n) => n.candidate.id), [6, 8, 2]);
+  assert.deepEqual(layout.columns.flat().filter((n) => n.chosen).map((n) => n.candidate.id), [6, 8, 2]);
+  assert.deepEqual(layout.columns[1]!.map((n) => fateOf(n.candidate)), ["lives", "finished", "lives"]);
+  assert.equal(neighbour(layout, end, "ArrowLeft")!.candidate.id, 8);
+  assert.equal(neighbour(layout, layout.columns[0]![1]!, "ArrowRight")!.candidate.id, 8);
+  assert.equal(neighbour(layout, end, "Home")!.candidate.id, 5);
+  assert.equal(layout.columns.every((c, t) => c.every((n) => n.x === layout.edges[t])), true);
+});
+
+test("beam without the pruned ones keeps every parent", () => {
+  const layout = layoutBeam(LOG, false);
+  assert.deepEqual(layout.columns.map((c) => c.length), [2, 3, 1]);
+  assert.ok(layout.columns.slice(1).flat().every((n) => n.parent));
+});
+
+test("contributions sum to the logit for every pooling", () => {
+  const x = [1, -2, 0.5, 3, 9, 9, -1, 4]; // (4, 2), the third token is padding
+  const real = [true, true, false, true];
+  assert.deepEqual(contributions(x, real, "mean", [1, 2], 0.5).tokens, [-1, 6.5 / 3, 0, 7 / 3]);
+  assert.equal(contributions(x, real, "max", [1, 2], 0.5).logit, 0.5 + 1 * 1 + 2 * 4);
+  assert.deepEqual(contributions(x, real, "max", [1, 2], 0).tokens, [1, 0, 0, 8]);
+  const both = contributions(x, real, "mean+max", [1, 2, 1, 2], 0);
+  assert.ok(Math.abs(both.logit - (-1 + 6.5 / 3 + 7 / 3 + 9)) < 1e-12);
+  assert.deepEqual(contributions(x, real, "first", [1, 2], 0).tokens, [-3, 0, 0, 0]);
+});
+
+const STREAM: Stream = {
+  name: "text", ids: [1, 5, 6, 7, 2], pieces: ["[BOS]", "un", "happy", "▁end", "[EOS]"],
+  special: [true, false, false, false, true], unknown: [], padding: [false, false, false, false, false],
+  words: [-1, 0, 0, 1, -1], word_texts: ["unhappy", "end"], spans: [null, [0, 2], [2, 7], [8, 11], null],
+  text: "unhappy end", n_given: 5,
+};
+
+test("words: sums, gaps, what was read later, what is erased", () => {
+  const words = wordsOf(STREAM, [0, 0.5, -2, 0.25, 0], 3);
+  assert.deepEqual(words.map((w) => [w.text, w.score, w.later]), [["unhappy", -1.5, false], ["end", 0.25, true]]);
+  assert.equal(gapBetween(STREAM.text, words[0], words[1]!), " ");
+  assert.equal(strongest(words, 1)[0]!.text, "unhappy");
+  assert.deepEqual(erasedPositions(words, new Set(["text:0"])), { text: [1, 2] });
+});
