@@ -293,6 +293,8 @@ export interface RunFacts {
   defaults: DecodeSettings;
   limits: { full: number; layered: number; max_traces: number; max_text_bytes: number };
   version: string;
+  /** What the command was asked to show first: nothing, one text, or two to compare. The server alone sends it. */
+  start?: TraceRequest[];
 }
 
 /** Every error of the server, with its HTTP status. */

@@ -21,6 +21,7 @@ VERBS = {
     "train": "train a recipe, or go on with a run: --resume RUN",
     "evaluate": "score a run on its test split, or on files of yours",
     "predict": "label, translate or continue text from the arguments or stdin",
+    "explain": "look inside a run: every step of its forward pass on a text, in the browser",
     "data": "check files before training on them, or show what a recipe reads",
     "recipes": "list the recipes, or print one",
     "compare": "put runs side by side",
@@ -44,6 +45,7 @@ start with:
   glassformer demo
   glassformer train imdb --out runs/imdb
   glassformer predict runs/imdb "I loved every minute"
+  glassformer explain runs/imdb "I loved every minute"
 
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory or disk,
             130 and 143 interrupted (a training run is saved and goes on with --resume)"""

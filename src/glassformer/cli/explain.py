@@ -1,0 +1,202 @@
+"""`glassformer explain`: look inside a run, in the browser, in one HTML file, in a figure or as JSON.
+
+Without --out, --figure or --json the page is served on this machine until Ctrl-C. Layers and heads are
+counted from 1 here, as on the page; in Python they are counted from 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer import console
+from glassformer.cli import flags
+from glassformer.errors import DataError, UsageError
+
+FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
+REPORT_SUFFIXES = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class ExplainArguments:
+    """See every step of a run's forward pass on a text of yours, with the real numbers.
+
+    The text is an argument; - reads it from stdin. Behind a lone -- everything is text.
+    """
+
+    out: str | None = None
+    """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure."""
+    figure: Literal["attention", "positions", "alignment", "attribution"] | None = None
+    """What to draw, with --out."""
+    layer: int | None = None
+    """Layer of the figure, counted from 1; the last when absent."""
+    head: int | None = None
+    """Head of the figure, counted from 1; all heads when absent."""
+    target: str | None = None
+    """A translation to look at, instead of the model's own."""
+    compare: str | None = None
+    """A second text, to look at side by side."""
+    checkpoint: str | None = None
+    """A checkpoint of the run, such as step-00001000; the finished model when absent."""
+    method: Literal["erase", "integrated_gradients"] = "erase"
+    """How words are weighed, for --figure attribution and --json."""
+    json: bool = False
+    """Print one JSON object: the manifest of the forward pass, and the weight of each word."""
+    port: int | None = None
+    """Port to serve on; the first free one from 8317 on when absent."""
+    browser: bool = True
+    """Open the page in the browser; --no-browser only prints its address."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The verb."""
+    words, given = flags.split_words(ExplainArguments, _long_out(argv), "explain")
+    arguments = flags.parse(ExplainArguments, given, "explain RUN [TEXT]")
+    if not words:
+        raise UsageError("explain takes a run folder", 'as in: glassformer explain runs/imdb "I loved it"')
+    if len(words) > 2:
+        raise UsageError(f"explain takes one text; {len(words) - 1} came", "put quotes around the text")
+    check_flags(arguments, has_text=len(words) == 2)
+    path = flags.run_folder(words[0])
+    requests = requests_of(arguments, read_text(words[1]) if len(words) == 2 else None)
+
+    import glassformer
+
+    trained = glassformer.load(path, device=arguments.device)
+    if arguments.json:
+        console.write_json(facts(trained, requests, arguments.method))
+    if arguments.out is not None:
+        write(trained, requests, arguments)
+    elif not arguments.json:
+        serve(trained, requests, arguments)
+    return 0
+
+
+def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
+    """Refuse flags that do not go together, before anything is loaded.
+
+    Raises:
+        UsageError: which, and what would do.
+    """
+    out = arguments.out
+    suffix = Path(out).suffix.lower() if out is not None else None
+    if (out is not None or arguments.json) and not has_text:
+        raise UsageError(
+            "there is no text to explain", 'as in: glassformer explain RUN "I loved it" -o a.html'
+        )
+    if suffix is not None and suffix not in REPORT_SUFFIXES + FIGURE_SUFFIXES:
+        raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
+    if suffix in FIGURE_SUFFIXES and arguments.figure is None:
+        raise UsageError(
+            f"a {suffix} file needs --figure", "one of: attention, positions, alignment, attribution"
+        )
+    if arguments.figure is not None and suffix not in FIGURE_SUFFIXES:
+        raise UsageError("--figure needs a file to draw into", "as in: --figure attention -o attention.pdf")
+    for name in ("layer", "head"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} is counted from 1, and {value} came")
+        if value is not None and arguments.figure is None:
+            raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
+    if not has_text and (arguments.compare is not None or arguments.target is not None):
+        raise UsageError("--compare and --target go with a text", "give the text after the run folder")
+
+
+def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
+    """The `TraceRequest`s that the flags ask for: none, one, or two to compare."""
+    if text is None:
+        return []
+    request: dict[str, Any] = {"text": text}
+    if arguments.checkpoint is not None:
+        request["checkpoint"] = arguments.checkpoint
+    requests = [request | ({"target": arguments.target} if arguments.target is not None else {})]
+    if arguments.compare is not None:
+        requests.append(request | {"text": arguments.compare})
+    return requests
+
+
+def read_text(word: str) -> str:
+    """The text a word stands for: itself, or for "-" all of stdin without its last line break.
+
+    Raises:
+        DataError: stdin is not UTF-8.
+    """
+    if word != "-":
+        return word
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"stdin: expected UTF-8, found byte 0x{error.object[error.start]:02x}"
+        raise DataError(where, "convert the text to UTF-8 first, for instance with iconv") from error
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def facts(trained: Any, requests: list[dict[str, Any]], method: str) -> dict[str, Any]:
+    """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
+    from glassformer.explain.attribution import AttributeRequest, attribute
+    from glassformer.explain.explanation import TraceRequest, explain
+
+    told: list[dict[str, Any]] = []
+    for number, request in enumerate(requests, start=1):
+        explanation = explain(trained, TraceRequest.from_dict(request), trace_id=f"t{number}")
+        question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
+        attribution = attribute(explanation, question).to_json()
+        told.append({"manifest": explanation.manifest(), "attribution": attribution})
+    return told[0] | ({"other": told[1]} if len(told) > 1 else {})
+
+
+def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
+    """The report or the figure that --out names."""
+    from glassformer.explain.explanation import TraceRequest, explain
+
+    path = Path(str(arguments.out))
+    explanations = [
+        explain(trained, TraceRequest.from_dict(request), trace_id=f"t{number}")
+        for number, request in enumerate(requests, start=1)
+    ]
+    for warning in [warning for explanation in explanations for warning in explanation.warnings]:
+        console.warn(warning)
+    if arguments.figure is not None:
+        from glassformer.explain.figures import save_figure
+
+        save_figure(
+            explanations[0], arguments.figure, path,
+            layer=arguments.layer, head=arguments.head, method=arguments.method,
+        )  # fmt: skip
+    else:
+        from glassformer.explain.report import write_report
+
+        other = explanations[1] if len(explanations) > 1 else None
+        for sentence in write_report(path, explanations[0], other=other, subject=trained):
+            console.say(f"left out: {sentence}")
+    console.say(f"written: {path}")
+
+
+def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
+    """The page, until Ctrl-C."""
+    from glassformer.explain.server import PORT
+    from glassformer.explain.server import serve as serve_page
+
+    def tell(address: str) -> None:
+        if arguments.port is None and f":{PORT}/" not in address:
+            console.say(f"port {PORT} is taken, so this is another")
+        console.say(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
+        console.write(address)
+
+    serve_page(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
+    console.say("ended")
+
+
+def _long_out(argv: Sequence[str]) -> list[str]:
+    """The arguments with -o as --out."""
+    words = list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        "--out" + word[2:] if i < end and (word == "-o" or word.startswith("-o=")) else word
+        for i, word in enumerate(words)
+    ]

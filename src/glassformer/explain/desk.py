@@ -1,0 +1,80 @@
+"""What is asked about one run, and what is answered: the run's facts, traces, tensors, weights of words.
+
+Questions come as plain dictionaries and answers leave as plain dictionaries or arrays; how they travel is
+`server.py`'s business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.explain.explanation import Explanation, Subject, TraceRequest, explain, run_facts
+from glassformer.explain.responses import Refused
+
+MAX_TRACES = 4
+"""A long text's trace holds a hundred megabytes."""
+
+
+class Desk:
+    """What is known about one run, and the newest of its traces; used by one thread, the worker's.
+
+    Args:
+        subject: the run.
+        start: what the page traces first.
+    """
+
+    def __init__(self, subject: Subject, start: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.subject, self.start = subject, [dict(request) for request in start]
+        self._traces: OrderedDict[str, Explanation] = OrderedDict()
+        self._numbers = itertools.count(1)
+
+    def run(self) -> dict[str, Any]:
+        """`RunFacts`."""
+        facts = run_facts(self.subject)
+        facts["limits"] = facts["limits"] | {"max_traces": MAX_TRACES}
+        return facts | {"start": self.start}
+
+    def trace(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
+        explanation = explain(
+            self.subject, TraceRequest.from_dict(question), trace_id=f"t{next(self._numbers)}"
+        )
+        manifest = explanation.manifest()
+        self._traces[explanation.id] = explanation
+        while len(self._traces) > MAX_TRACES:
+            self._traces.popitem(last=False)
+        return manifest
+
+    def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
+        """The values of a node or a parameter, or a slice of them."""
+        return self._find(trace_id).tensor(name, part)
+
+    def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
+        """`Attribution` of an `AttributeRequest`."""
+        from glassformer.explain.attribution import AttributeRequest, attribute
+
+        request = AttributeRequest.from_dict(question)
+        return attribute(self._find(request.trace), request).to_json()
+
+    def erase(self, question: dict[str, Any]) -> dict[str, Any]:
+        """`Erased` of an `EraseRequest`."""
+        from glassformer.explain.attribution import EraseRequest, erase
+
+        request = EraseRequest.from_dict(question)
+        return erase(self._find(request.trace), request).to_json()
+
+    def decode(self, question: dict[str, Any]) -> dict[str, Any]:
+        """How the text would be decoded, without looking inside."""
+        manifest = explain(self.subject, TraceRequest.from_dict(question)).manifest()
+        return {name: manifest[name] for name in ("decode", "answer", "streams")}
+
+    def _find(self, trace_id: str) -> Explanation:
+        if trace_id not in self._traces:
+            raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
+        self._traces.move_to_end(trace_id)
+        return self._traces[trace_id]

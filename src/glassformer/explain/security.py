@@ -1,0 +1,139 @@
+"""Who may ask the server what: the checks every request passes before anything is computed.
+
+The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a
+hostile name server can point a name of its own there (DNS rebinding). So the Host must be ours, a request
+that comes from a page must come from our page, and every question needs the token from the printed address.
+What the questions mean is `server.py`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from glassformer.explain.responses import Refused, error_response
+
+TOKEN_HEADER = "X-Glassformer-Token"
+MAX_BODY_BYTES = 1 << 20
+"""The largest question is a text of a few thousand words with its forced prefix."""
+BODY_SECONDS = 10.0
+"""A body that has not arrived by then never will."""
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+def new_token() -> str:
+    """A secret of 128 bits that is fit for an address."""
+    return secrets.token_urlsafe(16)
+
+
+def same_token(given: str | None, token: str) -> bool:
+    """Compare in a time that does not tell how much of the secret was right."""
+    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def allowed_hosts(port: int) -> frozenset[str]:
+    """The names this machine is called by from itself."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+
+class Guard:
+    """Middleware: refuses what must not be asked, and sends the security headers with every answer.
+
+    Args:
+        app: what answers the requests that pass.
+        port: the port served on, part of every allowed Host.
+        token: the secret that questions to /api/ must carry.
+    """
+
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self.app, self.token = app, token
+        self.hosts = allowed_hosts(port)
+        self.origins = frozenset(f"http://{host}" for host in self.hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # no web sockets here
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers["Cache-Control"] = "no-store" if scope["path"].startswith("/api/") else "no-cache"
+            await send(message)
+
+        try:
+            self._check(scope["method"], scope["path"], Headers(scope=scope))
+        except Refused as refused:
+            await error_response(refused)(scope, receive, send_guarded)
+            return
+        await self.app(scope, receive, send_guarded)
+
+    def _check(self, method: str, path: str, headers: Headers) -> None:
+        """Raise `Refused` unless the request may be answered."""
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            raise Refused(
+                403, "this server answers to this machine's own names only", "open the printed address"
+            )
+        if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
+            raise Refused(403, "the request comes from another page", "open the printed address")
+        if path.startswith("/api/") and not same_token(headers.get(TOKEN_HEADER), self.token):
+            raise Refused(401, "the token is missing or wrong", "open the address that the command printed")
+        if method == "POST":
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
+                raise Refused(415, "questions are sent as application/json")
+            length = headers.get("content-length", "0")
+            if not length.isdecimal() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
+                raise Refused(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """The JSON object a request carries.
+
+    Raises:
+        Refused: it is too large, too slow, or no JSON object in UTF-8.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:  # whatever Content-Length promised
+                    raise Refused(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
+    except TimeoutError:
+        raise Refused(408, "the question did not arrive in time") from None
+    except ClientDisconnect:
+        raise Refused(400, "the connection was closed before the question had arrived") from None
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        body_text = json.dumps(value, ensure_ascii=False)
+        body_text.encode("utf-8")  # a lone surrogate, written as \ud800, is no character
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "the question is not JSON in UTF-8") from error
+    if not isinstance(value, dict):
+        raise Refused(400, "the question must be a JSON object")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,256 @@
+"""The server behind the page: which address answers what, within which time, on which port.
+
+It listens on this machine alone and reads no path from any request; who may ask is decided in
+`security.py`, what is answered in `desk.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from glassformer import console
+from glassformer.errors import GlassformerError, UsageError
+from glassformer.explain.assets import CONTENT_TYPES, asset
+from glassformer.explain.desk import Desk
+from glassformer.explain.explanation import Subject
+from glassformer.explain.responses import Refused, error_response, json_response, tensor_response
+from glassformer.explain.security import Guard, new_token, read_json, same_token
+from glassformer.explain.worker import Worker
+
+HOST = "127.0.0.1"
+PORT = 8317
+"""Where it is served when no port is named, or at the next free one."""
+N_PORTS = 50
+WORK_SECONDS = 120.0
+"""Time an answer may take, waiting included."""
+NO_TOKEN_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Glassformer</title></head>
+<body><p>This page opens with its token only: use the address that <code>glassformer explain</code> printed.</p>
+</body></html>
+"""
+
+Result = TypeVar("Result")
+
+
+def build_app(desk: Desk, worker: Worker, port: int, token: str, seconds: float = WORK_SECONDS) -> Guard:
+    """The web application.
+
+    Args:
+        desk: answers the questions. worker: the thread it does so in.
+        port: part of the Host that requests must name. token: the secret they must carry.
+        seconds: time an answer may take before it is refused with 504.
+    """
+
+    async def ask(request: Request, job: Callable[[], Result]) -> Result:
+        return await _within(request, worker, job, seconds)
+
+    async def run(request: Request) -> Response:
+        return json_response(await ask(request, desk.run))
+
+    def question(
+        answer: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return json_response(await ask(request, partial(answer, await read_json(request))))
+
+        return endpoint
+
+    async def tensor(request: Request) -> Response:
+        trace_id, name = request.path_params["trace_id"], request.path_params["name"]
+        job = partial(desk.tensor, trace_id, name, request.query_params.get("slice", ""))
+        return tensor_response(await ask(request, job), request.query_params.get("dtype", "f32"))
+
+    async def page(request: Request) -> Response:
+        if not same_token(request.query_params.get("token"), token):
+            return Response(NO_TOKEN_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
+        return Response(asset("index.html"), media_type=CONTENT_TYPES["index.html"])
+
+    async def static(request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        return Response(asset(name), media_type=CONTENT_TYPES[name])
+
+    async def icon(request: Request) -> Response:
+        return Response(status_code=204)
+
+    posts = {"trace": desk.trace, "attribute": desk.attribute, "erase": desk.erase, "decode": desk.decode}
+    routes = [
+        Route("/", _answered(page)),
+        Route("/app.js", _answered(static)),
+        Route("/app.css", _answered(static)),
+        Route("/favicon.ico", icon),
+        Route("/api/run", _answered(run)),
+        Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
+        *(Route(f"/api/{name}", _answered(question(f)), methods=["POST"]) for name, f in posts.items()),
+    ]
+    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page}), port, token)
+
+
+def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint with every exception turned into its answer: the server outlives them all."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except Exception as error:
+            if not isinstance(error, GlassformerError):
+                console.warn(
+                    f"{request.url.path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                )
+            return error_response(error)
+
+    return answer
+
+
+async def _no_such_page(request: Request, error: Exception) -> Response:
+    """404 and 405, in the form every error has."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return error_response(Refused(status, f"there is no {request.method} {request.url.path[:80]}"))
+
+
+async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
+    """The result of a piece of work, unless it takes too long or whoever asked goes away meanwhile.
+
+    Work that has begun cannot be stopped; work that still waits is taken out of the queue.
+    """
+    work = asyncio.wrap_future(worker.submit(job))
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        done, _ = await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if work in done:
+            return work.result()
+        if gone in done:
+            raise Refused(400, "the connection was closed before the answer was ready")
+        raise Refused(504, f"this took longer than {seconds:g} seconds", "try a shorter text", retry_after=5)
+    finally:
+        work.cancel()
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client is gone; the body has been read, so this is all that can still come."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class PageServer:
+    """The page of one run, served: by `run` in this thread, or in one of its own within a `with` block.
+
+    Args:
+        subject: the run to look into.
+        port: the port, 0 for any free one, None for the first that is free from 8317 on.
+        start: `TraceRequest`s the page begins with.
+
+    Attributes:
+        address: where the page opens, its token included.
+
+    Raises:
+        UsageError: the port is taken, or may not be used.
+    """
+
+    def __init__(
+        self, subject: Subject, *, port: int | None = None, start: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        import uvicorn
+
+        asset("index.html")  # nobody should be sent to a page that is not there
+        self._listener = listen(port)
+        self._worker, self.token = Worker(), new_token()
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"http://{HOST}:{self.port}/?token={self.token}"
+        app = build_app(Desk(subject, start), self._worker, self.port, self.token)
+        config = uvicorn.Config(
+            app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
+            server_header=False, proxy_headers=False, limit_concurrency=256, timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread: threading.Thread | None = None
+
+    def run(self) -> None:
+        """Serve until Ctrl-C, or until `stop`."""
+        try:
+            self._server.run(sockets=[self._listener])
+        except KeyboardInterrupt:
+            pass  # raised again by uvicorn after it has closed everything
+        finally:
+            self._worker.close()
+            self._listener.close()
+
+    def stop(self) -> None:
+        """End `run`, from another thread."""
+        self._server.should_exit = True
+
+    def __enter__(self) -> PageServer:
+        self._thread = threading.Thread(target=self.run, name="glassformer-page", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(10)
+
+
+def serve(
+    subject: Subject,
+    *,
+    port: int | None = None,
+    start: Sequence[Mapping[str, Any]] = (),
+    open_browser: bool = True,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        subject, port, start: as `PageServer` takes them.
+        open_browser: show the page in the default browser.
+        on_ready: called with the page's address once it can be opened.
+
+    Raises:
+        UsageError: the port is taken, or may not be used.
+    """
+    server = PageServer(subject, port=port, start=start)
+    if on_ready is not None:
+        on_ready(server.address)
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(server.address)
+    server.run()
+
+
+def listen(port: int | None) -> socket.socket:
+    """A listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on.
+
+    Raises:
+        UsageError: the port is taken, or may not be used.
+    """
+    candidates = range(PORT, PORT + N_PORTS) if port is None else [port]
+    problem: Exception | None = None
+    for candidate in candidates:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if sys.platform == "win32":  # there SO_REUSEADDR would let two servers share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+            listener.listen()
+            return listener
+        except (OSError, OverflowError) as error:
+            listener.close()
+            problem = error
+    wanted = f"port {port}" if port is not None else f"every port from {PORT} to {PORT + N_PORTS - 1}"
+    reason = f": {problem.strerror}" if isinstance(problem, OSError) else ""
+    raise UsageError(f"{wanted} cannot be used{reason}", "choose another with --port, or leave --port out")
