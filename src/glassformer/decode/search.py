@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.hypothesis import Hypothesis, length_norms
+from glassformer.decode.search_log import SearchLog, SearchStep
 from glassformer.decode.stepper import Stepper
 from glassformer.errors import DivergedError, UsageError
 
@@ -37,6 +38,7 @@ def beam_search(
     eos: int,
     pad: int,
     prefixes: Sequence[Sequence[int]] | None = None,
+    log: SearchLog | None = None,
 ) -> list[list[Hypothesis]]:
     """The `n_best` best hypotheses of each sentence, best first.
 
@@ -49,6 +51,7 @@ def beam_search(
         config: `beam_size`, `length_penalty` and `n_best` are used.
         bos: what every row begins with. eos: what ends a hypothesis. pad: never written, nor is bos.
         prefixes: tokens each hypothesis must begin with, one list a sentence (it may be empty).
+        log: told of every step.
 
     Raises:
         UsageError: a setting that cannot be searched with.
@@ -58,7 +61,7 @@ def beam_search(
     if not limits:
         return []
     forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, stepper.device)
-    beam = _Beam(config, torch.tensor(limits, device=stepper.device), forced, eos, sorted({bos, pad}))
+    beam = _Beam(config, torch.tensor(limits, device=stepper.device), forced, eos, sorted({bos, pad}), log)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     newest = torch.full((len(limits), 1), bos, device=stepper.device)
     while True:
@@ -87,6 +90,7 @@ class _Beam:
         forced: forced prefixes (B, P), -1 where the choice is free.
         eos: ends a hypothesis.
         banned: tokens that are never written.
+        log: told of every step, or None.
     """
 
     def __init__(
@@ -96,10 +100,11 @@ class _Beam:
         forced: Int[Tensor, "B P"],
         eos: int,
         banned: list[int],
+        log: SearchLog | None = None,
     ) -> None:
         n, device, longest = len(limit), limit.device, int(limit.max())
         self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
-        self.eos, self.banned = eos, banned
+        self.eos, self.banned, self.log = eos, banned, log
         self.norms = torch.tensor(length_norms(longest, config.length_penalty), device=device)
         self.sentence = torch.arange(n, device=device)  # number of each sentence in the caller's list
         self.done = torch.zeros(n, dtype=torch.bool, device=device)
@@ -123,6 +128,8 @@ class _Beam:
         log_probs, place = _best(totals.view(n, -1), wanted)  # (B, wanted), sorted
         parent, token = place // vocab_size, place % vocab_size
         ends = token == self.eos
+        if self.log is not None:
+            self.log(self._step(log_probs, parent, token))
         self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
         alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[
             :, : self.width
@@ -131,6 +138,19 @@ class _Beam:
         self.log_probs = log_probs.masked_fill(ends, DEAD).gather(1, alive)
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
         return torch.arange(n, device=parent.device)[:, None] * old_width + parent
+
+    def _step(
+        self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]
+    ) -> SearchStep:
+        """The candidates of this step, for the log; to be called before the step is taken."""
+        ends, t = token == self.eos, self.tokens.shape[2]
+        rank = torch.arange(token.shape[1], device=token.device)
+        place = (~ends).cumsum(dim=1) - 1  # among those that do not end
+        row = place.masked_fill(ends | (place >= self.width) | (total == DEAD), -1)
+        finished = ends & (rank < self.width) & (total > DEAD)
+        log_prob = total - self.log_probs.gather(1, parent)
+        tensors = (parent, token, log_prob, total, total / self.norms[t + 1], row, finished)
+        return SearchStep(self.sentence[~self.done], *(x[~self.done] for x in tensors))
 
     def newly_done(self) -> list[int]:
         """Sentences whose answer can no longer change, each told once.

@@ -1,0 +1,126 @@
+"""Which weights are looked at: the run's model, or a snapshot or checkpoint it left on the way.
+
+Checkpoints of a run hold weights, optimizer and more (`train/state.py`); only the weights that the run would
+have predicted with at that time are read here. Snapshots hold just these.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.files import read_json
+from glassformer.tasks import Task
+from glassformer.train.checkpoint import STATE, TENSORS, checkpoints, load_checkpoint
+from glassformer.train.snapshots import WEIGHTS, load_snapshot, snapshots
+from glassformer.train.state import Weights, load_weights
+
+MODEL = "model"
+"""Name of the weights that validated best, those `glassformer predict` uses."""
+_NAME = re.compile(r"step-([0-9]{8})")
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """What is explained: a model with its task; a `Run` is one."""
+
+    path: Path
+    """The run folder; it need not exist."""
+    task: Task
+    """Its tokenizer and configuration."""
+    model: nn.Module
+    """In evaluation mode."""
+    device: torch.device
+    """Where the model is."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A subject with the weights of a checkpoint."""
+
+    path: Path
+    task: Task
+    model: nn.Module
+    device: torch.device
+
+
+def list_checkpoints(subject: Subject) -> list[dict[str, Any]]:
+    """{"name", "step"} of every set of weights there is, oldest first, "model" last."""
+    steps = sorted(_folders(subject).items())
+    found = [{"name": folder.name, "step": step} for step, folder in steps]
+    return [*found, {"name": MODEL, "step": step_of(subject, MODEL)}]
+
+
+def at_checkpoint(subject: Subject, name: str) -> Subject:
+    """The subject with other weights: the moving average of that time, where training kept one.
+
+    Raises:
+        UsageError: the run has no checkpoint of this name.
+        CheckpointError: it is damaged, or of another model.
+    """
+    if name == MODEL:
+        return subject
+    match = _NAME.fullmatch(name)
+    folder = _folders(subject).get(int(match[1])) if match else None
+    if folder is None:
+        known = ", ".join(item["name"] for item in list_checkpoints(subject))
+        raise UsageError(f"this run has no checkpoint {name!r}", f"there are {known}")
+    model = subject.task.build_model()
+    load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
+    return Loaded(subject.path, subject.task, model.to(subject.device).eval(), subject.device)
+
+
+def step_of(subject: Subject, name: str) -> int | None:
+    """The update at which these weights stood, where the run's folder tells."""
+    if match := _NAME.fullmatch(name):
+        return int(match[1])
+    found = checkpoints(subject.path / "checkpoints")
+    if not found:
+        return None
+    try:
+        best = read_json(found[-1] / STATE)["progress"]["best_step"]
+    except (CheckpointError, KeyError, TypeError):
+        return None
+    return best if isinstance(best, int) and best > 0 else None
+
+
+def sha256_of(subject: Subject, name: str) -> str | None:
+    """SHA-256 of the file that holds these weights, as its folder's manifest has it."""
+    if match := _NAME.fullmatch(name):
+        folder = _folders(subject).get(int(match[1]), subject.path)
+        file = WEIGHTS if folder.parent.name == "snapshots" else TENSORS
+    else:
+        inside = subject.path / "model"
+        folder, file = (inside if inside.is_dir() else subject.path), "model.safetensors"
+    try:
+        found = read_json(folder / "manifest.json")["files"][file]["sha256"]
+    except (CheckpointError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _folders(subject: Subject) -> dict[int, Path]:
+    """Where the weights after each update are; of a snapshot and a checkpoint, the snapshot, a third of it."""
+    saved = checkpoints(subject.path / "checkpoints")
+    found = {int(match[1]): path for path in saved if (match := _NAME.fullmatch(path.name))}
+    return found | dict(snapshots(subject.path))
+
+
+def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
+    """The weights to predict with that a snapshot or a checkpoint holds."""
+    if folder.parent.name == "snapshots":
+        return load_snapshot(folder)
+    tensors, state = load_checkpoint(folder)
+    if state.get("tokenizer") != tokenizer_sha256:
+        raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
+    groups = [
+        {name.partition(":")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{group}:")}
+        for group in ("ema", "model")
+    ]
+    return groups[0] or groups[1]

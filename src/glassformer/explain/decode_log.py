@@ -1,0 +1,167 @@
+"""How an answer was written, told step by step: the candidates of a beam search and the hypotheses they became.
+
+The search itself is `decode/search.py`, sampling `decode/sampling.py`: the very functions that predict, run
+here for one text. Nothing of the model's inside is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import (
+    Hypothesis,
+    LanguageModelStepper,
+    TranslatorStepper,
+    beam_search,
+    sample,
+    translate_ids,
+)
+from glassformer.decode.search_log import SearchStep
+from glassformer.decode.stepper import evaluation_mode
+from glassformer.decode.translate import length_limit
+from glassformer.errors import UsageError
+from glassformer.models import LanguageModel, Translator
+from glassformer.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class BeamCandidate:
+    """One extension of one hypothesis; the mirror of `BeamCandidate` in web/src/types.ts."""
+
+    parent: int
+    id: int
+    piece: str
+    log_prob: float
+    total: float
+    score: float
+    row: int | None
+    finished: bool
+
+
+@dataclass(frozen=True)
+class LoggedHypothesis:
+    """One text the model wrote; the mirror of `Hypothesis` in web/src/types.ts."""
+
+    ids: list[int]
+    pieces: list[str]
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+    end: tuple[int, int] | None
+
+    @staticmethod
+    def of(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
+        """A hypothesis as it is told to people."""
+        text = tokenizer.decode(h.ids)
+        return LoggedHypothesis(h.ids, tokenizer.pieces(h.ids), text, h.score, h.log_prob, h.finished, end)
+
+
+@dataclass(frozen=True)
+class DecodeLog:
+    """How the target came about; the mirror of `DecodeLog` in web/src/types.ts.
+
+    Attributes:
+        kind: "beam", "sample", "given" (the user named the target) or "none" (a classifier).
+        settings: what it was decoded with.
+        hypotheses: best first: the `n_best` answers, then whatever else a beam finished on its way.
+        steps: the candidates looked at in each step of a beam search, best first.
+        prefix: ids that were forced.
+    """
+
+    kind: str
+    settings: DecodeConfig
+    hypotheses: list[LoggedHypothesis] = field(default_factory=list)
+    steps: list[list[BeamCandidate]] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in types.ts."""
+        return asdict(self)
+
+
+class SearchRecorder:
+    """A `SearchLog` for one sentence: its candidates, and what each live row has written so far."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.steps: list[list[BeamCandidate]] = []
+        self.finished: list[tuple[Hypothesis, tuple[int, int]]] = []
+        self.live: dict[int, tuple[list[int], tuple[int, int] | None]] = {0: ([], None)}  # row: ids, end
+        self._tokenizer = tokenizer
+
+    def __call__(self, step: SearchStep) -> None:
+        tensors = (step.parent, step.token, step.log_prob, step.total, step.score, step.row, step.finished)
+        rows = zip(*(tensor[0].tolist() for tensor in tensors), strict=True)
+        alive: dict[int, tuple[list[int], tuple[int, int] | None]] = {}
+        candidates: list[BeamCandidate] = []
+        for parent, token, log_prob, total, score, row, finished in rows:
+            if total == float("-inf"):
+                continue
+            written, end = self.live[parent][0], (len(self.steps), len(candidates))
+            if finished:
+                self.finished.append((Hypothesis(written, score, total, True), end))
+            if row >= 0:
+                alive[row] = ([*written, token], end)
+            piece = self._tokenizer.pieces([token])[0]
+            place = row if row >= 0 else None
+            candidates.append(BeamCandidate(parent, token, piece, log_prob, total, score, place, finished))
+        self.steps.append(candidates)
+        self.live = alive
+
+    def hypotheses(self, found: Sequence[Hypothesis]) -> list[LoggedHypothesis]:
+        """What the search returned, then the other finished ones, each with the candidate it ended in."""
+        ends = {(tuple(h.ids), True): end for h, end in self.finished}
+        ends |= {(tuple(ids), False): end for ids, end in self.live.values() if end is not None}
+        told = {tuple(h.ids) for h in found if h.finished}
+        others = sorted((h for h, _ in self.finished if tuple(h.ids) not in told), key=lambda h: -h.score)
+        return [
+            LoggedHypothesis.of(h, self._tokenizer, ends.get((tuple(h.ids), h.finished)))
+            for h in (*found, *others)
+        ]
+
+
+def translate(
+    model: Translator, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
+) -> DecodeLog:
+    """Translate one source (EOS included) as `Translate.predict` does, and tell how.
+
+    Raises:
+        UsageError: settings that contradict each other, or a prefix as long as the translation may be.
+    """
+    t = tokenizer
+    special = {"bos": t.bos_id, "eos": t.eos_id, "pad": t.pad_id}
+    if config.sample:
+        forced = [prefix] if prefix else None
+        found = translate_ids(model, [source], config, **special, prefixes=forced)[0]
+        return DecodeLog("sample", config, [LoggedHypothesis.of(h, t) for h in found], prefix=prefix)
+    limit = length_limit(len(source), model.max_len, config.max_new_tokens)
+    if len(prefix) >= limit:
+        raise UsageError(
+            f"a prefix of {len(prefix)} tokens leaves nothing to write of the {limit} that are allowed",
+            "shorten the prefix or raise max_new_tokens",
+        )
+    recorder = SearchRecorder(t)
+    with evaluation_mode(model):
+        src = torch.tensor([list(source)], device=next(model.parameters()).device)
+        stepper = TranslatorStepper(model, src)
+        found = beam_search(stepper, [limit], config, **special, prefixes=[prefix], log=recorder)[0]
+    return DecodeLog("beam", config, recorder.hypotheses(found), recorder.steps, prefix)
+
+
+def write(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], config: DecodeConfig
+) -> tuple[DecodeLog, Hypothesis]:
+    """Continue one prompt as `LanguageModelling.predict` does; the log, and the continuation."""
+    t = tokenizer
+    with evaluation_mode(model):
+        found = sample(
+            LanguageModelStepper(model), [prompt], config,
+            limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,
+            banned=[t.pad_id, t.unk_id, t.bos_id, t.mask_id],
+        )[0]  # fmt: skip
+    return DecodeLog("sample", config, [LoggedHypothesis.of(found, t)]), found

@@ -1,0 +1,199 @@
+"""What is asked of an explanation: one text, and how to go about it.
+
+A request may come from a page, that is from anywhere, so `from_dict` believes nothing: each field is checked
+for type and range, and the error names it. What a request means is `explanation.py`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from glassformer.config import DecodeConfig
+from glassformer.errors import UsageError
+
+CHECKPOINT = re.compile(r"model|step-[0-9]{8}")
+"""Names a checkpoint can have; nothing else is ever made into a path."""
+MAX_TEXT = 1 << 20
+"""Characters of a text; the server's limit is tighter."""
+MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW = 4096, 512, 32, 1024
+"""What one request from a page may ask for at most."""
+
+
+@dataclass(frozen=True)
+class TraceRequest:
+    """One text to look at; the mirror of `TraceRequest` in web/src/types.ts."""
+
+    text: str
+    """The text, the source sentence or the prompt."""
+    target: str | None = None
+    """A translation to look at instead of the model's own."""
+    prefix: tuple[int, ...] = ()
+    """Ids that the translation must begin with, or that follow the prompt."""
+    decode: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `DecodeConfig` that differ from the run's."""
+    pad: int = 0
+    """[PAD] tokens to append, to see that they change nothing."""
+    checkpoint: str = "model"
+    """"model" (the best weights) or a checkpoint's name."""
+    window_start: int = 0
+    """First position shown of a text too long to be shown whole."""
+
+    @staticmethod
+    def from_dict(data: Any) -> TraceRequest:
+        """A request from parsed JSON.
+
+        Raises:
+            UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
+        """
+        return TraceRequest(**check_fields(data, _CHECKS, required=("text",)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As in types.ts, without what was not asked for."""
+        values = asdict(self) | {"prefix": list(self.prefix), "decode": dict(self.decode)}
+        defaults = {f.name: f.default for f in fields(self)}
+        return {k: v for k, v in values.items() if k == "text" or (v != defaults[k] and v not in ([], {}))}
+
+
+def check_fields(
+    data: Any, checks: Mapping[str, Callable[[str, Any], Any]], required: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields of a JSON object, each as its check returns it; null counts as absent.
+
+    Raises:
+        UsageError: what came is no object, lacks a field, or has one that is unknown or unusable.
+    """
+    if not isinstance(data, dict):
+        raise UsageError(f"the request should be a JSON object, not {_kind(data)}")
+    unknown = sorted(str(name)[:40] for name in data.keys() - checks.keys())
+    if unknown:
+        raise UsageError(f"a request has no field {unknown[0]!r}", f"there are {', '.join(checks)}")
+    for name in required:
+        if data.get(name) is None:
+            raise UsageError(f"the request lacks the field {name!r}")
+    return {name: checks[name](name, value) for name, value in data.items() if value is not None}
+
+
+def check_text(name: str, value: Any) -> str:
+    """A string of Unicode text."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name} should be a string, not {_kind(value)}")
+    if len(value) > MAX_TEXT:
+        raise UsageError(f"{name} has {len(value):,} characters, and at most {MAX_TEXT:,} are read")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{name}, character {error.start + 1}: half a surrogate pair, so this is not Unicode text"
+        ) from None
+    return value
+
+
+def check_integer(low: int, high: int) -> Callable[[str, Any], int]:
+    """A check for a whole number in low … high."""
+
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"{name} should be a whole number, not {_kind(value)}")
+        if not low <= value <= high:
+            raise UsageError(f"{name} should be from {low} to {high}, not {_short(value)}")
+        return value
+
+    return check
+
+
+def check_number(low: float, high: float) -> Callable[[str, Any], float]:
+    """A check for a finite number in low … high."""
+
+    def check(name: str, value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise UsageError(f"{name} should be a number, not {_kind(value)}")
+        if not (low <= value <= high and math.isfinite(value)):
+            raise UsageError(f"{name} should be from {low:g} to {high:g}, not {_short(value)}")
+        return float(value)
+
+    return check
+
+
+def check_ids(name: str, value: Any) -> tuple[int, ...]:
+    """A list of token ids, not too long; whether the vocabulary has them is checked where it is known."""
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{name} should be a list of token ids, not {_kind(value)}")
+    if len(value) > MAX_PREFIX:
+        raise UsageError(f"{name} has {len(value):,} ids, and at most {MAX_PREFIX:,} are read")
+    one = check_integer(0, 2**31 - 1)
+    return tuple(one(f"{name}[{i}]", item) for i, item in enumerate(value))
+
+
+def check_checkpoint(name: str, value: Any) -> str:
+    """The name of a checkpoint, which can never lead out of the run's folder."""
+    if not isinstance(value, str) or not CHECKPOINT.fullmatch(value):
+        raise UsageError(f'{name} should be "model" or like "step-00001000", not {_short(value)}')
+    return value
+
+
+def check_decode(name: str, value: Any) -> dict[str, Any]:
+    """Some fields of `DecodeConfig`."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{name} should be a JSON object, not {_kind(value)}")
+    unknown = sorted(str(key)[:40] for key in value.keys() - _DECODE_CHECKS.keys())
+    if unknown:
+        raise UsageError(f"{name} has no field {unknown[0]!r}", f"there are {', '.join(_DECODE_CHECKS)}")
+    return {
+        key: _DECODE_CHECKS[key](f"{name}.{key}", item) for key, item in value.items() if item is not None
+    }
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} should be true or false, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    """What JSON calls a value."""
+    for types, word in (
+        (type(None), "null"), (bool, "true or false"), (int | float, "a number"), (str, "a string"),
+        (list | tuple, "a list"), (dict, "an object"),
+    ):  # fmt: skip
+        if isinstance(value, types):
+            return word
+    return type(value).__name__
+
+
+def _short(value: Any) -> str:
+    """A value in a message: an integer of a million digits has no business there."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**15:
+        return "a far larger number"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+_DECODE_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "sample": _check_flag,
+    "beam_size": check_integer(1, MAX_BEAM),
+    "n_best": check_integer(1, MAX_BEAM),
+    "length_penalty": check_number(-10, 10),
+    "max_new_tokens": check_integer(1, MAX_NEW),
+    "temperature": check_number(0, 100),
+    "top_k": check_integer(0, 2**31 - 1),
+    "top_p": check_number(1e-9, 1),
+    "min_p": check_number(0, 1),
+    "decode_seed": check_integer(0, 2**53),
+}
+assert _DECODE_CHECKS.keys() == {f.name for f in fields(DecodeConfig)}
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "text": check_text,
+    "target": check_text,
+    "prefix": check_ids,
+    "decode": check_decode,
+    "pad": check_integer(0, MAX_PAD),
+    "checkpoint": check_checkpoint,
+    "window_start": check_integer(0, 2**31 - 1),
+}
