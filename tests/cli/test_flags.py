@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import compare, data, demo, doctor, evaluate, flags, predict, recipes, train
+from glassformer.cli import compare, data, demo, doctor, evaluate, explain, flags, predict, recipes, train
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import section_fields
@@ -15,6 +15,7 @@ ARGUMENTS = {
     "demo": demo.DemoArguments,
     "doctor": doctor.DoctorArguments,
     "evaluate": evaluate.EvaluateArguments,
+    "explain": explain.ExplainArguments,
     "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments,
     "train": train.TrainArguments,

@@ -56,6 +56,7 @@ def run(argv: Sequence[str]) -> int:
     console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
     console.say(f'  glassformer predict {out} "{OWN}"')
     console.say(f"the report, with plots: {out / 'report.md'}")
+    console.say(f"look inside: glassformer explain {out}")
     return 0
 
 

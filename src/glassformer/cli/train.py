@@ -136,3 +136,4 @@ def _finish(out: Path, as_json: bool) -> None:
     if (out / "report.md").is_file():
         console.say(f"report: {out / 'report.md'}")
     console.say(f"use it:  glassformer predict {out} …")
+    console.say(f"look inside: glassformer explain {out}")

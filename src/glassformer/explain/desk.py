@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.explanation import Explanation, Subject, TraceRequest, explain, run_facts
 from glassformer.explain.responses import Refused
 
@@ -56,15 +57,11 @@ class Desk:
 
     def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Attribution` of an `AttributeRequest`."""
-        from glassformer.explain.attribution import AttributeRequest, attribute
-
         request = AttributeRequest.from_dict(question)
         return attribute(self._find(request.trace), request).to_json()
 
     def erase(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Erased` of an `EraseRequest`."""
-        from glassformer.explain.attribution import EraseRequest, erase
-
         request = EraseRequest.from_dict(question)
         return erase(self._find(request.trace), request).to_json()
 

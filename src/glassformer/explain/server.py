@@ -94,7 +94,9 @@ def build_app(desk: Desk, worker: Worker, port: int, token: str, seconds: float 
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
         *(Route(f"/api/{name}", _answered(question(f)), methods=["POST"]) for name, f in posts.items()),
     ]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page}), port, token)
+    application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
+    application.router.redirect_slashes = False
+    return Guard(application, port, token)
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

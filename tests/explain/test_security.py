@@ -1,0 +1,320 @@
+"""Who may ask the server what: names, origins, tokens, types, sizes and speeds, against a real socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import uvicorn
+from tests.serving import Client
+
+from glassformer.errors import CheckpointError, ResourceError, UsageError
+from glassformer.explain import security
+from glassformer.explain.desk import Desk
+from glassformer.explain.server import build_app, listen
+from glassformer.explain.worker import Worker
+
+
+class Echo(Desk):
+    """Answers with the question, and does as it says: waits, fails, or answers what cannot be sent."""
+
+    def __init__(self) -> None:
+        self.running, self.most_running, self.n_done = 0, 0, 0
+
+    def run(self) -> dict[str, Any]:
+        return {"ok": True}
+
+    def trace(self, question: dict[str, Any]) -> dict[str, Any]:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            time.sleep(question.get("sleep", 0))
+            raises = {"usage": UsageError("no", "yes"), "checkpoint": CheckpointError("gone"),
+                      "resource": ResourceError("full"), "memory": MemoryError(), "bug": ZeroDivisionError("oh")}  # fmt: skip
+            if question.get("raise") in raises:
+                raise raises[question["raise"]]
+            self.n_done += 1
+            return question | {"nan": float("nan")}
+        finally:
+            self.running -= 1
+
+    attribute = erase = decode = trace
+
+
+Start = Callable[..., tuple[Client, Echo]]
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """`start(seconds=1, n_waiting=2)` → a client of a new server."""
+    running: list[tuple[uvicorn.Server, threading.Thread, Worker]] = []
+
+    def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
+        listener = listen(0)
+        port, worker, desk = listener.getsockname()[1], Worker(n_waiting), Echo()
+        app = build_app(desk, worker, port, "secret", seconds)
+        server = uvicorn.Server(
+            uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        running.append((server, thread, worker))
+        return Client(port, "secret"), desk
+
+    yield make
+    for server, thread, worker in running:
+        server.should_exit = True
+        thread.join()
+        worker.close()
+
+
+@pytest.fixture(scope="module")
+def client(start: Start) -> Client:
+    return start()[0]
+
+
+HOSTS = [
+    ("127.0.0.1:{port}", True), ("localhost:{port}", True), ("LOCALHOST:{port}", True), ("[::1]:{port}", True),
+    ("127.0.0.1", False), ("localhost:1", False), ("evil.example:{port}", False), ("0.0.0.0:{port}", False),
+    ("127.0.0.1.evil.example:{port}", False), ("localhost:{port}.evil.example", False), ("", False),
+]  # fmt: skip
+ORIGINS = [
+    (None, True), ("http://127.0.0.1:{port}", True), ("http://localhost:{port}", True),
+    ("http://evil.example", False), ("null", False), ("https://127.0.0.1:{port}", False),
+    ("http://127.0.0.1:1", False), ("http://127.0.0.1:{port}.evil.example", False), ("file://", False), ("", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("origin", "own_origin"), ORIGINS)
+@pytest.mark.parametrize(("host", "own_host"), HOSTS)
+def test_host_and_origin_must_be_ours(
+    client: Client, host: str, own_host: bool, origin: str | None, own_origin: bool
+) -> None:
+    headers = {
+        "Host": host.format(port=client.port),
+        "Origin": None if origin is None else origin.format(port=client.port),
+    }
+    for method, path, body in (("GET", "/api/run", None), ("POST", "/api/trace", {"text": "a"})):
+        status = client.ask(method, path, body, headers).status
+        assert status == (200 if own_host and own_origin else 403)
+    assert client.ask("GET", "/app.js", None, headers).status in (
+        (200, 500) if own_host and own_origin else (403,)
+    )
+
+
+def test_two_hosts_are_none(client: Client) -> None:
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        host = f"Host: 127.0.0.1:{client.port}\r\n"
+        raw.sendall(f"GET /api/run HTTP/1.1\r\n{host}{host}X-Glassformer-Token: secret\r\n\r\n".encode())
+        assert raw.recv(100).split()[1] in (b"400", b"403")
+
+
+@pytest.mark.parametrize("token", [None, "", "secre", "secret ", "Secret", "secretsecret", "ÿ"])
+def test_questions_need_the_token(client: Client, token: str | None) -> None:
+    for method, path, body in (
+        ("GET", "/api/run", None),
+        ("GET", "/api/trace/t1/t/logits", None),
+        ("GET", "/api/nothing", None),
+        ("POST", "/api/trace", {"text": "a"}),
+        ("POST", "/api/attribute", {}),
+        ("POST", "/api/erase", {}),
+        ("POST", "/api/decode", {}),
+    ):
+        answer = client.ask(method, path, body, {security.TOKEN_HEADER: token.strip() if token else token})
+        if token and token.strip() == "secret":  # a header's outer blanks are not part of it
+            continue
+        assert answer.status == 401
+        assert answer.json()["error"]["kind"] == "Refused"
+
+
+def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
+    for query in ("", "?token=", "?token=secre", "?token=%00", "?token=secret&token=x"):
+        answer = client.ask("GET", f"/{query}", None, {security.TOKEN_HEADER: None})
+        assert answer.status == 403
+        assert b"glassformer explain" in answer.body and b"<script" not in answer.body
+
+
+def test_tokens_are_long_and_compared_whole() -> None:
+    assert len({security.new_token() for _ in range(100)}) == 100
+    assert len(security.new_token()) >= 20
+    assert security.same_token("a", "a")
+    assert not security.same_token("\ud800", "a") and not security.same_token(None, "a")
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
+)
+def test_questions_are_json(client: Client, kind: str | None) -> None:
+    assert client.ask("POST", "/api/trace", b'{"text": "a"}', {"Content-Type": kind}).status == 415
+    charset = {"Content-Type": "application/json; charset=utf-8"}
+    assert client.ask("POST", "/api/trace", b'{"text": "a"}', charset).status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"3", b"null", b'"a"', b"\xff", b'{"a": NaN}', b'{"a": "\\ud800"}', b'{"\\udfff": 1}',
+     b"[" * 100_000, b'{"a": ' * 50_000, b'{"a": ' + b"9" * 5_000 + b"}", b'{"a": 1} x'],
+    ids=lambda b: repr(b[:12]),
+)  # fmt: skip
+def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+    answer = client.ask("POST", "/api/trace", body)
+    assert answer.status == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_bodies_have_a_size(client: Client) -> None:
+    most = security.MAX_BODY_BYTES
+    fits = b'{"text": "' + b"a" * (most - 12) + b'"}'
+    assert len(fits) == most
+    assert client.ask("POST", "/api/trace", fits).status == 200
+    for length in (str(most + 1), "9" * 30, "-1", "1e3", "²"):
+        try:
+            answer = client.ask("POST", "/api/trace", b"{}", {"Content-Length": length})
+        except UnicodeEncodeError:
+            continue
+        assert answer.status in (400, 413), length
+
+
+def test_a_body_in_pieces_has_the_same_size(client: Client) -> None:
+    """Chunked: no length is promised, so what arrives is counted."""
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        raw.settimeout(10)
+        head = f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        raw.sendall(head.encode() + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        try:
+            for _ in range(security.MAX_BODY_BYTES // 0x10000 + 2):
+                raw.sendall(piece)
+            assert raw.recv(100).split()[1] == b"413"
+        except ConnectionError:
+            pass  # closed on us while we were still sending: refused all the same
+    assert client.ask("GET", "/api/run").status == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        raw.settimeout(10)
+        head = f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        raw.sendall(head.encode() + b'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"text"')
+        assert raw.recv(100).split()[1] == b"408"
+
+
+def test_every_answer_carries_the_policy(client: Client) -> None:
+    answers = [
+        client.ask("GET", "/"),
+        client.ask("GET", "/api/run"),
+        client.ask("GET", "/nothing"),
+        client.ask("GET", "/api/run", None, {"Host": "evil.example"}),
+        client.ask("POST", "/api/trace", {"raise": "bug"}),
+        client.ask("PUT", "/api/trace", b"{}"),
+    ]
+    assert [a.status for a in answers] == [403, 200, 404, 403, 500, 405]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        for rule in (
+            "default-src 'none'",
+            "script-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+        ):
+            assert rule in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert not any(name.startswith("access-control") for name in answer.headers)
+    assert answers[1].headers["cache-control"] == "no-store"
+
+
+def test_another_page_is_not_told_that_it_may_ask(client: Client) -> None:
+    preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = client.ask("OPTIONS", "/api/trace", None, preflight)
+    assert answer.status == 403
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../pyproject.toml", "/static/app.js", "/..%2f..%2fetc%2fpasswd", "/app.js/../../x", "//app.js", "/index.html",
+     "/api/trace/t1/t", "/api", "/%00"],
+)  # fmt: skip
+def test_no_path_reaches_a_file(client: Client, path: str) -> None:
+    assert client.ask("GET", path).status in (404, 405)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "named"),
+    [("usage", 400, "UsageError"), ("checkpoint", 409, "CheckpointError"), ("resource", 507, "ResourceError"),
+     ("memory", 507, "ResourceError"), ("bug", 500, "GlassformerError")],
+)  # fmt: skip
+def test_errors_are_told_and_survived(
+    start: Start, capsys: pytest.CaptureFixture[str], kind: str, status: int, named: str
+) -> None:
+    client, _ = start()
+    answer = client.post("/api/trace", {"raise": kind})
+    assert answer.status == status
+    error = answer.json()["error"]
+    assert error["kind"] == named and error["message"] and set(error) == {"kind", "message", "hint"}
+    assert b"Traceback" not in answer.body and b".py" not in answer.body
+    assert "Traceback" not in capsys.readouterr().err
+    assert client.ask("GET", "/api/run").status == 200
+
+
+def test_json_has_no_nan(client: Client) -> None:
+    answer = client.post("/api/trace", {"text": "日本 </script>"})
+    assert json.loads(answer.body, parse_constant=pytest.fail) == {"text": "日本 </script>", "nan": None}
+
+
+def test_a_hundred_at_once(start: Start) -> None:
+    """One is answered at a time, a few wait, the others are told to come back; then all is as before."""
+    client, desk = start(n_waiting=8)
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda i: client.post("/api/trace", {"sleep": 0.02, "i": i}), range(100)))
+    statuses = [a.status for a in answers]
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) >= 9
+    assert desk.most_running == 1
+    assert desk.n_done == statuses.count(200)
+    refused = next(a for a in answers if a.status == 503)
+    assert int(refused.headers["retry-after"]) > 0
+    for i, answer in enumerate(answers):
+        assert answer.status == 503 or answer.json()["i"] == i
+    assert client.post("/api/trace", {"i": 1}).status == 200
+
+
+def test_what_takes_too_long_is_given_up(start: Start) -> None:
+    client, desk = start(seconds=0.3)
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(client.post, "/api/trace", {"sleep": 0.9})
+        time.sleep(0.1)
+        waiting = pool.submit(client.post, "/api/trace", {})
+        assert slow.result().status == 504
+        assert waiting.result().status == 504
+    time.sleep(0.7)
+    assert desk.n_done == 1, "what waited in vain is not done after all"
+    assert client.post("/api/trace", {}).status == 200
+
+
+def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
+    client, desk = start()
+    body = b'{"sleep": 0}'
+    head = (
+        f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(client.post, "/api/trace", {"sleep": 0.6})
+        time.sleep(0.1)
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", client.port)) as raw:
+                raw.sendall(head + body)
+                time.sleep(0.05)
+        assert busy.result().status == 200
+    assert client.ask("GET", "/api/run").status == 200
+    assert desk.n_done == 1
