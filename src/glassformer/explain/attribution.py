@@ -1,0 +1,244 @@
+"""Why the model said that: one signed number a token, with its error and its faithfulness beside it.
+
+`attribute` and `erase` answer for an explanation that exists already; the two methods, and the test that both
+must stand, are in the files this one brings together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.decode.stepper import evaluation_mode
+from glassformer.errors import UsageError
+from glassformer.explain.asking import (
+    AttributeRequest,
+    EraseRequest,
+    Explained,
+    Method,
+    ask,
+    erased_with,
+    field_of,
+    index_of,
+    masked_in_training,
+)
+from glassformer.explain.erasing import erase_one
+from glassformer.explain.faithfulness import Faithfulness, faithfulness, random_falls
+from glassformer.explain.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.question import Question
+from glassformer.text.tokenizer import UNK
+
+__all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase"]
+
+MOST_SHOWN = 50
+"""Candidates of a prediction."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A class or token with its logit and log-probability."""
+
+    id: int
+    piece: str
+    logit: float
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Scores with what is needed to judge them; the mirror of `Attribution` in web/src/types.ts.
+
+    A score is in the units of the quantity: logits of a difference, nats of a log-probability. Special
+    tokens, which are never erased, score 0, and so does what follows the position asked about.
+    """
+
+    method: Method
+    quantity: str
+    target: Candidate
+    foil: Candidate | None
+    value: float
+    baseline_value: float
+    scores: dict[str, list[float]]
+    completeness: Completeness | None
+    comprehensiveness: Faithfulness
+    sufficiency: Faithfulness
+    n_random: int
+    erased_with: str
+    warnings: list[str]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As in types.ts."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What the model says with some tokens erased; the mirror of `Erased` in web/src/types.ts."""
+
+    prediction: dict[str, Any]
+    value: float
+    original: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As in types.ts."""
+        return asdict(self)
+
+
+def attribute(explanation: Explained, request: AttributeRequest | None = None) -> Attribution:
+    """Scores of each token for one thing the model said.
+
+    Args:
+        explanation: of the text.
+        request: what to explain and how; erasing, for what the model said, when absent.
+
+    Raises:
+        UsageError: the request names a prediction, class or token that is not there.
+    """
+    began = time.perf_counter()
+    request = request or AttributeRequest()
+    question = ask(explanation, request)
+    erased, intact = question.ends()
+    completeness = None
+    if request.method == "erase":
+        scores = erase_one(question)
+    else:
+        scores, completeness = integrated_gradients(question)
+    random = _random_falls(explanation, question)
+    comprehensiveness, sufficiency = faithfulness(question, question.per_word(scores), random)
+    logits = _logits(question, [np.zeros((1, len(w.word_of)), dtype=bool) for w in question.words])[0]
+    target = _candidate(explanation, logits, question.target)
+    foil = None if question.foil is None else _candidate(explanation, logits, question.foil)
+    return Attribution(
+        method=request.method,
+        quantity=_quantity(target, foil, question.position is None),
+        target=target,
+        foil=foil,
+        value=intact,
+        baseline_value=erased,
+        scores=_over_streams(explanation, scores),
+        completeness=completeness,
+        comprehensiveness=comprehensiveness,
+        sufficiency=sufficiency,
+        n_random=len(random),
+        erased_with=erased_with(explanation.subject.task),
+        warnings=_warnings(explanation, question, completeness, comprehensiveness, sufficiency),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def erase(explanation: Explained, request: EraseRequest) -> Erased:
+    """What the model says when these tokens are erased together.
+
+    Raises:
+        UsageError: a position that is not there or holds a special token, or as in `attribute`.
+    """
+    question = ask(explanation, request)
+    chosen = [np.zeros((2, len(w.word_of)), dtype=bool) for w in question.words]
+    streams = {stream.name: stream for stream in explanation.streams}
+    names = [w.name for w in question.words]
+    for name, positions in request.erase.items():
+        if name not in names:
+            raise UsageError(f"erase.{name}: this model has no such stream", f"there is {', '.join(names)}")
+        stream, row = streams[name], chosen[names.index(name)][0]
+        for position in positions:
+            if position >= len(stream.ids):
+                raise UsageError(
+                    f"erase.{name}: position {position} of {len(stream.ids)} tokens is not there"
+                )
+            if stream.special[position]:
+                raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which is kept")
+            if position < len(row):  # later ones were not read when this prediction was made
+                row[position] = True
+    logits = _logits(question, chosen)
+    value, original = question.quantity(logits).tolist()
+    i = index_of(explanation, request.prediction)
+    return Erased(_prediction(explanation, question, logits[0], i), value, original)
+
+
+_random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
+"""The falls of random rankings, which do not depend on the method, by explanation and question."""
+
+
+def _random_falls(explanation: Explained, question: Question) -> Float[np.ndarray, "R 2"]:
+    known = _random.setdefault(explanation, {})
+    key = (question.position, question.target, question.foil)
+    if key not in known:
+        known[key] = random_falls(question)
+    return known[key]
+
+
+def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
+    """Logits with these tokens erased, one (N, L) a stream, in float64 on the CPU."""
+    with evaluation_mode(question.model):
+        return question.logits(question.variants(erased)).cpu().double()
+
+
+def _over_streams(explanation: Explained, scores: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Scores as long as the streams: what was not read scores 0."""
+    return {
+        s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in explanation.streams
+    }
+
+
+def _candidate(explanation: Explained, logits: Float[Tensor, " C"], i: int) -> Candidate:
+    task = explanation.subject.task
+    piece = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
+    return Candidate(i, piece, float(logits[i]), float(logits.log_softmax(dim=-1)[i]))
+
+
+def _prediction(
+    explanation: Explained, question: Question, logits: Float[Tensor, " C"], i: int
+) -> dict[str, Any]:
+    """As `Prediction` in types.ts, of these logits."""
+    best = logits.topk(min(MOST_SHOWN, len(logits))).indices.tolist()
+    actual = field_of(explanation.predictions[i], "actual")
+    followed = None
+    if actual is not None:
+        candidate = _candidate(explanation, logits, int(field_of(actual, "id")))
+        followed = asdict(candidate) | {"rank": int((logits > candidate.logit).sum())}
+    return {
+        "position": question.position,
+        "logsumexp": float(logits.logsumexp(dim=-1)),
+        "top": [asdict(_candidate(explanation, logits, i)) for i in best],
+        "actual": followed,
+    }
+
+
+def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:
+    """The number that is explained, in words."""
+    if classes and foil is not None:
+        return f"logit of {target.piece} minus logit of {foil.piece}"
+    name = f"log p of '{target.piece}'"
+    return name if foil is None else f"{name} minus log p of '{foil.piece}'"
+
+
+def _warnings(
+    explanation: Explained, question: Question, completeness: Completeness | None, *tests: Faithfulness
+) -> list[str]:
+    """What a reader must know before believing the scores."""
+    task, found = explanation.subject.task, []
+    if question.n_words == 0:
+        return ["there is no word that could be erased"]
+    if not masked_in_training(task):
+        found.append(
+            f"the model was not trained with word masking: a text with {UNK} in it is unlike those it knows, "
+            "and part of what erasing changes is that"
+        )
+    elif task.name == "translate":
+        found.append("words of the source were masked in training, but never those of the translation")
+    if completeness is not None and not completeness.ok:
+        found.append(
+            f"the scores miss their sum by {completeness.relative:.0%} of the range after "
+            f"{completeness.n_steps} steps: read only the largest of them"
+        )
+    if not any(test.beats_random for test in tests):
+        found.append("this ranking of the words is no more faithful to the model than random ones are")
+    return found

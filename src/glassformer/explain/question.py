@@ -1,0 +1,193 @@
+"""The question an attribution answers: one number the model gives of a text, asked again with words erased.
+
+A question knows which tokens make a word, what stands in for an erased one, and how to ask for many variants
+in one batch. How the answers become scores is in `erasing.py` and `integrated_gradients.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from glassformer.decode.stepper import evaluation_mode
+from glassformer.nn.embeddings import TokenEmbedding
+
+BATCH_TOKENS = 4096
+"""Most tokens asked about at once: more is no faster on a CPU, whose caches it leaves."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """One stream of tokens as the question sees it.
+
+    Attributes:
+        name: "text", "source" or "target".
+        word_of: for each token the number of its word among all words of the question, or -1: special
+            tokens, padding, and what follows the position asked about are never erased.
+    """
+
+    name: str
+    word_of: Int[np.ndarray, " L"]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """How much the model prefers `target` (to `foil`), as a function of which words it sees.
+
+    With a foil it is logit[target] − logit[foil], which is also the difference of their log-probabilities;
+    without one it is log p(target), in nats.
+
+    Args:
+        model: a classifier, translator or language model of ours.
+        ids: what the model reads, (1, L) a stream: [text], or [source, target so far].
+        mask: which source tokens are real, (1, S), or None.
+        words: the words of each stream, in the order of `ids`.
+        n_words: number of words of all streams.
+        position: None for a classifier; else the row of the logits that is asked about, the last of `ids`.
+        target, foil: class or token ids.
+        erase_id: the id that replaces an erased token.
+    """
+
+    model: nn.Module
+    ids: list[Tensor]
+    mask: Tensor | None
+    words: list[Words]
+    n_words: int
+    position: int | None
+    target: int
+    foil: int | None
+    erase_id: int
+
+    def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
+        """The number asked for, of the logits of N variants."""
+        if self.foil is not None:
+            return logits[:, self.target] - logits[:, self.foil]
+        return logits.log_softmax(dim=-1)[:, self.target]
+
+    def logits(self, ids: Sequence[Tensor], rows: Sequence[Tensor] | None = None) -> Float[Tensor, "N C"]:
+        """Logits at the position asked about, of N variants.
+
+        Args:
+            ids: (N, L) a stream.
+            rows: (N, L, D) a stream: vectors to read instead of the embedding's rows of `ids`.
+        """
+        n = ids[0].shape[0]
+        mask = None if self.mask is None else self.mask.expand(n, -1)
+        with ExitStack() as hooks:
+            if rows is not None:
+                hooks.enter_context(_reading(self.embeddings, rows))
+            if self.position is not None:
+                hooks.enter_context(_last_position_only(cast(nn.Module, self.model.decoder)))
+            match [*ids]:
+                case [src, tgt_in]:
+                    out = self.model(src, tgt_in, mask)
+                case [text] if self.position is None:
+                    out = self.model(text, mask)
+                case _:
+                    out = self.model(*ids)
+        return (out if self.position is None else out[:, -1]).float()
+
+    @property
+    def embeddings(self) -> list[TokenEmbedding]:
+        """The embedding that reads each stream; one module may read both."""
+        names = ["embedding"] if len(self.ids) == 1 else ["src_embedding", "tgt_embedding"]
+        return [cast(TokenEmbedding, getattr(self.model, name)) for name in names]
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of one variant."""
+        return sum(x.shape[1] for x in self.ids)
+
+    def variants(self, tokens: Sequence[Bool[np.ndarray, "N L"]]) -> list[Tensor]:
+        """The ids of N variants: what is True, a stream, is erased."""
+        masks = [torch.from_numpy(np.ascontiguousarray(t)).to(self.ids[0].device) for t in tokens]
+        return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
+
+    def tokens_of(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N L"]]:
+        """From words erased to tokens erased, a stream."""
+        never = np.zeros((len(erased), 1), dtype=bool)
+        padded = np.concatenate([erased, never], axis=1)  # so that word -1 is the column of nothing
+        return [padded[:, stream.word_of] for stream in self.words]
+
+    def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
+        """The number asked for, with these words erased; each different set of words is asked about once."""
+        distinct: dict[bytes, int] = {}
+        which = np.array([distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp)
+        first = [int(i) for i in np.unique(which, return_index=True)[1]]
+        answers: list[float] = []
+        size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
+        with evaluation_mode(self.model):
+            for start in range(0, len(first), size):
+                variants = self.variants(self.tokens_of(erased[first[start : start + size]]))
+                answers += self.quantity(self.logits(variants)).double().tolist()
+        return np.array(answers, dtype=np.float64)[which]
+
+    def ends(self) -> tuple[float, float]:
+        """The number with every word erased, and with none."""
+        both = np.array([[True], [False]]).repeat(self.n_words, axis=1)
+        nothing_left, intact = self.values(both)
+        return float(nothing_left), float(intact)
+
+    def spread(self, falls: Float[np.ndarray, " W"]) -> dict[str, list[float]]:
+        """One number a word to one a token, shared equally among its tokens, so that sums stay what they are."""
+        n_pieces = np.bincount(
+            np.concatenate([s.word_of[s.word_of >= 0] for s in self.words]), minlength=self.n_words
+        )
+        shares = np.append(falls / np.maximum(n_pieces, 1), 0.0)  # the last is for word -1
+        return {stream.name: shares[stream.word_of].tolist() for stream in self.words}
+
+    def per_word(self, scores: dict[str, list[float]]) -> Float[np.ndarray, " W"]:
+        """One number a token to one a word: the sum over its tokens."""
+        total = np.zeros(self.n_words + 1)
+        for stream in self.words:
+            np.add.at(total, stream.word_of, np.asarray(scores[stream.name])[: len(stream.word_of)])
+        return total[:-1]
+
+
+@contextmanager
+def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor]) -> Iterator[None]:
+    """Within the block and in this thread, the embeddings return `rows`, scaled and placed as ever, in turn.
+
+    A hook and no seam in the embedding: the model then computes as it always does, from the embedding on.
+    """
+    thread, remaining = threading.get_ident(), iter(rows)
+
+    def place(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+        if threading.get_ident() != thread:
+            return None
+        embedding = cast(TokenEmbedding, module)
+        x = next(remaining) * embedding.scale
+        return x if embedding.positions is None else x + embedding.positions(args[1])
+
+    handles = [module.register_forward_hook(place) for module in dict.fromkeys(embeddings)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _last_position_only(decoder: nn.Module) -> Iterator[None]:
+    """Within the block and in this thread, the decoder returns its last position alone.
+
+    The projection to the vocabulary, often the dearest part, is then computed for the one row that is read.
+    """
+    thread = threading.get_ident()
+
+    def cut(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+        return output[:, -1:] if threading.get_ident() == thread else None
+
+    handle = decoder.register_forward_hook(cut)
+    try:
+        yield
+    finally:
+        handle.remove()
