@@ -1,4 +1,7 @@
-"""A client that asks a server on this machine exactly what it is told to, without a browser's good manners."""
+"""Tiny runs to serve, and a client that asks for exactly what it is told to.
+
+A browser would have better manners.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,24 @@ import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
+from tests.small import CPU, small
+
 from glassformer.explain.security import TOKEN_HEADER
+from glassformer.run import Run
+
+TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
+DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
+
+
+def tiny_run(name: str) -> Run:
+    """A model with random weights, as `glassformer.load` would give it."""
+    torch.manual_seed(0)
+    task = small(name).task
+    return Run(Path("runs") / name, task, task.build_model().eval(), CPU)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from glassformer.explain.responses import Refused
 
 MAX_TRACES = 4
 """A long text's trace holds a hundred megabytes."""
+MAX_TEXT_BYTES = 200_000
+"""Far more than any model here reads; reading it into tokens still takes a moment only."""
 
 
 class Desk:
@@ -37,14 +39,12 @@ class Desk:
     def run(self) -> dict[str, Any]:
         """`RunFacts`."""
         facts = run_facts(self.subject)
-        facts["limits"] = facts["limits"] | {"max_traces": MAX_TRACES}
+        facts["limits"] = facts["limits"] | {"max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES}
         return facts | {"start": self.start}
 
     def trace(self, question: dict[str, Any]) -> dict[str, Any]:
         """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
-        explanation = explain(
-            self.subject, TraceRequest.from_dict(question), trace_id=f"t{next(self._numbers)}"
-        )
+        explanation = explain(self.subject, _traceable(question), trace_id=f"t{next(self._numbers)}")
         manifest = explanation.manifest()
         self._traces[explanation.id] = explanation
         while len(self._traces) > MAX_TRACES:
@@ -67,7 +67,7 @@ class Desk:
 
     def decode(self, question: dict[str, Any]) -> dict[str, Any]:
         """How the text would be decoded, without looking inside."""
-        manifest = explain(self.subject, TraceRequest.from_dict(question)).manifest()
+        manifest = explain(self.subject, _traceable(question)).manifest()
         return {name: manifest[name] for name in ("decode", "answer", "streams")}
 
     def _find(self, trace_id: str) -> Explanation:
@@ -75,3 +75,18 @@ class Desk:
             raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
         self._traces.move_to_end(trace_id)
         return self._traces[trace_id]
+
+
+def _traceable(question: dict[str, Any]) -> TraceRequest:
+    """A checked request to trace.
+
+    Raises:
+        UsageError: a field is not as it should be. Refused: a text is too long.
+    """
+    request = TraceRequest.from_dict(question)
+    for text in (request.text, request.target or ""):
+        if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
+            raise Refused(
+                413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python"
+            )
+    return request
