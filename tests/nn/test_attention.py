@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.nn import CAUSAL, attention, observe_attention
+from glassformer.nn import CAUSAL, attention, fused_attention, observe_attention
 
 MODULE = sys.modules["glassformer.nn.attention"]  # the name in the package is the function
 
@@ -176,9 +176,15 @@ def test_an_observer_sees_every_step_and_changes_nothing() -> None:
     seen: list[tuple[str, Tensor]] = []
     with observe_attention(lambda name, tensor: seen.append((name, tensor.clone()))):
         watched = fused(q, k, v, MASKS["pairs"])
-    assert [name for name, _ in seen] == ["scores", "weights", "context"]
+    assert [name for name, _ in seen] == [
+        "q", "k", "v", "products", "scores", "mask", "weights", "context",
+    ]  # fmt: skip
     torch.testing.assert_close(watched, fused(q, k, v, MASKS["pairs"]), atol=1e-6, rtol=0)
-    scores, weights, context = (tensor for _, tensor in seen)
+    steps = dict(seen)
+    scores, weights, context = (steps[name] for name in ("scores", "weights", "context"))
+    assert all(torch.equal(steps[n], x) for n, x in zip("qkv", (q, k, v), strict=True))
+    torch.testing.assert_close(steps["products"], q @ k.mT)
+    assert torch.equal(steps["mask"], MASKS["pairs"])
     torch.testing.assert_close(scores, q @ k.mT / 2)
     torch.testing.assert_close(weights @ v, context)
     assert torch.equal(context, watched)
@@ -193,3 +199,13 @@ def test_observing_ends_with_the_block_even_when_it_fails() -> None:
         raise KeyError
     attention(*qkv())
     assert seen == []
+
+
+def test_the_fused_path_can_be_asked_for() -> None:
+    q, k, v = qkv()
+    with patch.object(MODULE, "_fused", wraps=MODULE._fused) as kernel:
+        with fused_attention():
+            assert torch.equal(attention(q, k, v, MASKS["keys"]), fused(q, k, v, MASKS["keys"]))
+            _, weights = attention(q, k, v, return_weights=True)
+        assert kernel.call_count == 2
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))

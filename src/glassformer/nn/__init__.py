@@ -1,6 +1,6 @@
 """The paper in a few hundred lines: attention, positions, norms, feed-forward, layers. Imports torch only."""
 
-from glassformer.nn.attention import CAUSAL, MultiHeadAttention, attention, observe_attention
+from glassformer.nn.attention import CAUSAL, MultiHeadAttention, attention, fused_attention, observe_attention
 from glassformer.nn.cache import DecoderCache, KVCache
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
@@ -13,6 +13,6 @@ from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPosit
 __all__ = [
     "CAUSAL", "Decoder", "DecoderCache", "DecoderLayer", "Dropout", "Encoder", "EncoderLayer", "FeedForward",
     "KVCache", "LayerNorm", "LearnedPositions", "MultiHeadAttention", "RMSNorm", "Residual", "Rotation",
-    "SinusoidalPositions", "SwiGLU", "TokenEmbedding", "attention", "causal_mask", "observe_attention",
-    "padding_to_attention_mask", "sinusoidal",
+    "SinusoidalPositions", "SwiGLU", "TokenEmbedding", "attention", "causal_mask", "fused_attention",
+    "observe_attention", "padding_to_attention_mask", "sinusoidal",
 ]  # fmt: skip

@@ -36,7 +36,9 @@ _observer: ContextVar[Observer | None] = ContextVar("attention observer", defaul
 @contextmanager
 def observe_attention(observer: Observer) -> Iterator[None]:
     """Within the block, every call of `attention` in this thread takes the explicit path and shows
-    each step to `observer(name, tensor)`: "scores", "weights" and "context", in this order.
+    each step to `observer(name, tensor)`, in this order: "q", "k", "v" as they come in; "products"
+    (q kᵀ), "scores" (products · scale), "mask" if there is one (boolean, broadcastable to the scores),
+    "weights" and "context".
 
     Nobody watching costs one look at a context variable per call.
     """
@@ -45,6 +47,18 @@ def observe_attention(observer: Observer) -> Iterator[None]:
         yield
     finally:
         _observer.reset(token)
+
+
+def _use_fused(name: str, tensor: Tensor) -> None:
+    """The observer that sees nothing: under it the fused kernel is called, wherever it can be."""
+
+
+@contextmanager
+def fused_attention() -> Iterator[None]:
+    """Within the block, every call of `attention` in this thread that does not return weights takes the
+    fused path, also where the explicit one is faster: to compare the two."""
+    with observe_attention(_use_fused):
+        yield
 
 
 @overload
@@ -81,7 +95,8 @@ def attention(
     if scale is None:
         scale = float(q.shape[-1] ** -0.5)
     observer = _observer.get()
-    if observer is None and not return_weights and _fused_pays(q, k):
+    fuse = observer is _use_fused or (observer is None and _fused_pays(q, k))
+    if fuse and not return_weights:
         return _fused(q, k, v, mask, scale, dropout)
     looked_at = return_weights or observer is not None
     context, weights = _explicit(q, k, v, mask, scale, dropout, observer, looked_at)
@@ -113,9 +128,11 @@ def _explicit(
     those of the context always are."""
     if isinstance(mask, str):
         mask = None if q.shape[-2] == 1 else causal_mask(q.shape[-2], k.shape[-2], q.device)
-    scores = (q * scale) @ k.transpose(-2, -1)  # (B, H, Q, K)
-    if observer is not None:
-        observer("scores", scores)
+    scores = (
+        (q * scale) @ k.transpose(-2, -1)  # (B, H, Q, K); scaling q is cheaper than scaling the scores
+        if observer is None
+        else _watched_scores(q, k, v, mask, scale, observer)
+    )
     if mask is not None:
         # A finite "minus infinity", added while the mask is still small: a row of nothing but masked
         # keys stays free of NaN, in the gradient too, and is zeroed below.
@@ -132,6 +149,21 @@ def _explicit(
     if observer is not None:
         observer("context", context)
     return context, weights
+
+
+def _watched_scores(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, observer: Observer
+) -> Tensor:
+    """The scores in two steps, as equation 1 writes them: q kᵀ, then the scale."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        observer(name, tensor)
+    products = q @ k.transpose(-2, -1)  # (B, H, Q, K)
+    observer("products", products)
+    scores = products * scale
+    observer("scores", scores)
+    if mask is not None:
+        observer("mask", mask)
+    return scores
 
 
 def _zero_blind_rows(x: Tensor, mask: Tensor) -> Tensor:

@@ -64,6 +64,7 @@ class Rotation:
 
     cos: Tensor
     sin: Tensor
+    base: float = 10000.0
 
     @staticmethod
     def at(positions: Int[Tensor, " L"], d_head: int, base: float = 10000.0) -> Rotation:
@@ -73,7 +74,7 @@ class Rotation:
         frequency = base ** (-torch.arange(0, d_head, 2, device=positions.device).float() / d_head)
         angle = positions.float()[:, None] * frequency  # (L, E/2)
         angle = torch.cat([angle, angle], dim=-1)
-        return Rotation(angle.cos(), angle.sin())
+        return Rotation(angle.cos(), angle.sin(), base)
 
     def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
         first, second = x.chunk(2, dim=-1)

@@ -1,0 +1,9 @@
+"""Looking inside a trained model: every tensor of a forward pass, what made it, and why an answer came out.
+
+`trace` records a forward pass; the other files make explanations, figures and a page of such records.
+"""
+
+from glassformer.explain.records import Axis, Check, Record, SourceLine
+from glassformer.explain.trace import Trace, trace
+
+__all__ = ["Axis", "Check", "Record", "SourceLine", "Trace", "trace"]

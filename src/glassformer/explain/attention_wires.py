@@ -1,0 +1,179 @@
+"""What multi-head attention tells the tape: projections by hooks, the steps between them as an observer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.explain.hooks import Call, Watch
+from glassformer.explain.part_wires import FEATURE, add_linear
+from glassformer.explain.records import Axis
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.norms import RMSNorm
+from glassformer.nn.positions import Rotation
+
+HEAD, HEAD_FEATURE, SIDE_BY_SIDE = Axis("head"), Axis("head_feature"), Axis("heads_features")
+
+
+class AttentionWires:
+    """All the attentions of a model. One runs at a time; `observe` belongs to the one that does."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.running: OneAttention | None = None
+
+    def attach(self, module: MultiHeadAttention, name: str) -> None:
+        """Watch this attention."""
+        wires = OneAttention(self.watch, module, name)
+
+        def begin(args: dict[str | int, Any]) -> None:
+            wires.begin(args)
+            self.running = wires
+
+        self.watch.before(module, begin)
+        wires.attach()
+
+        def end(_: Tensor, __: Tensor) -> None:
+            self.running = None
+
+        self.watch.after(module, end)
+
+    def observe(self, step: str, value: Tensor) -> None:
+        """See `observe_attention`."""
+        if self.running is not None:
+            self.running.observe(step, value)
+
+
+class OneAttention:
+    """One module. What lies between projection and observer (heads apart, normed, turned) is told by
+    which of the two are there: q is the last of split_heads, rms_norm and rotate that applies."""
+
+    def __init__(self, watch: Watch, module: MultiHeadAttention, name: str) -> None:
+        self.watch, self.tape, self.module, self.name = watch, watch.tape, module, name
+
+    def attach(self) -> None:
+        """Put the hooks on the parts."""
+        for letter in "qkv":
+            self.attach_projection(letter, getattr(self.module, f"{letter}_proj"))
+        for letter in "qk":
+            norm = getattr(self.module, f"{letter}_norm")
+            if isinstance(norm, RMSNorm):
+                self.attach_norm(letter, norm)
+        self.watch.before(self.module.o_proj, self.concat)
+        self.watch.after(self.module.o_proj, self.out)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        given = {("x", "memory", "mask")[key] if isinstance(key, int) else key: v for key, v in args.items()}
+        self.call = Call(self.name, self.watch.count(self.module))
+        x, memory = given["x"], given.get("memory")
+        self.mask, self.rotation = given.get("mask"), given.get("rotation")
+        self.x = self.tape.origin(x, self.call.id("input"))
+        source = "source" if self.x.stream == "target" else "text"
+        self.source = self.x if memory is None else self.tape.origin(memory, self.call.id("memory"), source)
+        self.before: dict[str, str] = {}  # the step before q, k and v, as far as they have come
+
+    def stream(self, letter: str) -> Axis:
+        return Axis("token", (self.x if letter == "q" else self.source).stream)
+
+    def attach_projection(self, letter: str, linear: nn.Linear) -> None:
+        def projected(_: Tensor, output: Tensor) -> None:
+            step, axes = f"{letter}_proj", [self.stream(letter), SIDE_BY_SIDE]
+            before = self.x if letter == "q" else self.source
+            self.before[letter] = self.call.id(step)
+            add_linear(self.tape, self.call.id(step), linear, before, output, axes, source=step)
+            if letter != "v" and (self.rotation is not None or self.has_norm(letter)):
+                self.split(letter, output)
+
+        self.watch.after(linear, projected)
+
+    def has_norm(self, letter: str) -> bool:
+        return isinstance(getattr(self.module, f"{letter}_norm"), RMSNorm)
+
+    def split(self, letter: str, projected: Tensor) -> None:
+        heads = self.module._split_heads(projected)
+        axes, id = [HEAD, self.stream(letter), HEAD_FEATURE], self.call.id(f"{letter}_heads")
+        self.tape.add(id, "split_heads", [self.before[letter]], heads, axes, source="split_heads")
+        self.before[letter] = id
+
+    def attach_norm(self, letter: str, norm: RMSNorm) -> None:
+        def normed(_: Tensor, output: Tensor) -> None:
+            if self.rotation is None:
+                return  # then it is q or k itself, which the observer sees
+            self.add_head_norm(self.call.id(f"{letter}_norm"), letter, norm, output)
+            self.before[letter] = self.call.id(f"{letter}_norm")
+
+        self.watch.after(norm, normed)
+
+    def add_head_norm(self, id: str, letter: str, norm: RMSNorm, value: Tensor) -> None:
+        self.tape.add(id, "rms_norm", self.made_from(letter), value, [HEAD, self.stream(letter), HEAD_FEATURE],
+                      source="rms_norm", params={"weight": norm.weight}, attrs={"eps": norm.eps})  # fmt: skip
+
+    def made_from(self, letter: str) -> list[str]:
+        """The step before; none when keys and values were kept from an earlier call."""
+        return [self.before[letter]] if letter in self.before else []
+
+    def observe(self, step: str, value: Tensor) -> None:
+        """One step of `attention`, as it happens."""
+        id, token, key = self.call.id, self.stream("q"), Axis("key", self.source.stream)
+        scores, heads = [HEAD, token, key], [HEAD, token, HEAD_FEATURE]
+        match step:
+            case "q" | "k" | "v":
+                self.add_heads(step, value)
+            case "products":
+                self.tape.add(id(step), "dot", [id("q"), id("k")], value, scores, source="dot")
+            case "scores":
+                attrs = {"factor": float(self.module.d_head**-0.5)}
+                self.tape.add(
+                    id(step), "scale", [id("products")], value, scores, source="attention.scale", attrs=attrs
+                )
+            case "mask":
+                self.add_mask(value, token, key)
+            case "weights":
+                inputs = [id("scores"), id("mask")] if self.mask_seen else [id("scores")]
+                self.tape.add(id(step), "softmax", inputs, value, scores, source="softmax")
+            case "context":
+                self.context = self.tape.add(
+                    id(step), "mix", [id("weights"), id("v")], value, heads, source="mix"
+                )
+
+    def add_heads(self, letter: str, value: Tensor) -> None:
+        """q, k or v as attention gets them."""
+        self.mask_seen = False
+        id, inputs, axes = (
+            self.call.id(letter),
+            self.made_from(letter),
+            [HEAD, self.stream(letter), HEAD_FEATURE],
+        )
+        if letter != "v" and self.rotation is not None:
+            rotation: Rotation = self.rotation
+            self.tape.add(id, "rotate", inputs, value, axes, source="rotate", attrs={"base": rotation.base})
+        elif letter != "v" and self.has_norm(letter):
+            self.add_head_norm(id, letter, getattr(self.module, f"{letter}_norm"), value)
+        else:
+            self.tape.add(id, "split_heads", inputs, value, axes, source="split_heads")
+
+    def add_mask(self, mask: Tensor, token: Axis, key: Axis) -> None:
+        """(Q, K), or (1, K) when it is the same for all queries; head and batch axes where they matter."""
+        self.mask_seen = True
+        by_query = mask.shape[-2] > 1
+        kind = "causal" if isinstance(self.mask, str) else "given" if by_query else "padding"
+        axes = [token, key]
+        if mask.dim() > 3 and mask.shape[1] == 1:
+            mask = mask.squeeze(1)
+        if mask.dim() > 3:
+            axes = [HEAD, token, key]
+        if kind == "padding":
+            self.tape.padding = self.call.id("mask")
+        self.tape.add(
+            self.call.id("mask"), "mask", (), mask, axes, source=f"mask.{kind}", attrs={"kind": kind}
+        )
+
+    def concat(self, args: dict[str | int, Any]) -> None:
+        axes = [self.stream("q"), SIDE_BY_SIDE]
+        self.combined = self.tape.add(self.call.id("concat"), "concat_heads", [self.context.id], args[0], axes,
+                                      source="concat_heads")  # fmt: skip
+
+    def out(self, _: Tensor, output: Tensor) -> None:
+        axes = [self.stream("q"), FEATURE]
+        add_linear(self.tape, self.call.id("out"), self.module.o_proj, self.combined, output, axes, "o_proj")

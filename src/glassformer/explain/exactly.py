@@ -1,0 +1,73 @@
+"""A model as it is to be looked at: in evaluation mode, in full fp32 precision, and not compiled.
+
+Some of these settings belong to the model or the process, not to a thread. Blocks that overlap share
+them: the first to begin sets them, the last to end restores them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+_lock = threading.Lock()
+_shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
+"""For each shared setting, how many blocks need it now, and how to restore it."""
+
+
+@contextmanager
+def exactly(model: nn.Module) -> Iterator[None]:
+    """Within the block the model neither drops out, nor rounds products to fewer bits than fp32 has, nor
+    runs compiled code, which calls no hooks."""
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    with ExitStack() as stack:
+        stack.enter_context(_while_needed(id(model), lambda: _evaluate(model)))
+        stack.enter_context(_while_needed("precision", _full_precision))
+        if "torch._dynamo" in sys.modules:  # else nothing can be compiled, and importing it takes seconds
+            stack.enter_context(_while_needed("stance", _eager))
+        stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+@contextmanager
+def _while_needed(what: Hashable, begin: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    """`begin` makes a setting and returns what restores it."""
+    with _lock:
+        n, restore = _shared[what] if what in _shared else (0, begin())
+        _shared[what] = n + 1, restore
+    try:
+        yield
+    finally:
+        with _lock:
+            n, restore = _shared.pop(what)
+            if n > 1:
+                _shared[what] = n - 1, restore
+            else:
+                restore()
+
+
+def _evaluate(model: nn.Module) -> Callable[[], None]:
+    in_training = [module for module in model.modules() if module.training]
+    model.eval()
+
+    def restore() -> None:
+        for module in in_training:
+            module.training = True
+
+    return restore
+
+
+def _full_precision() -> Callable[[], None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    return lambda: torch.set_float32_matmul_precision(before)
+
+
+def _eager() -> Callable[[], None]:
+    stance = torch.compiler.set_stance("force_eager")
+    stance.__enter__()
+    return lambda: stance.__exit__(None, None, None)

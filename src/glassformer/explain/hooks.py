@@ -1,0 +1,62 @@
+"""Forward hooks that see the calls of one thread only, and ids for a part's first, second, … call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from glassformer.explain.tape import Tape
+
+
+class Watch:
+    """The hooks of one trace. They call back in the thread that made them, and keep silent in others."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.thread = threading.get_ident()
+        self._handles: list[RemovableHandle] = []
+        self._calls: dict[int, int] = {}
+
+    def before(self, module: nn.Module, see: Callable[[dict[str | int, Any]], None]) -> None:
+        """`see` gets the arguments of each call, by position (0, 1, …) or name, as they were given."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if threading.get_ident() == self.thread:
+                see({**dict(enumerate(args)), **kwargs})
+
+        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def after(self, module: nn.Module, see: Callable[[Tensor, Tensor], None]) -> None:
+        """`see` gets the first argument of each call and what it returned."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            if threading.get_ident() == self.thread:
+                see(args[0] if args else next(iter(kwargs.values())), output)
+
+        self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
+
+    def count(self, module: nn.Module) -> int:
+        """1 for the first call of a part, 2 for the second, …"""
+        n = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
+        return n
+
+    def remove(self) -> None:
+        """Take every hook off again."""
+        for handle in self._handles:
+            handle.remove()
+
+
+class Call:
+    """One call of a part: makes the ids of its steps."""
+
+    def __init__(self, name: str, n: int) -> None:
+        self.prefix = f"{name}." if name else ""
+        self.suffix = f"@{n}" if n > 1 else ""
+
+    def id(self, step: str) -> str:
+        """ "decoder.1.cross" and "q" make "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
+        return f"{self.prefix}{step}{self.suffix}"

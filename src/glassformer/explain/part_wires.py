@@ -1,0 +1,199 @@
+"""What embeddings, residual branches and feed-forward blocks tell the tape. Attention has a file of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.explain.hooks import Call, Watch
+from glassformer.explain.records import Axis
+from glassformer.explain.tape import Origin, Tape
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Residual
+from glassformer.nn.norms import LayerNorm, RMSNorm
+from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+
+FEATURE = Axis("feature")
+
+
+def stream_of(name: str) -> str:
+    """The stream an embedding of that name begins: "src_embedding" the source, "tgt_embedding" the target."""
+    last = name.rsplit(".", 1)[-1]
+    return (
+        "source"
+        if last.startswith(("src", "source"))
+        else "target"
+        if last.startswith(("tgt", "target"))
+        else "text"
+    )
+
+
+def add_norm(tape: Tape, id: str, norm: nn.Module, before: Origin, value: Tensor) -> Origin:
+    """A record of what this norm gave."""
+    axes = [Axis("token", before.stream), FEATURE]
+    if isinstance(norm, LayerNorm):
+        params = {"weight": norm.weight, "bias": norm.bias}
+        return tape.add(id, "layer_norm", [before.id], value, axes, source="layer_norm",
+                        params=params, attrs={"eps": norm.eps})  # fmt: skip
+    assert isinstance(norm, RMSNorm)
+    return tape.add(id, "rms_norm", [before.id], value, axes, source="rms_norm",
+                    params={"weight": norm.weight}, attrs={"eps": norm.eps})  # fmt: skip
+
+
+def add_linear(
+    tape: Tape, id: str, linear: nn.Linear, before: Origin, value: Tensor, axes: list[Axis], source: str
+) -> Origin:
+    """A record of what this linear layer gave."""
+    params = {"weight": linear.weight, "bias": linear.bias}
+    return tape.add(id, "linear", [before.id], value, axes, source=source, params=params)
+
+
+class EmbeddingWires:
+    """ids, rows, scaled and, where positions are added, positions and sum.
+
+    Args:
+        names: one, or two for a table that source and target share: the calls go round, source first.
+    """
+
+    def __init__(self, watch: Watch, module: TokenEmbedding, names: list[str]) -> None:
+        self.tape, self.module, self.names = watch.tape, module, names
+        self.count = lambda: watch.count(module)
+        watch.before(module, self.begin)
+        if module.positions is not None:
+            watch.before(module.positions, self.number)
+            watch.after(module.positions, self.place)
+        watch.before(module.dropout, self.end)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        n = self.count() - 1
+        self.name = self.names[n % len(self.names)]
+        self.call = Call(self.name, n // len(self.names) + 1)
+        self.ids: Tensor = args[0] if 0 in args else args["ids"]
+
+    def number(self, args: dict[str | int, Any]) -> None:
+        positions: Tensor = next(iter(args.values()))
+        self.first = int(positions[0]) if positions.numel() else 0
+
+    def place(self, _: Tensor, output: Tensor) -> None:
+        self.positions = output
+
+    def end(self, args: dict[str | int, Any]) -> None:
+        """What dropout is about to get is the sum, or the scaled rows when nothing is added to them."""
+        tape, id, token = self.tape, self.call.id, Axis("token", stream_of(self.name))
+        axes, total, positions = [token, FEATURE], args[0], self.module.positions
+        weight = {"weight": self.module.weight}
+        rows_id, scaled_id = id("rows"), id("scaled")
+        tape.add(id("ids"), "ids", (), self.ids, [token], source="ids")
+        wants_scaled = positions is not None and tape.wants(scaled_id)
+        rows = self.module.weight.detach()[self.ids] if tape.wants(rows_id) or wants_scaled else None
+        if rows is not None:
+            tape.add(rows_id, "lookup", [id("ids")], rows, axes, source="lookup", params=weight)
+        scaled = total if positions is None else rows * self.module.scale if rows is not None else None
+        if scaled is not None:
+            attrs = {"factor": self.module.scale}
+            tape.add(scaled_id, "scale", [rows_id], scaled, axes, source="embedding.scale", attrs=attrs)
+        if positions is not None:
+            self.add_positions(positions)
+            tape.add(id("sum"), "add", [scaled_id, id("positions")], total, axes, source="embedding.add")
+
+    def add_positions(self, module: nn.Module) -> None:
+        attrs: dict[str, Any] = {"scheme": type(module).__name__}
+        params: dict[str, Tensor | None] = {}
+        match module:
+            case SinusoidalPositions():
+                attrs["scheme"] = "sinusoidal"
+            case LearnedPositions():
+                attrs["scheme"], params["weight"] = "learned", module.weight
+        if self.first:
+            attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
+        axes = [Axis("token", stream_of(self.name)), FEATURE]
+        self.tape.add(self.call.id("positions"), "positions", (), self.positions, axes,
+                      source=f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
+
+
+class ResidualWires:
+    """norm and residual of a block, in the order the module has them."""
+
+    def __init__(self, watch: Watch, module: Residual, name: str) -> None:
+        self.tape, self.module, self.name = watch.tape, module, name
+        self.count = lambda: watch.count(module)
+        watch.before(module, self.begin)
+        watch.before(module.dropout, self.end_branch)
+        if isinstance(module.norm, LayerNorm | RMSNorm):
+            watch.after(module.norm, self.normed)
+        watch.after(module, self.end)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        self.call = Call(self.name, self.count())
+        self.x = self.tape.origin(args[0], self.call.id("input"))
+        self.added = False
+
+    def end_branch(self, args: dict[str | int, Any]) -> None:
+        self.branch = self.tape.origin(args[0], self.call.id("branch"), self.x.stream)
+
+    def normed(self, x: Tensor, output: Tensor) -> None:
+        before = self.x if self.module.pre_norm else self.add(x)
+        add_norm(self.tape, self.call.id("norm"), self.module.norm, before, output)
+
+    def end(self, _: Tensor, output: Tensor) -> None:
+        if not self.added:
+            self.add(output)
+
+    def add(self, value: Tensor) -> Origin:
+        self.added = True
+        axes = [Axis("token", self.x.stream), FEATURE]
+        source = "residual.pre" if self.module.pre_norm else "residual.post"
+        return self.tape.add(
+            self.call.id("residual"), "add", [self.x.id, self.branch.id], value, axes, source=source
+        )
+
+
+class FeedForwardWires:
+    """w_gate (swiglu), w_in, hidden (after the activation) and out."""
+
+    def __init__(self, watch: Watch, module: FeedForward | SwiGLU, name: str) -> None:
+        self.tape, self.module, self.name, self.kind = watch.tape, module, name, type(module).__name__
+        self.count = lambda: watch.count(module)
+        watch.before(module, self.begin)
+        if isinstance(module, SwiGLU):
+            watch.after(module.w_gate, self.gate)
+        watch.after(module.w_in, self.inner)
+        watch.before(module.w_out, self.activated)
+        watch.after(module.w_out, self.out)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        self.call = Call(self.name, self.count())
+        self.x = self.tape.origin(args[0], self.call.id("input"))
+        self.token = Axis("token", self.x.stream)
+
+    def gate(self, _: Tensor, output: Tensor) -> None:
+        assert isinstance(self.module, SwiGLU)
+        self.widen("w_gate", self.module.w_gate, output)
+
+    def inner(self, _: Tensor, output: Tensor) -> None:
+        self.widen("w_in", self.module.w_in, output)
+
+    def widen(self, step: str, linear: nn.Linear, output: Tensor) -> None:
+        axes = [self.token, Axis("hidden")]
+        add_linear(self.tape, self.call.id(step), linear, self.x, output, axes, f"{self.kind}.{step}")
+
+    def activated(self, args: dict[str | int, Any]) -> None:
+        id, module = self.call.id, self.module
+        op = module.activation if isinstance(module, FeedForward) else "swiglu"
+        inputs = [id("w_gate"), id("w_in")] if op == "swiglu" else [id("w_in")]
+        axes = [self.token, Axis("hidden")]
+        self.hidden = self.tape.add(id("hidden"), op, inputs, args[0], axes, source=op)
+
+    def out(self, _: Tensor, output: Tensor) -> None:
+        source = f"{self.kind}.w_out"
+        add_linear(
+            self.tape,
+            self.call.id("out"),
+            self.module.w_out,
+            self.hidden,
+            output,
+            [self.token, FEATURE],
+            source,
+        )

@@ -1,0 +1,104 @@
+"""Which line of this package computes which step: a function and a piece of the line, looked up once.
+
+The pieces are checked by a test, so that a line that moves or changes cannot leave a wrong excerpt behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import glassformer
+from glassformer.explain.records import SourceLine
+from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
+from glassformer.nn import masks, norms, positions
+from glassformer.nn.attention import MultiHeadAttention, _explicit, _watched_scores
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Residual
+
+PACKAGE = Path(glassformer.__file__).parent
+AROUND = 4
+"""Lines shown before and after the marked one."""
+
+LINES: dict[str, tuple[Callable[..., Any], str]] = {
+    "ids": (TokenEmbedding.forward, "ids: "),
+    "lookup": (TokenEmbedding.forward, "functional.embedding(ids, self.weight)"),
+    "embedding.scale": (TokenEmbedding.forward, "* self.scale"),
+    "embedding.add": (TokenEmbedding.forward, "x + self.positions("),
+    "positions.sinusoidal": (positions.sinusoidal, "table[:, 0::2] = angle.sin()"),
+    "positions.learned": (positions.LearnedPositions.forward, "self.weight[positions]"),
+    "layer_norm": (norms.LayerNorm.forward, "F.layer_norm("),
+    "rms_norm": (norms.RMSNorm.forward, "torch.rsqrt("),
+    "q_proj": (MultiHeadAttention.forward, "self.q_proj("),
+    "k_proj": (MultiHeadAttention.forward, "self.k_proj("),
+    "v_proj": (MultiHeadAttention.forward, "self.v_proj("),
+    "o_proj": (MultiHeadAttention.forward, "self.o_proj("),
+    "split_heads": (MultiHeadAttention._split_heads, ".unflatten("),
+    "rotate": (positions.Rotation.rotate, "x * self.cos"),
+    "dot": (_watched_scores, "products = q @ k"),
+    "attention.scale": (_watched_scores, "scores = products * scale"),
+    "mask.causal": (masks.causal_mask, ".tril("),
+    "mask.padding": (masks.padding_to_attention_mask, "padding_mask[:, None"),
+    "mask.given": (_explicit, "masked_fill_(~mask"),
+    "softmax": (_explicit, "scores.softmax("),
+    "mix": (_explicit, "@ v"),
+    "concat_heads": (MultiHeadAttention._combine_heads, ".flatten(-2)"),
+    "residual.pre": (Residual.forward, "return x + self.dropout("),
+    "residual.post": (Residual.forward, "return self.norm(x + self.dropout("),
+    "FeedForward.w_in": (FeedForward.forward, "self.w_in(x)"),
+    "FeedForward.w_out": (FeedForward.forward, "self.w_out("),
+    "relu": (FeedForward.forward, "F.relu("),
+    "gelu": (FeedForward.forward, "F.gelu("),
+    "SwiGLU.w_gate": (SwiGLU.forward, "self.w_gate(x)"),
+    "SwiGLU.w_in": (SwiGLU.forward, "self.w_in(x)"),
+    "SwiGLU.w_out": (SwiGLU.forward, "self.w_out("),
+    "swiglu": (SwiGLU.forward, "F.silu("),
+    "pool.mean": (classifier.pool, "mean = (x * real).sum("),
+    "pool.max": (classifier.pool, "peak = x.masked_fill("),
+    "pool.mean+max": (classifier.pool, "torch.cat([mean, peak]"),
+    "pool.first": (classifier.pool, "x[:, 0]"),
+    "TextClassifier.head": (TextClassifier.forward, "self.head("),
+    "pin_zero": (TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]"),
+    "LanguageModel.output": (LanguageModel.forward, "F.linear("),
+    "Translator.output": (Translator.decode, "F.linear("),
+}
+"""Kind of step to the function that does it and a piece of the line."""
+
+
+@cache
+def source_of(kind: str) -> SourceLine | None:
+    """The line that does this kind of step; None for a kind that is not ours, or without source files."""
+    if kind not in LINES:
+        return None
+    function, piece = LINES[kind]
+    function = inspect.unwrap(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+        file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(PACKAGE.resolve())
+    except (OSError, TypeError, ValueError):
+        return None  # an installation without .py files, or from a zip
+    mark = _find(lines, piece)
+    if mark is None:
+        return None
+    start, end = max(0, mark - AROUND), min(len(lines), mark + AROUND + 1)
+    while not lines[start].strip():
+        start += 1
+    code = textwrap.dedent("".join(lines[start:end])).rstrip()
+    return SourceLine(file.as_posix(), first + start, first + mark, code)
+
+
+def _find(lines: list[str], piece: str) -> int | None:
+    """Index of the first line with that piece, docstrings left out."""
+    inside = False
+    for i, line in enumerate(lines):
+        quotes = line.count('"""')
+        if not inside and not quotes and piece in line:
+            return i
+        if quotes == 1:
+            inside = not inside
+    return None

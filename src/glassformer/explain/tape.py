@@ -1,0 +1,121 @@
+"""The tape a forward pass is recorded on: which records to keep, and which record a tensor came from.
+
+It knows nothing of modules; `wiring.py` tells it what was computed.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.explain.records import Axis, Record
+from glassformer.explain.source_lines import source_of
+
+BLOCKS = ("self", "cross", "ff")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a tensor came from: a record's id, and the stream of tokens along its second axis."""
+
+    id: str
+    stream: str
+
+
+class Tape:
+    """Records in the order they are computed, and the origin of every tensor passed on.
+
+    Args:
+        model: whose parameters are named.
+        only: wildcards; steps that match none are neither kept nor copied.
+    """
+
+    def __init__(self, model: nn.Module, only: Sequence[str]) -> None:
+        self.records: dict[str, Record] = {}
+        self.only = tuple(only)
+        self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        """What the whole model was called with, the last time."""
+        self.answer: Tensor | None = None
+        """What it answered."""
+        self.stream_end: Origin | None = None
+        """What the last encoder or decoder gave."""
+        self.padding: str | None = None
+        """The id of the last padding mask."""
+        self._names = {id(p): name for name, p in [*model.named_parameters(), *model.named_buffers()]}
+        self._latest: Tensor | None = None
+        self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
+
+    def add(
+        self, id: str, op: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *,
+        source: str, params: Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
+    ) -> Origin:  # fmt: skip
+        """Keep this step if it is wanted, and remember its tensor. Returns its origin.
+
+        Args:
+            axes: without the batch; a value with one axis more has a batch in front.
+            source: a kind in `source_lines.LINES`.
+        """
+        stream = next((axis.stream for axis in axes if axis.stream), "")
+        origin = self.passes(value, Origin(id, stream))
+        if self.wants(id):
+            value = value.detach()
+            if value.dim() > len(axes):
+                batched = value.shape[0] > 1
+                value, axes = (value, [Axis("batch"), *axes]) if batched else (value[0], axes)
+            if value.dtype in (torch.bfloat16, torch.float16):
+                value = value.float()
+            stack, layer, block = _place(id, stream)
+            named = {role: self.name_of(p) for role, p in (params or {}).items() if p is not None}
+            self.records[id] = Record(
+                id, op, tuple(inputs), named, dict(attrs or {}), tuple(axes), value, source_of(source),
+                stack, layer, block,
+            )  # fmt: skip
+        return origin
+
+    def wants(self, id: str) -> bool:
+        """Whether a step of that id is kept."""
+        return any(pattern == "*" or fnmatchcase(id, pattern) for pattern in self.only)
+
+    def passes(self, tensor: Tensor, origin: Origin) -> Origin:
+        """Remember where this tensor came from, for as long as it lives.
+
+        The latest one is kept alive: its view may be passed on where it is not itself.
+        """
+        self._latest = tensor
+        self._origins[tensor.data_ptr()] = (weakref.ref(tensor), origin)
+        return origin
+
+    def origin(self, tensor: Tensor, otherwise: str, stream: str = "text") -> Origin:
+        """Where this tensor, or a reshaped view of it, came from.
+
+        One that came from none of the recorded steps becomes a record of its own, with op "input".
+        """
+        known = self._origins.get(tensor.data_ptr())
+        if known is not None:
+            made = known[0]()
+            if made is not None and made.numel() == tensor.numel():
+                return known[1]
+        axes = [Axis("token", stream), Axis("feature")] if tensor.dim() > 2 else [Axis("feature")]
+        return self.add(otherwise, "input", (), tensor, axes, source="")
+
+    def name_of(self, parameter: Tensor) -> str:
+        """The name of a parameter or buffer in the model; "" if it is not the model's."""
+        return self._names.get(id(parameter), "")
+
+
+def _place(id: str, stream: str) -> tuple[str, int | None, str | None]:
+    """Stack, layer and block, which are read off the id."""
+    parts = id.split("@")[0].split(".")
+    layer = next((int(part) for part in parts if re.fullmatch(r"\d+", part)), None)
+    block = next((part for part in parts if part in BLOCKS), None)
+    stack = next((part for part in parts if part in ("encoder", "decoder")), None)
+    if stack is None:
+        stack = stream if parts[0].endswith("embedding") else "head"
+    return stack, layer, block

@@ -1,0 +1,134 @@
+"""`trace`: watch a forward pass, and get every step of it as a record.
+
+    with trace(model, only="decoder.*.cross.*") as t:
+        model(src, tgt_in)
+    t["decoder.1.cross.weights"]     # (H, T, S)
+
+Nothing of the model is changed by it and nothing is left behind: hooks, observer and evaluation mode end
+with the block. What the steps are called is in `wiring.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.errors import UsageError
+from glassformer.explain.exactly import exactly
+from glassformer.explain.records import Check, Record, UnknownRecord
+from glassformer.explain.tape import Tape
+from glassformer.explain.wiring import attach
+from glassformer.nn.attention import fused_attention, observe_attention
+
+_tracing: ContextVar[bool] = ContextVar("tracing", default=False)
+
+
+class Trace(Mapping[str, Record]):
+    """The records of a forward pass by id, in the order they were computed.
+
+    It can be read while the block is still open: what has been computed is there.
+    """
+
+    def __init__(self, model: nn.Module, tape: Tape) -> None:
+        self.model = model
+        self._tape = tape
+        self._checks: list[Check] | None = None
+
+    def __getitem__(self, id: str) -> Record:
+        if id in self._tape.records:
+            return self._tape.records[id]
+        if not self._tape.records:
+            raise UnknownRecord(
+                f"the trace holds no step yet, so none called {id!r}",
+                "call the model inside `with trace(model)`",
+            )
+        near = difflib.get_close_matches(id, self._tape.records, n=3, cutoff=0.5)
+        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {next(iter(self))}"
+        raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tape.records)
+
+    def __len__(self) -> int:
+        return len(self._tape.records)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._tape.records
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.values())) or "a trace without records"
+
+    def find(self, pattern: str) -> list[Record]:
+        """The records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
+        return [record for id, record in self.items() if fnmatchcase(id, pattern)]
+
+    @property
+    def checks(self) -> list[Check]:
+        """`check()`, computed once; empty when the model as a whole was not called."""
+        if self._checks is None:
+            self._checks = (
+                [self.check()] if self._tape.call is not None and self._tape.answer is not None else []
+            )
+        return self._checks
+
+    def check(self) -> Check:
+        """Call the model once more, with the same arguments and fused attention, and compare the answers.
+
+        Raises:
+            UsageError: the model as a whole was not called in the block, or did not return a tensor.
+        """
+        if self._tape.call is None or self._tape.answer is None:
+            raise UsageError(
+                "the traced model was not called as a whole", "call model(…) inside `with trace(model)`"
+            )
+        args, kwargs = self._tape.call
+        with torch.no_grad(), exactly(self.model), fused_attention():
+            fused = self.model(*args, **kwargs)
+        value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0
+        tolerance = 1e-4 * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
+        meaning = (
+            "The largest difference between the logits of attention step by step and of the fused kernel."
+        )
+        return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
+
+    @property
+    def plot(self) -> Any:
+        """Figures of these records: `t.plot.attention(layer=1)`."""
+        from glassformer.explain.figures import TracePlots
+
+        return TracePlots(self)
+
+
+@contextmanager
+def trace(
+    model: nn.Module, only: str | Sequence[str] = "*", *, names: Mapping[str, str] | None = None
+) -> Iterator[Trace]:
+    """Record what `model` computes within the block, in this thread, in evaluation mode and full fp32.
+
+    Args:
+        model: one of the three models, or any module made of parts from `glassformer.nn`.
+        only: wildcards of the ids to keep, "decoder.*.cross.*"; everything when absent.
+        names: ids for modules by path, where the path itself is not what you want to read.
+
+    Raises:
+        UsageError: another trace is open in this thread.
+    """
+    if _tracing.get():
+        raise UsageError("a trace is already open in this thread", "close it before opening another")
+    inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
+    tape = Tape(inner, [only] if isinstance(only, str) else only)
+    watch, attention = attach(inner, tape, names)
+    token = _tracing.set(True)
+    try:
+        with exactly(inner), observe_attention(attention.observe):
+            yield Trace(inner, tape)
+    finally:
+        _tracing.reset(token)
+        watch.remove()

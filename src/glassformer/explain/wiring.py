@@ -1,0 +1,188 @@
+"""Hooks that tell the tape what each part of a model computed, under the name a reader knows it by.
+
+Parts are found by their type, so that any model put together from `glassformer.nn` can be traced. What is
+recorded are the tensors of the forward pass themselves; only gathers (rows of a table, heads of a vector)
+and the embedding's factor are taken again. Ids of a translator, in order:
+
+    src_embedding.ids, .rows, .scaled, .positions, .sum
+    encoder.0.self.norm, .q_proj, .k_proj, .v_proj, .q_heads, .q_norm, .k_heads, .k_norm, .q, .k, .v,
+        .products, .scores, .mask, .weights, .context, .concat, .out, .residual
+    encoder.0.ff.norm, .w_gate, .w_in, .hidden, .out, .residual        encoder.norm
+    tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits
+
+With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits. Operations:
+ids, lookup, scale, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
+mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor no traced part computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.explain.attention_wires import AttentionWires
+from glassformer.explain.hooks import Call, Watch
+from glassformer.explain.part_wires import (
+    EmbeddingWires,
+    FeedForwardWires,
+    ResidualWires,
+    add_linear,
+    add_norm,
+)
+from glassformer.explain.records import Axis
+from glassformer.explain.tape import Origin, Tape
+from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Decoder, Encoder, Residual
+from glassformer.nn.norms import LayerNorm, RMSNorm
+
+PLAIN = {
+    "self_attention": "self", "self_residual": "self", "cross_attention": "cross", "cross_residual": "cross",
+    "feed_forward": "ff", "feed_forward_residual": "ff", "layers": "",
+}  # fmt: skip
+"""Names of modules, as they appear in ids."""
+
+
+def plain_name(path: str, names: Mapping[str, str] | None = None) -> str:
+    """A module's path as an id: "decoder.layers.1.cross_attention" is "decoder.1.cross".
+
+    `names` are the user's own for some paths; each stands for all that is inside, too.
+    """
+    for own in sorted(names or {}, key=len, reverse=True):
+        if path == own or path.startswith(f"{own}."):
+            rest = plain_name(path[len(own) + 1 :])
+            return ".".join(part for part in ((names or {})[own], rest) if part)
+    return ".".join(filter(None, (PLAIN.get(part, part) for part in path.split("."))))
+
+
+def attach(model: nn.Module, tape: Tape, names: Mapping[str, str] | None) -> tuple[Watch, AttentionWires]:
+    """Put hooks on every part of the model. Returns them, and what to observe attention with."""
+    watch = Watch(tape)
+    attention = AttentionWires(watch)
+    ids: dict[nn.Module, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        ids.setdefault(module, []).append(plain_name(path, names))
+    inner: set[nn.Module] = set()
+    for module, (name, *_) in ids.items():
+        match module:
+            case TokenEmbedding():
+                EmbeddingWires(watch, module, sorted(ids[module]))
+            case MultiHeadAttention():
+                attention.attach(module, name)
+            case FeedForward() | SwiGLU():
+                FeedForwardWires(watch, module, name)
+            case Residual():
+                ResidualWires(watch, module, name)
+            case TextClassifier():
+                _classifier(watch, module, name)
+                inner.add(module.head)
+                continue
+            case LanguageModel() | Translator():
+                _output(watch, module, name)
+                inner.update([module.output] if module.output is not None else [])
+                continue
+            case _:
+                continue
+        inner.update(module.modules())
+    for module, (name, *_) in ids.items():
+        match module:
+            case Encoder() | Decoder():
+                _remember_end(watch, module, name)
+            case LayerNorm() | RMSNorm() if module not in inner:
+                _norm(watch, module, name)
+            case nn.Linear() if module not in inner:
+                _linear(watch, module, name)
+    _whole(watch, model)
+    return watch, attention
+
+
+def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:
+    def end(_: Tensor, output: Tensor) -> None:
+        watch.tape.stream_end = watch.tape.origin(output, f"{name}.output")
+
+    watch.after(module, end)
+
+
+def _norm(watch: Watch, module: nn.Module, name: str) -> None:
+    def normed(x: Tensor, output: Tensor) -> None:
+        call = Call("", watch.count(module))
+        add_norm(watch.tape, call.id(name), module, watch.tape.origin(x, call.id(f"{name}.input")), output)
+
+    watch.after(module, normed)
+
+
+def _linear(watch: Watch, module: nn.Linear, name: str) -> None:
+    """A linear layer that belongs to no block: a head of the user's own, or an output projection."""
+
+    def made(x: Tensor, output: Tensor) -> None:
+        tape, call = watch.tape, Call("", watch.count(module))
+        before = tape.origin(x, call.id(f"{name}.input"))
+        axes = [Axis("class")] if output.dim() < 3 else [Axis("token", before.stream), Axis("out")]
+        add_linear(tape, call.id(name), module, before, output, axes, "")
+
+    watch.after(module, made)
+
+
+def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
+    tape, two_classes = watch.tape, model.n_classes == 2
+    call = Call(name, 1)
+
+    def pooled(args: dict[str | int, Any]) -> None:
+        nonlocal call
+        call = Call(name, watch.count(model))
+        how, end = model.config.pooling, tape.stream_end
+        inputs = [id for id in (end and end.id, tape.padding) if id]
+        tape.add(call.id("pooled"), "pool", inputs, args[0], [Axis("pooled")], source=f"pool.{how}",
+                 attrs={"how": how})  # fmt: skip
+
+    def classified(_: Tensor, output: Tensor) -> None:
+        step = "head" if two_classes else "logits"
+        add_linear(tape, call.id(step), model.head, Origin(call.id("pooled"), ""), output, [Axis("class")],
+                   "TextClassifier.head")  # fmt: skip
+
+    def pinned(_: Tensor, output: Tensor) -> None:
+        if two_classes:
+            tape.add(
+                call.id("logits"), "pin_zero", [call.id("head")], output, [Axis("class")], source="pin_zero"
+            )
+
+    watch.before(model.head, pooled)
+    watch.after(model.head, classified)
+    watch.after(model, pinned)
+
+
+def _output(watch: Watch, model: LanguageModel | Translator, name: str) -> None:
+    """Logits: a layer of their own, or the embedding's table used once more."""
+    tape = watch.tape
+    table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
+    source = f"{type(model).__name__}.output"
+
+    def spoke(_: Tensor, output: Tensor) -> None:
+        end = tape.stream_end or Origin("input", "text")
+        axes = [Axis("token", end.stream), Axis("vocab")]
+        weight = table if model.output is None else model.output.weight
+        call = Call(name, watch.count(model))
+        tape.add(
+            call.id("logits"), "linear", [end.id], output, axes, source=source, params={"weight": weight}
+        )
+
+    watch.after(model, spoke)
+
+
+def _whole(watch: Watch, model: nn.Module) -> None:
+    """Remember what the model was called with and what it answered, to compute it a second way."""
+    tape = watch.tape
+
+    def begin(args: dict[str | int, Any]) -> None:
+        tape.call = (tuple(v for k, v in args.items() if isinstance(k, int)),
+                     {k: v for k, v in args.items() if isinstance(k, str)})  # fmt: skip
+
+    def end(_: Tensor, output: Any) -> None:
+        tape.answer = output.detach() if isinstance(output, Tensor) else None
+
+    watch.before(model, begin)
+    watch.after(model, end)
