@@ -1,0 +1,220 @@
+"""`explain`: one text through a trained model, with everything that can be said about it.
+
+An `Explanation` holds the tokens, the tensors, the predictions and how the answer was decoded; `manifest()` is
+all of it but the tensors, as JSON. Attribution, figures and pages are made from it elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.decode import Hypothesis
+from glassformer.decode.hypothesis import length_norms
+from glassformer.errors import UsageError
+from glassformer.explain import manifest as form
+from glassformer.explain.checkpoints import Subject, at_checkpoint
+from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
+from glassformer.explain.facts import model_facts, run_facts
+from glassformer.explain.inputs import Prepared, prepare
+from glassformer.explain.predictions import Prediction, predict
+from glassformer.explain.records import Check
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.tensors import Records, take, to_numpy
+from glassformer.explain.trace import Trace
+
+__all__ = ["Explanation", "Subject", "TraceRequest", "decode", "explain", "model_facts", "run_facts"]
+
+
+def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
+    """Look at one text as the model does: encode and decode it as `predict` would, then capture one pass.
+
+    Args:
+        subject: a loaded `Run`.
+        request: the text, or a whole request.
+        trace_id: what a page calls this explanation.
+
+    Raises:
+        UsageError: the request asks what this task, vocabulary or context cannot give.
+        CheckpointError: the checkpoint asked for is damaged.
+        DivergedError: the model's logits are not numbers.
+    """
+    began = time.perf_counter()
+    request = TraceRequest(request) if isinstance(request, str) else request
+    subject = at_checkpoint(subject, request.checkpoint)
+    prepared = prepare(subject, request)
+    lengths = {stream.name: len(stream) for stream in prepared.streams}
+    records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
+    explanation = Explanation(subject, request, trace_id, prepared, records)
+    explanation.seconds = time.perf_counter() - began
+    return explanation
+
+
+def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
+    """{"decode", "answer", "streams"} of a manifest, without looking inside where that can be spared."""
+    prepared = None
+    if subject.task.name != "classify" and request.target is None:
+        subject = at_checkpoint(subject, request.checkpoint)
+        prepared = prepare(subject, request)
+        answer = form.answer_of(subject.task.name, [], prepared.decode, prepared.answer)
+        log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
+        return {"decode": log, "answer": answer, "streams": streams}
+    told = explain(subject, request).manifest()
+    return {name: told[name] for name in ("decode", "answer", "streams")}
+
+
+class Explanation:
+    """One text, seen through.
+
+    Attributes:
+        subject: the model and its task, with the weights that were asked for.
+        request: what was asked. id: what a page calls this.
+        model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
+            is padding), or {"src", "tgt_in"} (and "src_padding_mask").
+        streams: the tokens. predictions: what the model says after each position.
+        decode: how the target came about. answer: {"headline", "detail"}.
+        records: every tensor by id, a mapping like a trace. window: positions shown of long streams, or None.
+        checks: comparisons of two ways to compute the same. omitted: what is not shown, and why.
+        warnings: what to know about the input. seconds: how long it took.
+    """
+
+    def __init__(
+        self, subject: Subject, request: TraceRequest, id: str, prepared: Prepared, records: Records
+    ) -> None:
+        self.subject, self.request, self.id, self.records = subject, request, id, records
+        self.model_inputs: dict[str, Tensor] = prepared.model_inputs
+        self.streams, self.warnings, self.window = prepared.streams, prepared.warnings, records.window
+        self.predictions: list[Prediction] = self._predictions(prepared)
+        self.decode = self._scored(prepared) if prepared.decode.kind == "given" else prepared.decode
+        self.answer = form.answer_of(subject.task.name, self.predictions, self.decode, prepared.answer)
+        self.checks: list[Check] = [*records.checks, *self._decoding_check()]
+        self.omitted = form.omitted(records, {stream.name: len(stream) for stream in self.streams})
+        self.seconds = 0.0
+        self._manifest: dict[str, Any] | None = None
+
+    def manifest(self) -> dict[str, Any]:
+        """`Manifest` of web/src/types.ts, ready for JSON; made once, so not to be changed."""
+        if self._manifest is None:
+            nodes, task = self.records.nodes.values(), self.subject.task.name
+            self._manifest = {
+                "format": form.FORMAT,
+                "id": self.id,
+                "model": model_facts(self.subject, self.request.checkpoint),
+                "request": self.request.to_json(),
+                "streams": [stream.to_json() for stream in self.streams],
+                "answer": self.answer,
+                "nodes": [form.node_json(node) for node in nodes],
+                "params": form.params_json(self.subject.model, task, nodes),
+                "predictions": [prediction.to_json() for prediction in self.predictions],
+                "decode": self.decode.to_json(),
+                "checks": form.checks_json(self.checks),
+                "omitted": self.omitted,
+                "warnings": self.warnings,
+                "window": None if self.window is None else list(self.window),
+                "seconds": self.seconds,
+            }
+        return self._manifest
+
+    def tensor(self, id: str, slice: str = "") -> np.ndarray:
+        """The values of a node or a parameter, or a slice of them; within a window, counted from its start.
+
+        Args:
+            id: as in `manifest()["nodes"]` or `["params"]`.
+            slice: "head:3", "token:0-50", "vocab:1.5.9", joined by ";": see `tensors.take`.
+
+        Raises:
+            UsageError: there is no such tensor, or no such slice of it.
+        """
+        if id in self.records.nodes:
+            record = self.records[id]
+            return to_numpy(take(record.value, [axis.name for axis in record.axes], slice))
+        params = self.manifest()["params"]
+        if id not in params:
+            raise UsageError(f"there is no tensor or parameter {id[:80]!r} in this trace")
+        axes = [axis["name"] for axis in params[id]["axes"]]
+        return to_numpy(take(form.param(self.subject.model, id), axes, slice))
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the forward pass, as long as the text is short enough to be kept whole.
+
+        Raises:
+            UsageError: it is longer; `records` has its tensors one layer at a time.
+        """
+        if self.records.trace is None:
+            raise UsageError("this text is too long for one trace", "look at `records` instead")
+        return self.records.trace
+
+    def attribute(self, method: str = "erase", **request: Any) -> Any:
+        """Why the model said that, see `attribution.attribute`; fields of `AttributeRequest` by name."""
+        from glassformer.explain.attribution import AttributeRequest, attribute
+
+        wanted = {"method": method, "trace": self.id} | request
+        return attribute(self, AttributeRequest.from_dict(wanted))
+
+    @property
+    def plot(self) -> Any:
+        """Figures of this explanation: `explanation.plot.attribution()`."""
+        from glassformer.explain.figures import ExplanationPlots
+
+        return ExplanationPlots(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole page, with this explanation in it, as one HTML file."""
+        from glassformer.explain.report import write_report
+
+        write_report(Path(path), self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
+        from glassformer.explain.notebook import mimebundle
+
+        return mimebundle(self)
+
+    def __repr__(self) -> str:
+        answer = " ".join(self.answer.values())
+        return f"<Explanation of {self.request.text[:60]!r}: {answer}; {len(self.records)} tensors>"
+
+    def _predictions(self, prepared: Prepared) -> list[Prediction]:
+        """Of the positions that are shown."""
+        logits = self.records["logits"].value
+        positions, following = prepared.positions, prepared.following
+        if logits.dim() == 1:
+            logits = logits[None]
+        elif self.window is not None and len(logits) < len(self.streams[-1]):
+            positions, following = positions[slice(*self.window)], following[slice(*self.window)]
+        return predict(self.subject.task, logits[: len(positions)], positions, following)
+
+    def _scored(self, prepared: Prepared) -> DecodeLog:
+        """The log of a target that was given, with the score the model gives it."""
+        with torch.no_grad():
+            log_probs = self.subject.model(**self.model_inputs)[0].double().log_softmax(dim=-1)
+        ids = [token for token in prepared.following if token is not None]
+        log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
+        penalty = prepared.decode.settings.length_penalty
+        score = log_prob / length_norms(len(ids), penalty)[len(ids)]
+        told = LoggedHypothesis.of(Hypothesis(ids[:-1], score, log_prob, True), self.subject.task.tokenizer)
+        return DecodeLog("given", prepared.decode.settings, [told])
+
+    def _decoding_check(self) -> list[Check]:
+        """Whether decoding, step by step with cached keys, and this pass give the answer one probability."""
+        if self.decode.kind not in ("beam", "sample") or self.window is not None:
+            return []
+        first = self.streams[-1].n_given - 1 if self.subject.task.name == "lm" else 0
+        passed = [p.actual.log_prob for p in self.predictions[first:] if p.actual is not None]
+        decoded = self.decode.hypotheses[0]
+        if len(passed) != len(decoded.ids) + decoded.finished or not self.decode.hypotheses[0].log_prob:
+            return []
+        value = abs(math.fsum(passed) - decoded.log_prob)
+        tolerance = 1e-4 * max(1.0, abs(decoded.log_prob))
+        meaning = (
+            "How far the log-probability that decoding summed up, with keys and values cached, is from that of "
+            "this one pass over the finished text."
+        )
+        return [Check("decoding against this pass", value, tolerance, value <= tolerance, meaning)]
