@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
-.PHONY: help demo test test-all lint clean
+.PHONY: help demo test test-all lint web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (two minutes)"
 	@echo "make test       the tests (under ten minutes on two cores)"
 	@echo "make test-all   the slow tests too"
 	@echo "make lint       ruff and pyright"
+	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
+	@echo "make web-check  the page's types, and that the built page is the one its sources give"
 	@echo "make clean      remove .venv and caches; your runs/ stay"
 
 demo: $(VENV)/.installed
@@ -29,8 +31,15 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+web: web/node_modules/.installed
+	cd web && npm run --silent build
+
+web-check: web/node_modules/.installed
+	cd web && npm run --silent check && npm run --silent build -- --outdir=../build/web
+	diff -r build/web src/glassformer/explain/static
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build
+	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build
 
 # Stamps: remade when what there is to install changes.
 $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
@@ -46,4 +55,8 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Glassformer needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V`. Try: make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+web/node_modules/.installed: web/package.json web/package-lock.json
+	cd web && npm ci --silent
 	@touch $@

@@ -1,0 +1,34 @@
+// Builds the page: src/main.tsx with its styles into app.js and app.css, and index.html beside them.
+// Nothing in the output depends on the machine or the time, so the same sources give the same bytes.
+import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const chosen = process.argv.find((argument) => argument.startsWith("--outdir="));
+const outdir = chosen
+  ? resolve(chosen.slice("--outdir=".length))
+  : join(here, "..", "src", "glassformer", "explain", "static");
+const BUDGET = 60_000; // bytes of app.js and app.css together, gzipped
+
+mkdirSync(outdir, { recursive: true });
+await build({
+  absWorkingDir: here,
+  entryPoints: { app: "src/main.tsx" },
+  outdir,
+  bundle: true,
+  minify: true,
+  format: "iife",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "none",
+  logLevel: "warning",
+});
+copyFileSync(join(here, "index.html"), join(outdir, "index.html"));
+
+const sizes = ["app.js", "app.css"].map((name) => gzipSync(readFileSync(join(outdir, name)), { level: 9 }).length);
+const total = sizes.reduce((a, b) => a + b, 0);
+console.log(`app.js ${sizes[0]} + app.css ${sizes[1]} = ${total} bytes gzipped, of ${BUDGET}`);
+if (total > BUDGET) process.exitCode = 1;

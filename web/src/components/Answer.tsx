@@ -1,0 +1,19 @@
+/** What the model answered, and what the reader must know about this trace: cut text, unknown words, omissions. */
+import { manifest, other, source } from "../state";
+
+export function Answer() {
+  const trace = manifest.value;
+  if (!trace) return null;
+  const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`)];
+  const bad = trace.checks.filter((check) => !check.ok);
+  return (
+    <section class="answer" aria-label="Answer">
+      <p data-role="answer" dir="auto">
+        <strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
+      </p>
+      {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
+      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      {!source.live && other.value === null && <p class="note">A saved page: what was traced is here, other texts need the run.</p>}
+    </section>
+  );
+}

@@ -1,0 +1,46 @@
+/** The text that is traced. Enter traces, Shift+Enter makes a line; an exported page only shows its text. */
+import { useEffect, useRef } from "preact/hooks";
+import { busy, manifest, runFacts, source, trace } from "../state";
+
+export function TextForm() {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const text = manifest.value?.request.text;
+  useEffect(() => {
+    if (area.current && text !== undefined) area.current.value = text;
+  }, [text]);
+  const submit = () => area.current && trace({ text: area.current.value });
+  const examples = runFacts.value?.examples ?? [];
+  return (
+    <form
+      class="text-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <label class="visually-hidden" for="text">Text to look at</label>
+      <textarea
+        id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
+        maxLength={runFacts.value?.limits.max_text_bytes}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          submit();
+        }}
+      />
+      {source.live && (
+        <div class="text-actions">
+          <button type="submit" data-role="trace" disabled={busy.value !== null}>{busy.value ? "Tracing …" : "Trace"}</button>
+          {examples.length > 1 && (
+            <button
+              type="button" class="quiet"
+              onClick={() => trace({ text: examples[(examples.indexOf(text ?? "") + 1) % examples.length] ?? "" })}
+            >
+              Another example
+            </button>
+          )}
+        </div>
+      )}
+    </form>
+  );
+}

@@ -1,0 +1,2 @@
+/** Stylesheets are imported for esbuild alone. */
+declare module "*.css";

@@ -1,0 +1,4 @@
+/** The Attention screen. */
+export function AttentionScreen() {
+  return <h1>Attention</h1>;
+}

@@ -1,0 +1,4 @@
+/** The Flow screen. */
+export function FlowScreen() {
+  return <h1>Flow</h1>;
+}

@@ -1,0 +1,192 @@
+/**
+ * Where the page's numbers come from: a server beside the model (`LiveSource`) or the data inlined in an
+ * exported file (`FileSource`). Screens know the interface `Source` alone.
+ */
+import { decodeBase64, sliceTensor, toTensor, type TensorValue } from "./tensor";
+import type {
+  ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, ReportData, RunFacts, Stream,
+  TraceRequest,
+} from "./types";
+
+export type { TensorValue } from "./tensor";
+
+export interface Source {
+  /** True with a server: other texts can be traced. */
+  readonly live: boolean;
+  /** Traces an exported page was saved with; none with a server. */
+  readonly stored: readonly Manifest[];
+  run(): Promise<RunFacts>;
+  trace(request: TraceRequest): Promise<Manifest>;
+  /** `slice`: "head:3;token:0-8" (see explain/tensors.py); an index drops its axis. */
+  tensor(traceId: string, id: string, slice?: string): Promise<TensorValue>;
+  /** The same tensor if it is here already. */
+  peek(traceId: string, id: string, slice?: string): TensorValue | null;
+  attribute(request: AttributeRequest): Promise<Attribution>;
+  erase(request: EraseRequest): Promise<Erased>;
+  decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;
+}
+
+/** A problem in words for the reader: what happened and, perhaps, what to do. */
+export class Problem extends Error {
+  constructor(message: string, readonly hint = "", readonly status = 0) {
+    super(message);
+  }
+}
+
+const CACHE_BYTES = 256e6;
+
+export class LiveSource implements Source {
+  readonly live = true;
+  readonly stored = [];
+  private cache = new Map<string, TensorValue>();
+  private pending = new Map<string, Promise<TensorValue>>();
+  private bytes = 0;
+
+  constructor(private token: string) {}
+
+  private async fetch(path: string, body?: unknown): Promise<Response> {
+    const headers: Record<string, string> = { "X-Glassformer-Token": this.token };
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    let response: Response;
+    try {
+      response = await fetch(path, {
+        method: body === undefined ? "GET" : "POST",
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+    } catch {
+      throw new Problem("The server does not answer.", "Is `glassformer explain` still running in its terminal?");
+    }
+    if (response.ok) return response;
+    let told: ApiError["error"] | undefined;
+    try {
+      told = ((await response.json()) as ApiError).error;
+    } catch {
+      told = undefined;
+    }
+    throw new Problem(told?.message ?? `The server answered ${response.status}.`, told?.hint ?? "", response.status);
+  }
+
+  private async json<T>(path: string, body?: unknown): Promise<T> {
+    return (await this.fetch(path, body)).json() as Promise<T>;
+  }
+
+  run() {
+    return this.json<RunFacts>("api/run");
+  }
+  trace(request: TraceRequest) {
+    return this.json<Manifest>("api/trace", request);
+  }
+  attribute(request: AttributeRequest) {
+    return this.json<Attribution>("api/attribute", request);
+  }
+  erase(request: EraseRequest) {
+    return this.json<Erased>("api/erase", request);
+  }
+  decode(request: TraceRequest) {
+    return this.json<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>("api/decode", request);
+  }
+
+  peek(traceId: string, id: string, slice = "") {
+    const key = `${traceId}/${id}?${slice}`;
+    const hit = this.cache.get(key);
+    if (!hit) return null;
+    this.cache.delete(key); // last used goes last: the first of the map is the oldest
+    this.cache.set(key, hit);
+    return hit;
+  }
+
+  tensor(traceId: string, id: string, slice = "") {
+    const key = `${traceId}/${id}?${slice}`;
+    const hit = this.peek(traceId, id, slice);
+    if (hit) return Promise.resolve(hit);
+    let pending = this.pending.get(key);
+    if (!pending) {
+      pending = this.load(traceId, id, slice).finally(() => this.pending.delete(key));
+      this.pending.set(key, pending);
+    }
+    return pending;
+  }
+
+  private async load(traceId: string, id: string, slice: string): Promise<TensorValue> {
+    const query = slice ? `?slice=${encodeURIComponent(slice)}&dtype=f32` : "?dtype=f32";
+    const path = `api/trace/${encodeURIComponent(traceId)}/t/${encodeURIComponent(id)}${query}`;
+    const response = await this.fetch(path);
+    const shape = (response.headers.get("X-Shape") ?? "").split(",").filter(Boolean).map(Number);
+    const value = toTensor(response.headers.get("X-Dtype") ?? "f32", shape, await response.arrayBuffer());
+    this.cache.set(`${traceId}/${id}?${slice}`, value);
+    this.bytes += value.data.byteLength;
+    for (const [key, old] of this.cache) {
+      if (this.bytes <= CACHE_BYTES || old === value) break;
+      this.cache.delete(key);
+      this.bytes -= old.data.byteLength;
+    }
+    return value;
+  }
+}
+
+const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+const OFFLINE_HINT = "Open the run with `glassformer explain` to compute it.";
+
+export class FileSource implements Source {
+  readonly live = false;
+  readonly stored: readonly Manifest[];
+  private whole = new Map<string, TensorValue>();
+
+  constructor(readonly data: ReportData) {
+    this.stored = data.traces;
+  }
+
+  async run() {
+    return this.data.run;
+  }
+  async trace(request: TraceRequest): Promise<Manifest> {
+    const found = this.data.traces.find((trace) => same(trace.request, request))
+      ?? this.data.traces.find((trace) => trace.request.text === request.text && trace.request.checkpoint === request.checkpoint);
+    if (!found) throw new Problem("This saved page holds one traced text; another cannot be computed here.", OFFLINE_HINT);
+    return found;
+  }
+  peek(traceId: string, id: string, slice = ""): TensorValue | null {
+    const key = `${traceId}/${id}`;
+    let whole = this.whole.get(key);
+    if (!whole) {
+      const stored = this.data.tensors[traceId]?.[id];
+      if (!stored) return null;
+      whole = toTensor(stored.dtype, stored.shape, decodeBase64(stored.data));
+      this.whole.set(key, whole);
+    }
+    if (!slice) return whole;
+    const trace = this.data.traces.find((one) => one.id === traceId);
+    const axes = (trace?.nodes.find((node) => node.id === id) ?? trace?.params[id])?.axes.map((axis) => axis.name) ?? [];
+    return sliceTensor(whole, axes, slice);
+  }
+  async tensor(traceId: string, id: string, slice = "") {
+    const value = this.peek(traceId, id, slice);
+    if (!value) throw new Problem(`The numbers of ${id} did not fit into this saved page.`, OFFLINE_HINT);
+    return value;
+  }
+  async attribute(request: AttributeRequest) {
+    const wanted = { trace: request.trace, method: request.method, prediction: request.prediction ?? 0, foil: request.foil ?? null };
+    const found = this.data.attributions.find(({ request: r, attribution }) =>
+      same(wanted, { trace: r.trace, method: r.method, prediction: r.prediction ?? 0, foil: r.foil ?? null })
+      && (request.target === undefined || r.target === request.target || attribution.target.id === request.target));
+    if (!found) throw new Problem("This attribution is not in the saved page.", OFFLINE_HINT);
+    return found.attribution;
+  }
+  async erase(request: EraseRequest) {
+    const found = this.data.erased.find(({ request: r }) =>
+      r.trace === request.trace && same(r.erase, request.erase) && (r.prediction ?? 0) === (request.prediction ?? 0));
+    if (!found) throw new Problem("The saved page holds each word erased alone, not this combination.", OFFLINE_HINT);
+    return found.erased;
+  }
+  async decode(): Promise<never> {
+    throw new Problem("A saved page cannot decode again.", OFFLINE_HINT);
+  }
+}
+
+/** The data inlined in an exported page if there is some, the server otherwise. */
+export function openSource(): Source {
+  const inlined = document.getElementById("glassformer-data")?.textContent;
+  if (inlined) return new FileSource(JSON.parse(inlined) as ReportData);
+  return new LiveSource(new URLSearchParams(location.search).get("token") ?? "");
+}

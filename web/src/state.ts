@@ -1,0 +1,181 @@
+/**
+ * The page's state as signals, and the few verbs that change it. The address is the truth: `go` and
+ * `setParams` write it, and everything else (which text is traced, what is shown) follows from it.
+ */
+import { computed, effect, signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./hash";
+import { openSource, Problem, type TensorValue } from "./source";
+import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } from "./types";
+
+export const source = openSource();
+export const route = signal<Route>(parseHash(location.hash));
+export const runFacts = signal<RunFacts | null>(null);
+/** The trace shown, and the second one of Compare. */
+export const manifest = signal<Manifest | null>(null);
+export const other = signal<Manifest | null>(null);
+/** What the page waits for, in words; null: nothing. */
+export const busy = signal<string | null>(null);
+export const problem = signal<{ message: string; hint: string } | null>(null);
+/** A token pointed at anywhere lights up everywhere. */
+export const hoveredToken = signal<{ stream: StreamName; index: number } | null>(null);
+
+export interface Selection {
+  node: string | null;
+  head: number;
+  row: number | null;
+  col: number | null;
+}
+
+const whole = (text: string | undefined) => (text !== undefined && /^\d+$/.test(text) ? Number(text) : null);
+
+/** From `node`, `head` and `cell=row,col` in the address. */
+export const selection = computed<Selection>(() => {
+  const { node, head, cell } = route.value.params;
+  const [row, col] = (cell ?? "").split(",");
+  return { node: node ?? null, head: whole(head) ?? 0, row: whole(row), col: whole(col) };
+});
+
+type Patch = Record<string, string | number | null>;
+
+function patched(params: Record<string, string>, patch: Patch): Record<string, string> {
+  const out = { ...params };
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete out[key];
+    else out[key] = String(value);
+  }
+  return out;
+}
+
+function write(next: Route, replace: boolean) {
+  const hash = formatHash(next);
+  if (hash === formatHash(route.value)) return;
+  route.value = next;
+  history[replace ? "replaceState" : "pushState"](null, "", hash);
+}
+
+/** Open a screen: a new entry for the Back button. */
+export function go(screen: Screen, patch: Patch = {}) {
+  write({ screen, params: patched(route.value.params, patch) }, false);
+}
+
+/** Change what the screen shows; null removes. Replaces the history entry unless told to push. */
+export function setParams(patch: Patch, { push = false } = {}) {
+  write({ ...route.value, params: patched(route.value.params, patch) }, !push);
+}
+
+/** The address `go` would write, for links. */
+export function hrefTo(screen: Screen, patch: Patch = {}): string {
+  return formatHash({ screen, params: patched(route.value.params, patch) });
+}
+
+/** Trace another text (or the same with other settings). What pointed into the old trace is dropped. */
+export function trace(request: TraceRequest) {
+  write(
+    { ...route.value, params: patched(route.value.params, { ...paramsOf(request), cell: null, token: null, position: null }) },
+    false,
+  );
+}
+
+/** The second trace, for Compare; null removes it. */
+export function traceOther(request: TraceRequest | null) {
+  write({ ...route.value, params: patched(route.value.params, paramsOf(request, "o.")) }, false);
+}
+
+export function report(error: unknown) {
+  problem.value = error instanceof Problem
+    ? { message: error.message, hint: error.hint }
+    : { message: error instanceof Error ? error.message : String(error), hint: "" };
+}
+
+export const nodes = computed(() => new Map(manifest.value?.nodes.map((node) => [node.id, node]) ?? []));
+export const node = (id: string): TraceNode | undefined => nodes.value.get(id);
+export const stream = (name: StreamName, of: Manifest | null = manifest.value): Stream | undefined =>
+  of?.streams.find((one) => one.name === name);
+
+/** The tokens along one axis, as labels; undefined where the axis has none. In a window only its own. */
+export function axisLabels(axis: { name: string; size: number; stream?: StreamName }, of = manifest.value) {
+  if (!axis.stream || (axis.name !== "token" && axis.name !== "key")) return undefined;
+  const pieces = stream(axis.stream, of)?.pieces ?? [];
+  const start = of?.window?.[0] ?? 0;
+  return pieces.slice(start, start + axis.size);
+}
+
+export interface Loaded {
+  value: TensorValue | null;
+  error: string | null;
+}
+
+/** A node's or parameter's numbers: null until they are here. `id` null: nothing wanted. */
+export function useTensor(id: string | null, slice = "", of: Manifest | null = manifest.value): Loaded {
+  const traceId = of?.id ?? "";
+  const key = `${traceId}/${id}?${slice}`;
+  const [state, setState] = useState<{ key: string; value: TensorValue | null; error: string | null }>();
+  const here = id && of ? peek(traceId, id, slice) : null;
+  const wanted = Boolean(id && of && !here);
+  useEffect(() => {
+    if (!wanted || !id) return;
+    let alive = true;
+    source.tensor(traceId, id, slice).then(
+      (value) => alive && setState({ key, value, error: null }),
+      (error: Error) => alive && setState({ key, value: null, error: error.message }),
+    );
+    return () => {
+      alive = false;
+    };
+  }, [key, wanted]);
+  if (here) return { value: here, error: null };
+  return state?.key === key ? { value: state.value, error: state.error } : { value: null, error: null };
+}
+
+function peek(traceId: string, id: string, slice: string) {
+  try {
+    return source.peek(traceId, id, slice);
+  } catch {
+    return null; // told by source.tensor, which fails the same way
+  }
+}
+
+async function load(request: TraceRequest, into: typeof manifest, words: string) {
+  const wanted = JSON.stringify(request);
+  asked.set(into, wanted);
+  busy.value = words;
+  problem.value = null;
+  try {
+    const answer = await source.trace(request);
+    if (asked.get(into) === wanted) into.value = answer;
+  } catch (error) {
+    if (asked.get(into) === wanted) report(error);
+  } finally {
+    if (asked.get(into) === wanted) busy.value = null;
+  }
+}
+
+const asked = new Map<typeof manifest, string>();
+
+/** Learn what run this is, then keep the traces in step with the address. */
+export async function start() {
+  addEventListener("hashchange", () => (route.value = parseHash(location.hash)));
+  addEventListener("popstate", () => (route.value = parseHash(location.hash)));
+  busy.value = "Opening the run";
+  try {
+    runFacts.value = await source.run();
+  } catch (error) {
+    report(error);
+    busy.value = null;
+    return;
+  }
+  busy.value = null;
+  const request = computed(() => JSON.stringify(requestOf(route.value.params) ?? firstRequest()));
+  const second = computed(() => JSON.stringify(requestOf(route.value.params, "o.") ?? source.stored[1]?.request ?? null));
+  effect(() => void load(JSON.parse(request.value) as TraceRequest, manifest, "Tracing"));
+  effect(() => {
+    const wanted = JSON.parse(second.value) as TraceRequest | null;
+    if (wanted) void load(wanted, other, "Tracing the second");
+    else other.value = null;
+  });
+}
+
+function firstRequest(): TraceRequest {
+  return source.stored[0]?.request ?? { text: runFacts.value?.examples[0] ?? "" };
+}

@@ -1,0 +1,74 @@
+/**
+ * Tensors as the page holds them: a shape and a typed array, read from little-endian bytes, and the slice
+ * grammar of the server ("head:3;token:0-8;vocab:1.5.9") computed here for exported pages.
+ */
+export interface TensorValue {
+  shape: number[];
+  data: Float32Array | Int32Array | Uint8Array;
+  /** As it travelled: f16 was widened to f32 and is exact to about 3 digits. */
+  dtype: "f16" | "f32" | "i32" | "u8";
+}
+
+export const sizeOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+
+function halfToFloat(half: number): number {
+  const sign = half & 0x8000 ? -1 : 1;
+  const exponent = (half >> 10) & 0x1f;
+  const fraction = half & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+let halves: Float32Array | null = null;
+
+export function toTensor(dtype: string, shape: number[], bytes: ArrayBuffer): TensorValue {
+  if (dtype === "i32") return { shape, dtype, data: new Int32Array(bytes) };
+  if (dtype === "u8") return { shape, dtype, data: new Uint8Array(bytes) };
+  if (dtype === "f32") return { shape, dtype, data: new Float32Array(bytes) };
+  halves ??= Float32Array.from({ length: 65536 }, (_, half) => halfToFloat(half));
+  const table = halves;
+  return { shape, dtype: "f16", data: Float32Array.from(new Uint16Array(bytes), (half) => table[half] ?? 0) };
+}
+
+export function decodeBase64(text: string): ArrayBuffer {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes.buffer;
+}
+
+/** `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. */
+export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice: string): TensorValue {
+  const picks: (number[] | null)[] = tensor.shape.map(() => null);
+  const dropped = new Set<number>();
+  for (const part of slice.split(";").filter(Boolean)) {
+    const [name = "", spec = ""] = part.split(":");
+    const axis = axes.indexOf(name);
+    if (axis < 0) throw new RangeError(`no axis ${name} here`);
+    if (spec.includes("-")) {
+      const [start = 0, end = 0] = spec.split("-").map(Number);
+      const stop = Math.min(end, tensor.shape[axis] ?? 0);
+      picks[axis] = Array.from({ length: Math.max(0, stop - start) }, (_, i) => start + i);
+    } else {
+      picks[axis] = spec.split(".").map(Number);
+      if (!spec.includes(".")) dropped.add(axis);
+    }
+  }
+  const full = tensor.shape.map((size, axis) => picks[axis] ?? Array.from({ length: size }, (_, i) => i));
+  const strides = tensor.shape.map((_, axis) => sizeOf(tensor.shape.slice(axis + 1)));
+  const sizes = full.map((pick) => pick.length);
+  const data = new (tensor.data.constructor as Float32ArrayConstructor)(sizeOf(sizes));
+  const at = sizes.map(() => 0);
+  for (let i = 0; i < data.length; i++) {
+    let offset = 0;
+    for (let axis = 0; axis < at.length; axis++) offset += (full[axis]?.[at[axis] ?? 0] ?? 0) * (strides[axis] ?? 0);
+    data[i] = tensor.data[offset] ?? NaN;
+    for (let axis = at.length - 1; axis >= 0; axis--) {
+      const next = (at[axis] ?? 0) + 1;
+      at[axis] = next < (sizes[axis] ?? 0) ? next : 0;
+      if (at[axis] !== 0) break;
+    }
+  }
+  return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
+}
