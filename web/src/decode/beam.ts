@@ -116,7 +116,7 @@ export function neighbour(layout: BeamLayout, node: BeamNode, key: string): Beam
     case "Home":
       return layout.columns[0]?.[0] ?? null;
     case "End":
-      return layout.columns.flat().findLast((n) => n.chosen) ?? null;
+      return layout.columns.flat().filter((n) => n.chosen).at(-1) ?? null;
     default:
       return null;
   }
