@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
-from glassformer.explain.explanation import Explanation, Subject, TraceRequest, explain, run_facts
+from glassformer.explain.explanation import Explanation, Subject, TraceRequest, decode, explain, run_facts
 from glassformer.explain.responses import Refused
 
 MAX_TRACES = 4
@@ -67,8 +67,7 @@ class Desk:
 
     def decode(self, question: dict[str, Any]) -> dict[str, Any]:
         """How the text would be decoded, without looking inside."""
-        manifest = explain(self.subject, _traceable(question)).manifest()
-        return {name: manifest[name] for name in ("decode", "answer", "streams")}
+        return decode(self.subject, _traceable(question))
 
     def _find(self, trace_id: str) -> Explanation:
         if trace_id not in self._traces:

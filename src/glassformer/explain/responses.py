@@ -38,7 +38,8 @@ class Refused(GlassformerError):
 def error_response(error: BaseException) -> Response:
     """Any exception as `ApiError` with its HTTP status; one that nobody foresaw is 500."""
     known = _as_known(error)
-    status = known.status if isinstance(known, Refused) else STATUS.get(type(known), 500)
+    foreseen = next((status for kind, status in STATUS.items() if isinstance(known, kind)), 500)
+    status = known.status if isinstance(known, Refused) else foreseen
     facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
     headers = {}
     if isinstance(known, Refused) and known.retry_after is not None:
