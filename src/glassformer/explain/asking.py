@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from torch import nn
 
 from glassformer.errors import UsageError
+from glassformer.explain.checkpoints import Subject
+from glassformer.explain.predictions import Prediction
 from glassformer.explain.question import Question, Words
 from glassformer.explain.request import check_fields, check_ids, check_integer
 from glassformer.explain.streams import Stream
@@ -24,15 +25,7 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 """The stream each of the model's inputs is."""
 
 
-class Subject(Protocol):
-    """What is explained: a `Run` is one."""
-
-    @property
-    def task(self) -> Task: ...
-    @property
-    def model(self) -> nn.Module: ...
-
-
+@runtime_checkable
 class Explained(Protocol):
     """What an attribution needs of an explanation."""
 
@@ -43,7 +36,7 @@ class Explained(Protocol):
     @property
     def streams(self) -> Sequence[Stream]: ...
     @property
-    def predictions(self) -> Sequence[Any]: ...
+    def predictions(self) -> Sequence[Prediction]: ...
 
 
 @dataclass(frozen=True)
@@ -98,13 +91,11 @@ def ask(explanation: Explained, request: AttributeRequest | EraseRequest) -> Que
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
     chosen = explanation.predictions[index_of(explanation, request.prediction)]
     classes = task.name == "classify"
-    position = None if classes else int(field_of(chosen, "position"))
-    top = [int(field_of(c, "id")) for c in field_of(chosen, "top")]
-    actual = field_of(chosen, "actual")
+    position, top = chosen.position, [candidate.id for candidate in chosen.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
     if target is None:
-        target = top[0] if classes or actual is None else int(field_of(actual, "id"))
+        target = top[0] if chosen.actual is None else chosen.actual.id
     if foil is None and classes:
         foil = next(i for i in top if i != target)
     for name, value in (("target", target), ("foil", foil)):
@@ -157,17 +148,14 @@ def index_of(explanation: Explained, prediction: int | None) -> int:
     if task.name == "classify":
         return 0
     if prediction is None:
-        n_given = explanation.streams[-1].n_given
-        written = [i for i, p in enumerate(predictions) if field_of(p, "position") >= n_given - 1]
+        stream = explanation.streams[-1]
+        all_given = stream.name == "target" and stream.n_given == len(stream)
+        first = 0 if all_given else stream.n_given - 1
+        written = [i for i, p in enumerate(predictions) if p.position is not None and p.position >= first]
         return written[0] if written else len(predictions) - 1
     if prediction >= len(predictions):
         raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")
     return prediction
-
-
-def field_of(thing: Any, name: str) -> Any:
-    """A field of a prediction, be it an object or JSON."""
-    return thing[name] if isinstance(thing, dict) else getattr(thing, name)
 
 
 def _check_method(name: str, value: Any) -> str:

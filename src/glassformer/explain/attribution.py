@@ -25,30 +25,17 @@ from glassformer.explain.asking import (
     Method,
     ask,
     erased_with,
-    field_of,
     index_of,
     masked_in_training,
 )
 from glassformer.explain.erasing import erase_one
 from glassformer.explain.faithfulness import Faithfulness, faithfulness, random_falls
 from glassformer.explain.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.predictions import Candidate, Prediction, predict
 from glassformer.explain.question import Question
 from glassformer.text.tokenizer import UNK
 
 __all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase"]
-
-MOST_SHOWN = 50
-"""Candidates of a prediction."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A class or token with its logit and log-probability."""
-
-    id: int
-    piece: str
-    logit: float
-    log_prob: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ class Attribution:
 class Erased:
     """What the model says with some tokens erased; the mirror of `Erased` in web/src/types.ts."""
 
-    prediction: dict[str, Any]
+    prediction: Prediction
     value: float
     original: float
 
@@ -159,8 +146,10 @@ def erase(explanation: Explained, request: EraseRequest) -> Erased:
                 row[position] = True
     logits = _logits(question, chosen)
     value, original = question.quantity(logits).tolist()
-    i = index_of(explanation, request.prediction)
-    return Erased(_prediction(explanation, question, logits[0], i), value, original)
+    actual = explanation.predictions[index_of(explanation, request.prediction)].actual
+    follows = None if actual is None else actual.id
+    said = predict(explanation.subject.task, logits[:1], [question.position], [follows])[0]
+    return Erased(said, value, original)
 
 
 _random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
@@ -176,9 +165,9 @@ def _random_falls(explanation: Explained, question: Question) -> Float[np.ndarra
 
 
 def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
-    """Logits with these tokens erased, one (N, L) a stream, in float64 on the CPU."""
+    """Logits with these tokens erased, one (N, L) a stream."""
     with evaluation_mode(question.model):
-        return question.logits(question.variants(erased)).cpu().double()
+        return question.logits(question.variants(erased))
 
 
 def _over_streams(explanation: Explained, scores: dict[str, list[float]]) -> dict[str, list[float]]:
@@ -191,25 +180,7 @@ def _over_streams(explanation: Explained, scores: dict[str, list[float]]) -> dic
 def _candidate(explanation: Explained, logits: Float[Tensor, " C"], i: int) -> Candidate:
     task = explanation.subject.task
     piece = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
-    return Candidate(i, piece, float(logits[i]), float(logits.log_softmax(dim=-1)[i]))
-
-
-def _prediction(
-    explanation: Explained, question: Question, logits: Float[Tensor, " C"], i: int
-) -> dict[str, Any]:
-    """As `Prediction` in types.ts, of these logits."""
-    best = logits.topk(min(MOST_SHOWN, len(logits))).indices.tolist()
-    actual = field_of(explanation.predictions[i], "actual")
-    followed = None
-    if actual is not None:
-        candidate = _candidate(explanation, logits, int(field_of(actual, "id")))
-        followed = asdict(candidate) | {"rank": int((logits > candidate.logit).sum())}
-    return {
-        "position": question.position,
-        "logsumexp": float(logits.logsumexp(dim=-1)),
-        "top": [asdict(_candidate(explanation, logits, i)) for i in best],
-        "actual": followed,
-    }
+    return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
 
 def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:

@@ -7,18 +7,20 @@ are all along. What is integrated, and what an erased word is, is the question's
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.explain.question import Question
 
+PANEL = 8
+"""Points of a panel: a part of the path that is integrated, and checked, by itself."""
 FIRST_STEPS, MOST_STEPS = 16, 1024
 TOLERANCE = 0.02
-"""Largest error of completeness, relative to |f(x) − f(x')|, that passes."""
+"""Largest error, relative to |f(x) − f(x')|, that passes."""
 SMALLEST_RANGE = 1e-6
 """What a range of nothing is taken for, where a relative error is needed."""
 GRADIENT_TOKENS = 4096
@@ -42,54 +44,114 @@ class Completeness:
     ok: bool
 
 
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """The part [start, end] of the path: f at its ends, and what it adds to the score of each token."""
+
+    start: float
+    end: float
+    f_start: float
+    f_end: float
+    scores: Float[np.ndarray, " L"]
+
+    @property
+    def error(self) -> float:
+        """Scores must add up on every part of the path, as they must on the whole."""
+        return abs(float(self.scores.sum()) - (self.f_end - self.f_start))
+
+
 def integrated_gradients(
-    question: Question, first_steps: int = FIRST_STEPS, most_steps: int = MOST_STEPS
+    question: Question,
+    first_steps: int = FIRST_STEPS,
+    most_steps: int = MOST_STEPS,
+    tolerance: float = TOLERANCE,
 ) -> tuple[dict[str, list[float]], Completeness]:
     """One score a token of each stream, and how nearly they add up.
 
-    The steps are doubled until the error of completeness passes, or `most_steps` is reached: no fixed
-    number is enough for every text, for gradients can change abruptly near the erased end of the path.
+    Gauss–Legendre, in panels of 8 points. No fixed number of steps is enough for every text, for gradients
+    can change abruptly anywhere on the path. Where a panel's scores miss the change of f between its ends,
+    it is cut in two: that doubles the steps there, and only there.
+
+    Args:
+        question: f.
+        first_steps: points to begin with.
+        most_steps: points after which an error that is still too large is accepted, and told.
+        tolerance: largest sum of the panels' errors, relative to |f(x) − f(x')|. It bounds the error of the
+            whole, and is stricter: errors of opposite sign do not cancel in it.
     """
-    erased, intact = question.ends()
-    n_steps = first_steps
-    while True:
-        scores = _integrate(question, n_steps)
-        error = abs(sum(float(s.sum()) for s in scores) - (intact - erased))
-        relative = error / max(abs(intact - erased), SMALLEST_RANGE)
-        ok = relative <= TOLERANCE or question.n_words == 0
-        if ok or 2 * n_steps > most_steps:
-            named = {w.name: s.tolist() for w, s in zip(question.words, scores, strict=True)}
-            return named, Completeness(error, relative, n_steps, ok)
-        n_steps *= 2
+    path = _Path(question)
+    n_panels = max(1, first_steps // PANEL)
+    panels = path.panels([(i / n_panels, (i + 1) / n_panels) for i in range(n_panels)])
+    f_range = panels[-1].f_end - panels[0].f_start
+    allowed = tolerance * max(abs(f_range), SMALLEST_RANGE)
+    n_steps = PANEL * n_panels
+    while sum(p.error for p in panels) > allowed:
+        bad = [p for p in panels if p.error > allowed * (p.end - p.start)]
+        bad = sorted(bad, key=lambda p: -p.error)[: (most_steps - n_steps) // (2 * PANEL)]
+        if not bad:
+            break
+        halves = [
+            half for p in bad for half in ((p.start, (p.start + p.end) / 2), ((p.start + p.end) / 2, p.end))
+        ]
+        cut = {p.start for p in bad}
+        panels = [p for p in panels if p.start not in cut] + path.panels(halves)
+        n_steps += PANEL * len(halves)
+    total = np.sum([p.scores for p in panels], axis=0)
+    error = abs(float(total.sum()) - f_range)
+    lengths = np.cumsum([len(w.word_of) for w in question.words])
+    scores = {w.name: s.tolist() for w, s in zip(question.words, np.split(total, lengths[:-1]), strict=True)}
+    relative = error / max(abs(f_range), SMALLEST_RANGE)
+    return scores, Completeness(error, relative, n_steps, relative <= tolerance or question.n_words == 0)
 
 
-def _integrate(question: Question, n_steps: int) -> list[Tensor]:
-    """Scores (L,) a stream: the mean gradient along the path, times how far each embedding moves on it."""
-    everything = question.tokens_of(np.ones((1, question.n_words), dtype=bool))
-    tables = [embedding.weight.detach() for embedding in question.embeddings]
-    starts = [F.embedding(i, t) for i, t in zip(question.variants(everything), tables, strict=True)]
-    moves = [F.embedding(i, t) - s for i, t, s in zip(question.ids, tables, starts, strict=True)]  # (1, L, D)
-    gradients = [torch.zeros_like(m, dtype=torch.float64) for m in moves]
-    points, weights = (torch.from_numpy(x).to(moves[0]) for x in _nodes(n_steps))
-    size = max(1, GRADIENT_TOKENS // max(1, question.n_tokens))
-    was_training = question.model.training
-    question.model.eval()
-    try:
-        with torch.inference_mode(False), torch.enable_grad():
-            for alpha, weight in zip(points.split(size), weights.split(size), strict=True):
-                at = alpha[:, None, None]
-                rows = [(s + at * m).requires_grad_() for s, m in zip(starts, moves, strict=True)]
-                ids = [i.expand(len(alpha), -1) for i in question.ids]
-                value = (question.quantity(question.logits(ids, rows)) * weight).sum()
-                for total, gradient in zip(gradients, torch.autograd.grad(value, rows), strict=True):
-                    total += gradient.sum(dim=0, keepdim=True)
-    finally:
-        question.model.train(was_training)
-    return [(g * m).sum(dim=-1)[0].cpu() for g, m in zip(gradients, moves, strict=True)]
+class _Path:
+    """The straight line from the erased text (0) to the text (1), and the gradient of f along it."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        everything = question.tokens_of(np.ones((1, question.n_words), dtype=bool))
+        tables = [embedding.weight.detach() for embedding in question.embeddings]
+        erased = question.variants(everything)
+        self.starts = [F.embedding(ids, table) for ids, table in zip(erased, tables, strict=True)]
+        ends = [F.embedding(ids, table) for ids, table in zip(question.ids, tables, strict=True)]
+        self.moves = [end - start for end, start in zip(ends, self.starts, strict=True)]  # (1, L, D) each
+
+    def panels(self, parts: list[tuple[float, float]]) -> list[_Panel]:
+        """These parts of the path, integrated."""
+        x, w = np.polynomial.legendre.leggauss(PANEL)
+        within = np.array([0.0, *(x + 1) / 2, 1.0])  # both ends take part for the value of f there
+        start, end = np.array(parts).T[:, :, None]
+        values, slopes = self._along((start + (end - start) * within).ravel())
+        values = values.reshape(len(parts), PANEL + 2)
+        slopes = slopes.reshape(len(parts), PANEL + 2, -1)[:, 1:-1]
+        scores = (slopes * (w / 2)[:, None]).sum(axis=1) * (end - start)
+        return [
+            _Panel(a, b, float(f[0]), float(f[-1]), s)
+            for (a, b), f, s in zip(parts, values, scores, strict=True)
+        ]
+
+    def _along(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """f at N points of the path (N,), and for each token how fast it changes f there, (N, L)."""
+        q, size = self.question, max(1, GRADIENT_TOKENS // max(1, self.question.n_tokens))
+        values, slopes = [], []
+        was_training = q.model.training
+        q.model.eval()
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                for alpha in torch.from_numpy(at).to(self.moves[0]).split(size):
+                    rows = [
+                        (s + alpha[:, None, None] * m).requires_grad_()
+                        for s, m in zip(self.starts, self.moves, strict=True)
+                    ]
+                    f = q.quantity(q.logits([ids.expand(len(alpha), -1) for ids in q.ids], rows))
+                    gradients = torch.autograd.grad(f.sum(), rows)
+                    each = [(g * m).sum(dim=-1) for g, m in zip(gradients, self.moves, strict=True)]
+                    values.append(_float64(f))
+                    slopes.append(_float64(torch.cat(each, dim=1)))
+        finally:
+            q.model.train(was_training)
+        return np.concatenate(values), np.concatenate(slopes)
 
 
-@cache
-def _nodes(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Legendre nodes and weights on [0, 1]: exact for polynomials of degree 2n − 1."""
-    x, w = np.polynomial.legendre.leggauss(n)
-    return (x + 1) / 2, w / 2
+def _float64(x: Tensor) -> np.ndarray:
+    return x.detach().cpu().double().numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from glassformer.decode.stepper import evaluation_mode
 from glassformer.nn.embeddings import TokenEmbedding
@@ -79,21 +80,18 @@ class Question:
             ids: (N, L) a stream.
             rows: (N, L, D) a stream: vectors to read instead of the embedding's rows of `ids`.
         """
-        n = ids[0].shape[0]
-        mask = None if self.mask is None else self.mask.expand(n, -1)
-        with ExitStack() as hooks:
-            if rows is not None:
-                hooks.enter_context(_reading(self.embeddings, rows))
-            if self.position is not None:
-                hooks.enter_context(_last_position_only(cast(nn.Module, self.model.decoder)))
-            match [*ids]:
-                case [src, tgt_in]:
-                    out = self.model(src, tgt_in, mask)
-                case [text] if self.position is None:
-                    out = self.model(text, mask)
-                case _:
-                    out = self.model(*ids)
-        return (out if self.position is None else out[:, -1]).float()
+        mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
+        with _reading(self.embeddings, rows):
+            if self.position is None:
+                return self.model(ids[0], mask).float()
+            with _stopping_after(cast(nn.Module, self.model.decoder)):
+                try:
+                    self.model(*ids, *([] if len(ids) == 1 else [mask]))
+                except _Reached as reached:
+                    # The projection to the vocabulary, often the dearest part, for one position and not for all.
+                    table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
+                    return F.linear(reached.output[:, -1], table).float()
+        raise RuntimeError("the model did not call its decoder")
 
     @property
     def embeddings(self) -> list[TokenEmbedding]:
@@ -106,12 +104,12 @@ class Question:
         """Tokens of one variant."""
         return sum(x.shape[1] for x in self.ids)
 
-    def variants(self, tokens: Sequence[Bool[np.ndarray, "N L"]]) -> list[Tensor]:
+    def variants(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Tensor]:
         """The ids of N variants: what is True, a stream, is erased."""
         masks = [torch.from_numpy(np.ascontiguousarray(t)).to(self.ids[0].device) for t in tokens]
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
 
-    def tokens_of(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N L"]]:
+    def tokens_of(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N _"]]:
         """From words erased to tokens erased, a stream."""
         never = np.zeros((len(erased), 1), dtype=bool)
         padded = np.concatenate([erased, never], axis=1)  # so that word -1 is the column of nothing
@@ -153,12 +151,12 @@ class Question:
 
 
 @contextmanager
-def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor]) -> Iterator[None]:
+def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor] | None) -> Iterator[None]:
     """Within the block and in this thread, the embeddings return `rows`, scaled and placed as ever, in turn.
 
     A hook and no seam in the embedding: the model then computes as it always does, from the embedding on.
     """
-    thread, remaining = threading.get_ident(), iter(rows)
+    thread, remaining = threading.get_ident(), iter(rows or [])
 
     def place(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         if threading.get_ident() != thread:
@@ -167,7 +165,8 @@ def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor]) -> It
         x = next(remaining) * embedding.scale
         return x if embedding.positions is None else x + embedding.positions(args[1])
 
-    handles = [module.register_forward_hook(place) for module in dict.fromkeys(embeddings)]
+    modules = [] if rows is None else dict.fromkeys(embeddings)  # one may read both streams
+    handles = [module.register_forward_hook(place) for module in modules]
     try:
         yield
     finally:
@@ -175,18 +174,24 @@ def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor]) -> It
             handle.remove()
 
 
-@contextmanager
-def _last_position_only(decoder: nn.Module) -> Iterator[None]:
-    """Within the block and in this thread, the decoder returns its last position alone.
+class _Reached(Exception):
+    """Carries what a module returned out of the forward pass that is over now."""
 
-    The projection to the vocabulary, often the dearest part, is then computed for the one row that is read.
-    """
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+
+@contextmanager
+def _stopping_after(module: nn.Module) -> Iterator[None]:
+    """Within the block and in this thread, a forward pass ends where this module does, with `_Reached`."""
     thread = threading.get_ident()
 
-    def cut(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        return output[:, -1:] if threading.get_ident() == thread else None
+    def stop(module: nn.Module, args: Any, output: Tensor) -> None:
+        if threading.get_ident() == thread:
+            raise _Reached(output)
 
-    handle = decoder.register_forward_hook(cut)
+    handle = module.register_forward_hook(stop)
     try:
         yield
     finally:

@@ -1,0 +1,279 @@
+"""Attributions add up, agree with asking the model directly, and say what they cannot do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.explain.stand_in import Asked, asked, untrained
+
+from glassformer.errors import UsageError
+from glassformer.explain.asking import AttributeRequest, EraseRequest, ask
+from glassformer.explain.attribution import attribute, erase
+from glassformer.explain.faithfulness import faithfulness, falls, random_falls
+from glassformer.explain.integrated_gradients import integrated_gradients
+
+TASKS = ["classify", "translate", "lm"]
+
+
+def example(name: str, **model: Any) -> Asked:
+    """A text of each task; where there is a target, the question is about its last token but one."""
+    subject = untrained(name, **model)
+    return {
+        "classify": lambda: asked(subject, "a b c good d e f"),
+        "translate": lambda: asked(subject, "abcdef", "fedcba"),
+        "lm": lambda: asked(subject, "ab cd e fg a"),
+    }[name]()
+
+
+def last(explanation: Asked) -> int:
+    return len(explanation.predictions) - 2
+
+
+def actual_of(explanation: Asked, i: int) -> int:
+    actual = explanation.predictions[i].actual
+    assert actual is not None
+    return actual.id
+
+
+def quantity(explanation: Asked, erased: dict[str, list[int]], request: AttributeRequest) -> float:
+    """The plain way: replace ids, call the model once, read the whole logits."""
+    subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
+    names = {"text": "ids", "source": "src", "target": "tgt_in"}
+    for stream, positions in erased.items():
+        inputs[names[stream]][0, positions] = subject.task.tokenizer.mask_id
+    with torch.inference_mode():
+        logits = subject.model(**inputs)[0].double()
+    if subject.task.name == "classify":
+        first, second = (explanation.predictions[0].top[i].id for i in (0, 1))
+        return float(logits[first] - logits[second])
+    i = request.prediction
+    assert i is not None
+    row, target = logits[i], actual_of(explanation, i)
+    return (
+        float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
+    )
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("name", TASKS)
+def test_erasing_a_word_is_asking_the_model_without_it(name: str, positions: str) -> None:
+    e = example(name, positions=positions)
+    request = AttributeRequest(method="erase", prediction=last(e))
+    told = attribute(e, request)
+    assert told.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
+    seen = 0
+    for stream in e.streams:
+        end = len(stream) if stream is not e.streams[-1] or name == "classify" else last(e) + 1
+        for word in range(len(stream.word_texts)):
+            here = [i for i, w in enumerate(stream.words) if w == word and i < end]
+            fall = told.value - quantity(e, {stream.name: here}, request)
+            assert sum(told.scores[stream.name][i] for i in here) == pytest.approx(fall, abs=1e-5)
+            seen += len(here) > 0
+        assert all(told.scores[stream.name][i] == 0 for i, s in enumerate(stream.special) if s)
+        assert not any(told.scores[stream.name][end:])
+    assert seen >= 2
+    everything = {s.name: [i for i, w in enumerate(s.words) if w >= 0] for s in e.streams}
+    assert told.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("name", TASKS)
+def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
+    """On the prediction, or of three texts the one, that changes most between erased and whole."""
+    first = example(name, pre_norm=pre_norm)
+    texts = ("a b c good d e f", "bad a a", "g f e d c good")
+    choices = [(first, i) for i in range(len(first.predictions) - 1)]
+    choices = choices or [(asked(first.subject, text), 0) for text in texts]
+
+    def change(choice: tuple[Asked, int]) -> float:
+        start, end = ask(choice[0], AttributeRequest(prediction=choice[1])).ends()
+        return abs(end - start)
+
+    e, i = max(choices, key=change)
+    told = attribute(e, AttributeRequest(method="integrated_gradients", prediction=i))
+    assert told.completeness is not None and told.completeness.ok
+    total = sum(sum(scores) for scores in told.scores.values())
+    error = abs(total - (told.value - told.baseline_value))
+    assert error == pytest.approx(told.completeness.error, abs=1e-4)
+    assert error <= 0.02 * abs(told.value - told.baseline_value) + 1e-4
+    assert all(len(told.scores[s.name]) == len(s) for s in e.streams)
+    assert any(told.scores[e.streams[0].name])
+
+
+def test_too_few_steps_are_admitted() -> None:
+    """Eight steps cannot follow a path as bent as this one; nothing is passed off as exact."""
+    e = example("translate", n_layers=2, pre_norm=False)
+    question = ask(e, AttributeRequest(prediction=3))
+    scores, completeness = integrated_gradients(question, first_steps=8, most_steps=8)
+    start, end = question.ends()
+    total = sum(sum(of_stream) for of_stream in scores.values())
+    assert completeness.error == pytest.approx(abs(total - (end - start)), abs=1e-5)
+    assert completeness.relative == pytest.approx(completeness.error / abs(end - start), abs=1e-5)
+    assert completeness.n_steps == 8 and not completeness.ok and completeness.relative > 0.02
+    _, better = integrated_gradients(question, first_steps=8)
+    assert 8 < better.n_steps <= 1024 and better.relative < completeness.relative / 10
+
+
+def test_a_foil_is_contrasted() -> None:
+    e = example("translate")
+    i = last(e)
+    target = actual_of(e, i)
+    foil = next(c.id for c in e.predictions[i].top if c.id != target)
+    request = AttributeRequest(prediction=i, foil=foil)
+    told = attribute(e, request)
+    assert told.foil is not None and told.foil.id == foil
+    assert told.value == pytest.approx(told.target.log_prob - told.foil.log_prob, abs=1e-5)
+    assert told.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
+    assert told.quantity.startswith("log p of ") and " minus log p of " in told.quantity
+
+
+def test_a_classifier_is_asked_about_its_answer_against_the_runner_up() -> None:
+    e = example("classify")
+    told = attribute(e)
+    names = e.subject.task.label_names or []
+    first, second = (c.id for c in e.predictions[0].top)
+    assert told.quantity == f"logit of {names[first]} minus logit of {names[second]}"
+    assert told.value > 0 and told.value == pytest.approx(
+        told.target.logit - (told.foil or told.target).logit
+    )
+    other = attribute(e, AttributeRequest(target=second))
+    assert other.foil is not None and other.foil.id == first
+    assert np.allclose(other.scores["text"], -np.array(told.scores["text"]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["classify", "translate"])
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_padding_changes_nothing(name: str, method: Any) -> None:
+    subject = untrained(name)
+    plain, padded = (asked(subject, "abc good de", "ed", n_pad=n) for n in (0, 3))
+    request = AttributeRequest(method=method, prediction=1)
+    first, second = attribute(plain, request), attribute(padded, request)
+    stream = plain.streams[0]
+    n = len(stream)
+    assert np.allclose(second.scores[stream.name][:n], first.scores[stream.name], atol=1e-5)
+    assert second.scores[stream.name][n:] == [0.0] * 3
+    assert second.comprehensiveness.value == pytest.approx(first.comprehensiveness.value, abs=1e-5)
+
+
+def test_erase_says_what_the_model_would_have_said() -> None:
+    e = example("translate")
+    i = last(e)
+    request = EraseRequest({"source": [0, 2], "target": [1]}, prediction=i)
+    told = erase(e, request)
+    assert told.original == pytest.approx(quantity(e, {}, AttributeRequest(prediction=i)), abs=1e-5)
+    wanted = quantity(e, {"source": [0, 2], "target": [1]}, AttributeRequest(prediction=i))
+    assert told.value == pytest.approx(wanted, abs=1e-5) and abs(told.value - told.original) > 1e-3
+    top, actual = told.prediction.top, told.prediction.actual
+    assert actual is not None and actual.log_prob == pytest.approx(told.value, abs=1e-5)
+    assert actual.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
+    assert all(c.log_prob == pytest.approx(c.logit - told.prediction.logsumexp, abs=1e-5) for c in top)
+    assert sum(np.exp(c.log_prob) for c in top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
+
+
+def test_what_comes_later_is_no_reason() -> None:
+    """A token after the position asked about may be erased, and nothing changes."""
+    e = example("lm")
+    told = erase(e, EraseRequest({"text": [len(e.streams[0]) - 1]}, prediction=2))
+    assert told.value == told.original
+
+
+@pytest.mark.parametrize(
+    "request_, words",
+    [
+        ({"erase": {"source": [99]}}, "99"),
+        ({"erase": {"target": [0]}}, "[BOS]"),
+        ({"erase": {"text": [0]}}, "no such stream"),
+        ({"erase": {"sauce": [0]}}, "sauce"),
+        ({"erase": {"source": [-1]}}, "from 0"),
+        ({"erase": {"source": "all"}}, "list"),
+        ({"erase": [1]}, "object"),
+        ({}, "erase"),
+        ({"erase": {}, "prediction": 99}, "99"),
+        ({"erase": {}, "target": 10**6}, "target"),
+        ({"erase": {}, "target": 7, "foil": 7}, "7"),
+        ({"erase": {}, "trace": 5}, "trace"),
+        ({"erase": {}, "why": 1}, "why"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        erase(example("translate"), EraseRequest.from_dict(request_))
+    assert words in error.value.message
+
+
+def test_a_method_there_is_not() -> None:
+    with pytest.raises(UsageError, match="method"):
+        AttributeRequest.from_dict({"trace": "t1", "method": "gradient_x_input"})
+    assert AttributeRequest.from_dict({"trace": "t1", "method": "erase", "foil": None}).foil is None
+
+
+def test_without_word_masking_the_reader_is_warned() -> None:
+    masked, unmasked = (asked(untrained("classify", p), "a b c good") for p in (0.1, 0.0))
+    assert attribute(masked).erased_with == "[MASK]" and attribute(unmasked).erased_with == "[UNK]"
+    assert not any("masking" in w for w in attribute(masked).warnings)
+    assert any("word masking" in w for w in attribute(unmasked).warnings)
+
+
+def test_a_text_of_special_tokens_has_no_words_to_erase() -> None:
+    e = asked(untrained("translate"), "", "ab")
+    for method in ("erase", "integrated_gradients"):
+        told = attribute(e, AttributeRequest(method=method, prediction=0))
+        assert told.scores == {"source": [0.0], "target": [0.0, 0.0, 0.0]}
+        assert told.warnings == ["there is no word that could be erased"]
+        assert not told.comprehensiveness.beats_random and told.value == told.baseline_value
+
+
+def test_the_best_possible_ranking_of_a_sum_beats_chance() -> None:
+    """Faithfulness of a model that adds up known weights: its own weights rank best, their reverse worst."""
+    e = asked(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
+    question = ask(e, AttributeRequest())
+    weights = np.linspace(-1, 2, question.n_words)
+
+    class Sum(type(question)):
+        def values(self, erased: np.ndarray) -> np.ndarray:
+            return (~erased * weights).sum(axis=1)
+
+    known = Sum(**{name: getattr(question, name) for name in question.__dataclass_fields__})
+    random = random_falls(known)
+    n = question.n_words
+    assert n == 20 and len(random) == 200
+    best = np.sort(weights)[::-1]
+    comprehensiveness, sufficiency = faithfulness(known, weights, random)
+    assert comprehensiveness.value == pytest.approx(np.mean([best[:k].sum() for k in (2, 4, 10)]))
+    assert sufficiency.value == pytest.approx(np.mean([best[k:].sum() for k in (2, 4, 10)]))
+    assert comprehensiveness.beats_random and sufficiency.beats_random
+    worst = faithfulness(known, -weights, random)
+    assert not worst[0].beats_random and not worst[1].beats_random
+    # A random ranking's mean fall is that of a random set: the sizes are 2, 4 and 10 of 20 words.
+    expected = weights.sum() * np.mean([2, 4, 10]) / 20
+    assert random[:, 0].mean() == pytest.approx(expected, abs=3 * random[:, 0].std() / np.sqrt(200))
+    low, high = comprehensiveness.random_low, comprehensiveness.random_high
+    assert 0.94 <= np.mean((random[:, 0] >= low) & (random[:, 0] <= high)) <= 0.96
+
+
+def test_long_texts_get_fewer_random_rankings_but_a_hundred() -> None:
+    subject = untrained("classify")
+    question = ask(asked(subject, "a b c"), AttributeRequest())
+    assert len(random_falls(question)) == 200
+    wide = replace(question, ids=[torch.zeros(1, 1000, dtype=torch.long)], mask=None)
+    wide = replace(wide, words=[replace(question.words[0], word_of=np.full(1000, -1))], n_words=0)
+    assert len(random_falls(wide)) == 100
+
+
+def test_one_word_is_erased_and_kept() -> None:
+    question = ask(asked(untrained("classify"), "good"), AttributeRequest())
+    start, end = question.ends()
+    assert falls(question, np.array([[0]])) == pytest.approx(np.array([[end - start, 0.0]]))
+
+
+def test_training_mode_and_hooks_are_left_as_they_were() -> None:
+    e = example("translate", dropout=0.5)
+    model = e.subject.model.train()
+    first, second = (attribute(e, AttributeRequest(method="integrated_gradients")) for _ in range(2))
+    assert model.training and first.scores == second.scores
+    assert not any(m._forward_hooks for m in model.modules())
+    assert all(p.grad is None for p in model.parameters())
