@@ -21,6 +21,7 @@ LAYERS = [
     {"decode", "evaluate"},
     {"model_folder", "tasks"},
     {"train"},
+    {"explain"},
     {"run"},
     {"cli"},
     {"__init__", "__main__"},

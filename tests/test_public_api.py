@@ -13,7 +13,7 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
     assert glassformer.__all__ == sorted(glassformer.__all__)
     assert glassformer.__all__ == [
         "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
-        "errors", "load", "load_recipe", "resume", "train",
+        "errors", "load", "load_recipe", "resume", "trace", "train",
     ]  # fmt: skip
     for name in glassformer.__all__:
         assert getattr(glassformer, name).__doc__, name

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glassformer import errors
     from glassformer.config import Config
+    from glassformer.explain.trace import trace
     from glassformer.models.classifier import TextClassifier
     from glassformer.models.language_model import LanguageModel
     from glassformer.models.translator import Translator
@@ -40,6 +41,7 @@ __all__ = [
     "load",
     "load_recipe",
     "resume",
+    "trace",
     "train",
 ]
 
@@ -55,6 +57,7 @@ _HOMES = {
     "load": "run",
     "load_recipe": "recipes",
     "resume": "run",
+    "trace": "explain.trace",
     "train": "run",
 }
 

@@ -29,7 +29,8 @@ def exactly(model: nn.Module) -> Iterator[None]:
         stack.enter_context(_while_needed("precision", _full_precision))
         if "torch._dynamo" in sys.modules:  # else nothing can be compiled, and importing it takes seconds
             stack.enter_context(_while_needed("stance", _eager))
-        stack.enter_context(torch.autocast(device, enabled=False))
+        if torch.amp.is_autocast_available(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
 
 

@@ -24,17 +24,19 @@ class Watch:
     def before(self, module: nn.Module, see: Callable[[dict[str | int, Any]], None]) -> None:
         """`see` gets the arguments of each call, by position (0, 1, …) or name, as they were given."""
 
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # While hooks come and go, another thread may call one without its kwargs: *rest.
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
             if threading.get_ident() == self.thread:
-                see({**dict(enumerate(args)), **kwargs})
+                see({**dict(enumerate(args)), **rest[0]})
 
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
 
     def after(self, module: nn.Module, see: Callable[[Tensor, Tensor], None]) -> None:
         """`see` gets the first argument of each call and what it returned."""
 
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
             if threading.get_ident() == self.thread:
+                kwargs, output = rest
                 see(args[0] if args else next(iter(kwargs.values())), output)
 
         self._handles.append(module.register_forward_hook(hook, with_kwargs=True))

@@ -5,7 +5,6 @@ It knows nothing of modules; `wiring.py` tells it what was computed.
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,10 @@ from glassformer.explain.records import Axis, Record
 from glassformer.explain.source_lines import source_of
 
 BLOCKS = ("self", "cross", "ff")
+EMBEDDING = ("ids", "lookup", "embedding", "positions")
+"""First parts of the source kinds of an embedding's steps."""
+OWNED_BY_THE_CALLER = ("vocab", "class")
+"""Last axes of what a model returns; its caller may change it in place."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,14 @@ class Tape:
         origin = self.passes(value, Origin(id, stream))
         if self.wants(id):
             value = value.detach()
+            if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
+                value = value.clone()
             if value.dim() > len(axes):
                 batched = value.shape[0] > 1
                 value, axes = (value, [Axis("batch"), *axes]) if batched else (value[0], axes)
             if value.dtype in (torch.bfloat16, torch.float16):
                 value = value.float()
-            stack, layer, block = _place(id, stream)
+            stack, layer, block = _place(id, stream if source.split(".")[0] in EMBEDDING else None)
             named = {role: self.name_of(p) for role, p in (params or {}).items() if p is not None}
             self.records[id] = Record(
                 id, op, tuple(inputs), named, dict(attrs or {}), tuple(axes), value, source_of(source),
@@ -110,12 +115,12 @@ class Tape:
         return self._names.get(id(parameter), "")
 
 
-def _place(id: str, stream: str) -> tuple[str, int | None, str | None]:
-    """Stack, layer and block, which are read off the id."""
+def _place(id: str, embedded: str | None) -> tuple[str, int | None, str | None]:
+    """Stack, layer and block, read off the id; `embedded` is the stream of an embedding's step."""
     parts = id.split("@")[0].split(".")
-    layer = next((int(part) for part in parts if re.fullmatch(r"\d+", part)), None)
+    layer = next((int(part) for part in parts if part.isdecimal()), None)
     block = next((part for part in parts if part in BLOCKS), None)
-    stack = next((part for part in parts if part in ("encoder", "decoder")), None)
+    stack = embedded or next((part for part in parts if part in ("encoder", "decoder")), None)
     if stack is None:
-        stack = stream if parts[0].endswith("embedding") else "head"
+        stack = "head" if layer is None and block is None else ""
     return stack, layer, block

@@ -82,7 +82,8 @@ class Trace(Mapping[str, Record]):
         """Call the model once more, with the same arguments and fused attention, and compare the answers.
 
         Raises:
-            UsageError: the model as a whole was not called in the block, or did not return a tensor.
+            UsageError: the model as a whole was not called in the block (or with a cache, which a second
+                call would find changed), or did not return a tensor.
         """
         if self._tape.call is None or self._tape.answer is None:
             raise UsageError(
@@ -92,7 +93,8 @@ class Trace(Mapping[str, Record]):
         with torch.no_grad(), exactly(self.model), fused_attention():
             fused = self.model(*args, **kwargs)
         value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0
-        tolerance = 1e-4 * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
+        unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
+        tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
         meaning = (
             "The largest difference between the logits of attention step by step and of the fused kernel."
         )

@@ -93,9 +93,9 @@ def attach(model: nn.Module, tape: Tape, names: Mapping[str, str] | None) -> tup
             case Encoder() | Decoder():
                 _remember_end(watch, module, name)
             case LayerNorm() | RMSNorm() if module not in inner:
-                _norm(watch, module, name)
+                _norm(watch, module, name or "norm")
             case nn.Linear() if module not in inner:
-                _linear(watch, module, name)
+                _linear(watch, module, name or "linear")
     _whole(watch, model)
     return watch, attention
 
@@ -178,11 +178,15 @@ def _whole(watch: Watch, model: nn.Module) -> None:
     tape = watch.tape
 
     def begin(args: dict[str | int, Any]) -> None:
-        tape.call = (tuple(v for k, v in args.items() if isinstance(k, int)),
-                     {k: v for k, v in args.items() if isinstance(k, str)})  # fmt: skip
+        if not all(isinstance(value, Tensor | bool | None) for value in args.values()):
+            tape.call = None  # a cache: it would not be the same call a second time
+            return
+        copies = {key: value.clone() if isinstance(value, Tensor) else value for key, value in args.items()}
+        by_name = {key: value for key, value in copies.items() if isinstance(key, str)}
+        tape.call = tuple(value for key, value in copies.items() if isinstance(key, int)), by_name
 
     def end(_: Tensor, output: Any) -> None:
-        tape.answer = output.detach() if isinstance(output, Tensor) else None
+        tape.answer = output.detach().clone() if isinstance(output, Tensor) else None
 
     watch.before(model, begin)
     watch.after(model, end)

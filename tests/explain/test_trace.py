@@ -1,0 +1,338 @@
+"""A trace holds the numbers of the real forward pass, and every record says truly how it was computed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.copying import randomise
+from tests.explain.recompute import recompute
+from torch import Tensor, nn
+
+import glassformer
+from glassformer.config import ModelConfig
+from glassformer.errors import UsageError
+from glassformer.explain import Trace, trace
+from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.nn import (
+    CAUSAL, EncoderLayer, FeedForward, LayerNorm, MultiHeadAttention, Residual, TokenEmbedding,
+)  # fmt: skip
+
+SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def classifier(n_classes: int = 2, **changes: object) -> TextClassifier:
+    return randomise(TextClassifier(replace(SMALL, **changes), 20, n_classes, 12))
+
+
+def translator(**changes: object) -> Translator:
+    return randomise(Translator(replace(SMALL, **changes), 20, 20, 12))
+
+
+def language_model(**changes: object) -> LanguageModel:
+    return randomise(LanguageModel(replace(SMALL, **changes), 20, 12))
+
+
+def ids(n: int, batch: int = 1) -> Tensor:
+    return torch.randint(20, (batch, n))
+
+
+def padding(*lengths: int) -> Tensor:
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+def traced(model: nn.Module, *args: Tensor) -> tuple[Trace, Tensor]:
+    with torch.no_grad(), trace(model) as t:
+        output = model(*args)
+    return t, output
+
+
+def assert_true(t: Trace, model: nn.Module) -> None:
+    """Every record equals its operation on its inputs, and no input is missing or yet to come."""
+    seen: set[str] = set()
+    for record in t.values():
+        assert seen.issuperset(record.inputs), record
+        seen.add(record.id)
+        assert record.op != "input", record
+        assert len(record.axes) == record.value.dim(), record
+        assert not record.value.requires_grad
+        expected = recompute(t, model, record)
+        if expected is not None:
+            expected = expected.expand_as(record.value)
+            torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
+
+
+VARIANTS = {
+    "as published": {"pre_norm": False},
+    "pre-norm": {"pre_norm": True},
+    "rms, swiglu, rotary, normed heads": {
+        "norm": "rms", "activation": "swiglu", "positions": "rotary", "qk_norm": True, "bias": False,
+        "tie_embeddings": False,
+    },
+    "post-norm, gelu, learned, normed heads": {
+        "pre_norm": False, "activation": "gelu", "positions": "learned", "qk_norm": True,
+    },
+    "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
+    "no positions": {"positions": "none", "tie_embeddings": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize("family", ["classifier", "translator", "language model"])
+def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes, batch) -> None:
+    mask = padding(5, 3)[:, :5] if batch == 2 else padding(5)
+    match family:
+        case "classifier":
+            model, args = classifier(**changes), (ids(5, batch), mask)
+        case "translator":
+            model, args = translator(**changes), (ids(5, batch), ids(4, batch), mask)
+        case _:
+            model, args = language_model(**changes), (ids(5, batch),)
+    with torch.no_grad():
+        plain = model(*args)
+    t, output = traced(model, *args)
+    assert_true(t, model)
+    torch.testing.assert_close(output, plain, atol=1e-5, rtol=1e-5)
+    assert torch.equal(t["logits"].value, output if batch == 2 else output[0])
+    assert [axis.name for axis in t["logits"].axes][:-1] == (["batch"] if batch == 2 else []) + (
+        [] if family == "classifier" else ["token"]
+    )
+    assert all(record.source is not None for record in t.values())
+    (check,) = t.checks
+    assert check.ok and check.value < 1e-5
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "mean+max", "first"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_real", [5, 2])
+def test_pooling_and_head(how, n_classes, n_real) -> None:
+    model = classifier(n_classes, pooling=how)
+    t, output = traced(model, ids(5), padding(5) & padding(n_real, 5)[:1])
+    assert_true(t, model)
+    assert ("head" in t) == (n_classes == 2)
+    assert t["logits"].op == ("pin_zero" if n_classes == 2 else "linear")
+    assert t["pooled"].inputs == ("encoder.norm", "encoder.1.self.mask")
+    assert t["pooled"].stack == t["logits"].stack == "head"
+    unmasked, _ = traced(model, ids(5))
+    assert_true(unmasked, model)
+    assert unmasked["pooled"].inputs == ("encoder.norm",)
+
+
+def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
+    t, _ = traced(translator(pre_norm=False), ids(5), ids(4), padding(5))
+    embedding = "ids rows scaled positions sum".split()
+    attention = (
+        "q_proj k_proj v_proj q k v products scores mask weights context concat out residual norm".split()
+    )
+    feed_forward = "w_in hidden out residual norm".split()
+    expected = [f"src_embedding.{step}" for step in embedding]
+    for i in (0, 1):
+        expected += [f"encoder.{i}.self.{s}" for s in attention] + [f"encoder.{i}.ff.{s}" for s in feed_forward]
+    expected += [f"tgt_embedding.{step}" for step in embedding]
+    for i in (0, 1):
+        expected += [f"decoder.{i}.{block}.{s}" for block in ("self", "cross") for s in attention]
+        expected += [f"decoder.{i}.ff.{s}" for s in feed_forward]
+    assert list(t) == [*expected, "logits"]
+
+
+def test_steps_that_only_some_models_have() -> None:
+    t, _ = traced(language_model(**VARIANTS["rms, swiglu, rotary, normed heads"]), ids(4))
+    own = [id.removeprefix("decoder.0.") for id in t if id.startswith("decoder.0.")]
+    assert own == (
+        "self.norm self.q_proj self.q_heads self.q_norm self.k_proj self.k_heads self.k_norm self.v_proj "
+        "self.q self.k self.v self.products self.scores self.mask self.weights self.context self.concat "
+        "self.out self.residual ff.norm ff.w_gate ff.w_in ff.hidden ff.out ff.residual"
+    ).split()
+    assert [t[f"decoder.0.self.{x}"].op for x in "qkv"] == ["rotate", "rotate", "split_heads"]
+    assert [id for id in t if id.startswith("embedding")] == ["embedding.ids", "embedding.rows", "embedding.scaled"]
+    assert t["decoder.0.self.norm"].inputs == ("embedding.scaled",)
+    normed, _ = traced(language_model(qk_norm=True), ids(4))
+    assert normed["decoder.0.self.q"].op == "rms_norm"
+    assert normed["decoder.0.self.q"].inputs == ("decoder.0.self.q_heads",)
+    assert "decoder.0.self.q_norm" not in normed
+    plain, _ = traced(language_model(), ids(4))
+    assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_the_residual_stream(pre_norm) -> None:
+    t, _ = traced(translator(pre_norm=pre_norm), ids(5), ids(4), padding(5))
+    end = "residual" if pre_norm else "norm"
+    assert t["encoder.0.self.residual"].inputs == ("src_embedding.sum", "encoder.0.self.out")
+    assert t["encoder.1.self.residual"].inputs == (f"encoder.0.ff.{end}", "encoder.1.self.out")
+    assert t["decoder.0.cross.residual"].inputs == (f"decoder.0.self.{end}", "decoder.0.cross.out")
+    memory = "encoder.norm" if pre_norm else "encoder.1.ff.norm"
+    assert t["decoder.1.cross.k_proj"].inputs == t["decoder.1.cross.v_proj"].inputs == (memory,)
+    assert t["decoder.1.cross.q_proj"].inputs == ("decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",)
+    assert t["logits"].inputs == ("decoder.norm" if pre_norm else "decoder.1.ff.norm",)
+    assert ("encoder.norm" in t) == pre_norm
+
+
+def test_streams_stacks_layers_and_blocks() -> None:
+    t, _ = traced(translator(), ids(5), ids(4), padding(5))
+    weights = t["decoder.1.cross.weights"]
+    assert [(axis.name, axis.stream) for axis in weights.axes] == [
+        ("head", None), ("token", "target"), ("key", "source"),
+    ]  # fmt: skip
+    assert weights.shape == (2, 4, 5)
+    assert (weights.stack, weights.layer, weights.block) == ("decoder", 1, "cross")
+    assert t["decoder.0.cross.k"].axes[1].stream == "source"
+    assert (t["src_embedding.rows"].stack, t["tgt_embedding.rows"].stack) == ("source", "target")
+    assert t["encoder.0.ff.hidden"].block == "ff" and t["encoder.norm"].layer is None
+    assert t["logits"].stack == "head"
+    own, _ = traced(language_model(), ids(5))
+    assert {axis.stream for r in own.values() for axis in r.axes} == {None, "text"}
+    assert own["embedding.ids"].stack == "text"
+
+
+def test_masks_are_as_small_as_they_can_be() -> None:
+    t, _ = traced(translator(), ids(5), ids(4), padding(5) & padding(3, 5)[:1])
+    causal, unpadded = t["decoder.0.self.mask"], t["decoder.0.cross.mask"]
+    assert causal.attrs == {"kind": "causal"} and torch.equal(causal.value, torch.ones(4, 4).tril().bool())
+    assert unpadded.attrs == {"kind": "padding"} and unpadded.value.tolist() == [[True] * 3 + [False] * 2]
+    assert t["decoder.0.cross.weights"].inputs == ("decoder.0.cross.scores", "decoder.0.cross.mask")
+    bare, _ = traced(translator(), ids(5), ids(4))
+    assert bare["decoder.0.cross.weights"].inputs == ("decoder.0.cross.scores",)
+    blind, _ = traced(classifier(), ids(5), torch.zeros(1, 5, dtype=torch.bool))
+    assert (blind["encoder.0.self.weights"].value == 0).all()
+
+
+def test_a_table_that_source_and_target_share_has_one_name() -> None:
+    model = translator()
+    t, _ = traced(model, ids(5), ids(4))
+    tables = {t[id].params["weight"] for id in ("src_embedding.rows", "tgt_embedding.rows", "logits")}
+    assert tables == {"tgt_embedding.weight"} <= dict(model.named_parameters()).keys()
+    apart, _ = traced(randomise(Translator(SMALL, 20, 15, 12, shared_vocab=False)), ids(5), ids(4) % 15)
+    assert apart["src_embedding.rows"].params == {"weight": "src_embedding.weight"}
+    assert apart["tgt_embedding.rows"].params == {"weight": "tgt_embedding.weight"}
+
+
+def test_only_what_is_asked_for_is_kept() -> None:
+    model = translator()
+    everything, _ = traced(model, ids(5), ids(4))
+    args = everything["src_embedding.ids"].value[None], everything["tgt_embedding.ids"].value[None]
+    with torch.no_grad(), trace(model, only="decoder.*.cross.weights") as t:
+        model(*args)
+    assert list(t) == ["decoder.0.cross.weights", "decoder.1.cross.weights"]
+    for record in t.values():
+        torch.testing.assert_close(record.value, everything[record.id].value)
+        assert record.inputs == everything[record.id].inputs
+    with torch.no_grad(), trace(model, only=["*.norm", "logits"]) as t:
+        model(*args)
+    assert "encoder.norm" in t and "logits" in t and "encoder.0.self.q" not in t
+
+
+def test_a_second_forward_has_ids_of_its_own() -> None:
+    model, x = language_model(), ids(4)
+    with torch.no_grad(), trace(model) as t:
+        model(x)
+        n = len(t)
+        model(x[:, :2])
+    assert len(t) == 2 * n
+    assert t["decoder.0.self.weights"].shape == (2, 4, 4)
+    assert t["decoder.0.self.weights@2"].shape == (2, 2, 2)
+    assert t["decoder.1.self.norm@2"].inputs == ("decoder.0.ff.residual@2",)
+    assert t["logits@2"].inputs == ("decoder.norm@2",)
+    assert_true(t, model)
+
+
+def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
+    model, x = language_model(), ids(4)
+    whole, _ = traced(model, x)
+    cache = model.new_cache()
+    with torch.no_grad():
+        model(x[:, :3], cache)
+        with trace(model) as t:
+            model(x[:, 3:], cache)
+    torch.testing.assert_close(t["decoder.1.self.weights"].value, whole["decoder.1.self.weights"].value[:, 3:])
+    assert t["embedding.positions"].attrs["first"] == 3
+    assert t.checks == []
+    with pytest.raises(UsageError, match="as a whole"):
+        t.check()
+
+
+def test_the_check_finds_a_difference() -> None:
+    model = classifier()
+    t, _ = traced(model, ids(5))
+    with torch.no_grad():
+        model.head.bias += 0.5
+    assert not t.check().ok
+    assert t.check().value == pytest.approx(0.5, abs=1e-5)
+
+
+def test_records_can_be_read() -> None:
+    t, _ = traced(translator(), ids(5), ids(4))
+    record = t["decoder.1.cross.weights"]
+    assert repr(record) == (
+        "decoder.1.cross.weights = softmax(decoder.1.cross.scores): (head 2, token 4, key 5) float32"
+    )
+    assert repr(record) in repr(t)
+    assert np.allclose(np.asarray(record).sum(-1), 1.0)
+    assert np.asarray(record, dtype=np.float64).dtype == np.float64
+    assert [r.id for r in t.find("*.cross.weights")] == ["decoder.0.cross.weights", "decoder.1.cross.weights"]
+    assert t.find("nothing") == []
+    assert "logits" in t and "logit" not in t and t.get("logit") is None
+    with pytest.raises(KeyError):
+        t["logit"]
+    with pytest.raises(UsageError, match=r"no step called 'decoder\.1\.cross\.weight' among its \d+$") as caught:
+        t["decoder.1.cross.weight"]
+    assert "decoder.1.cross.weights" in caught.value.hint
+    with trace(classifier()) as empty, pytest.raises(UsageError, match="no step yet"):
+        empty["logits"]
+
+
+def test_parts_alone_can_be_traced() -> None:
+    attention = randomise(MultiHeadAttention(8, 2))
+    x = torch.randn(1, 4, 8)
+    t, output = traced(attention, x)
+    assert list(t)[0] == "input" and t["q_proj"].inputs == ("input",)
+    assert torch.equal(t["out"].value, output[0])
+    layer = randomise(
+        EncoderLayer(MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"])
+    )
+    t, output = traced(layer, x)
+    assert t["self.residual"].inputs == ("self.input", "self.out")
+    assert torch.equal(t["ff.residual"].value, output[0])
+
+
+class ByHand(nn.Module):
+    """A model of the user's own, made of our parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = TokenEmbedding(20, 8, None, 0.1)
+        self.blocks = nn.ModuleList(MultiHeadAttention(8, 2) for _ in range(2))
+        self.last_norm = LayerNorm(8)
+        self.speak = nn.Linear(8, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.words(x, torch.arange(x.shape[1]))
+        for block in self.blocks:
+            h = block(h, mask=CAUSAL)
+        return self.speak(self.last_norm(h))
+
+
+def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
+    model = randomise(ByHand())
+    t, output = traced(model, ids(4))
+    assert_true(t, model)
+    assert t["blocks.1.q_proj"].inputs == ("blocks.0.out",)
+    assert t["last_norm"].inputs == ("blocks.1.out",) and t["speak"].inputs == ("last_norm",)
+    assert torch.equal(t["speak"].value, output[0])
+    with trace(model, names={"blocks.1": "top", "blocks": "decoder", "words": "embedding"}) as named:
+        model(ids(4))
+    assert named["top.q_proj"].inputs == ("decoder.0.out",)
+    assert named["decoder.0.q_proj"].inputs == ("embedding.scaled",)
+    assert named["decoder.0.q_proj"].stack == "decoder" and named["decoder.0.q_proj"].layer == 0
+
+
+def test_it_is_public() -> None:
+    assert glassformer.trace is trace
