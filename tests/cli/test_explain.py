@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.explain import _long_out
+
+from .conftest import Runs
+
+
+def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
+    told = cli("explain", runs.classify, "a good film", "--json")
+    assert told.code == 0, told.err
+    [line] = told.out.splitlines()
+    facts = json.loads(line)
+    assert set(facts) == {"manifest", "attribution"}
+    assert facts["manifest"]["streams"][0]["text"] == "a good film"
+    assert facts["attribution"]["method"] == "erase"
+    predicted = json.loads(cli("predict", runs.classify, "a good film", "--json").out)
+    assert facts["manifest"]["answer"]["headline"] == predicted["label"]
+
+
+def test_two_texts_and_a_method(cli: Callable, runs: Runs) -> None:
+    told = cli(
+        "explain", runs.classify, "good", "--compare", "bad", "--json", "--method", "integrated_gradients"
+    )
+    facts = json.loads(told.out)
+    assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
+    assert facts["attribution"]["completeness"]["n_steps"] >= 16
+
+
+def test_a_translation_of_ones_own(cli: Callable, runs: Runs) -> None:
+    told = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
+    manifest = json.loads(told.out)["manifest"]
+    assert manifest["decode"]["kind"] == "given"
+    assert manifest["streams"][1]["text"] == "Nummer 3"
+
+
+def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    told = cli("explain", runs.classify, "a good film", "-o", path)
+    assert told.code == 0, told.err
+    assert told.out == "" and str(path) in told.err
+    assert "glassformer-data" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
+def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    flags = ["--figure", "attention", "--layer", "1", "--head", "2"]
+    told = cli("explain", runs.classify, "a good film", *flags, "--out", path)
+    assert told.code == 0, told.err
+    assert path.stat().st_size > 1000
+
+
+def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
+    told = cli("explain", runs.lm, "-", "--json", stdin=b"In the\n")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["manifest"]["request"]["text"] == "In the"
+    broken = cli("explain", runs.lm, "-", "--json", stdin=b"\xff")
+    assert broken.code == 3 and "0xff" in broken.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "takes a run folder"),
+        (["RUN", "a", "b"], "takes one text; 2 came"),
+        (["RUN", "--json"], "there is no text"),
+        (["RUN", "-o", "a.html"], "there is no text"),
+        (["RUN", "a", "-o", "a.txt"], "--out ends in .txt"),
+        (["RUN", "a", "-o", "a"], "--out ends in nothing"),
+        (["RUN", "a", "-o", "a.pdf"], "needs --figure"),
+        (["RUN", "a", "--figure", "attention"], "--figure needs a file"),
+        (["RUN", "a", "--figure", "attention", "-o", "a.html"], "--figure needs a file"),
+        (["RUN", "a", "--figure", "attention", "--layer", "0", "-o", "a.pdf"], "counted from 1"),
+        (["RUN", "a", "--figure", "attention", "--layer", "9", "-o", "OUT/a.pdf"], "layer"),
+        (["RUN", "a", "--head", "1"], "belongs to --figure"),
+        (["RUN", "--compare", "b"], "go with a text"),
+        (["RUN", "a", "--method", "guess", "--json"], "--method"),
+        (["RUN", "a", "--checkpoint", "../x", "--json"], "checkpoint"),
+        (["RUN", "a", "--target", "b", "--json"], "target"),
+        (["RUN", "a\udcff", "--json"], "text"),
+        (["RUN", "--port", "99999", "--no-browser"], "port 99999 cannot be used"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together(
+    cli: Callable, runs: Runs, tmp_path: Path, words: list[str], told: str
+) -> None:
+    words = [w.replace("RUN", str(runs.classify)).replace("OUT", str(tmp_path)) for w in words]
+    outcome = cli("explain", *words)
+    assert outcome.code == 2, outcome
+    assert told in outcome.err and outcome.err.count("\n") <= 2
+
+
+def test_no_run_is_a_checkpoint_error(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    assert cli("explain", tmp_path / "none").code == 4
+    assert cli("explain", runs.classify, "a", "--checkpoint", "step-00099999", "--json").code in (2, 4)
+
+
+def test_o_is_out_only_before_the_texts() -> None:
+    assert _long_out(["r", "-o", "a", "--", "-o"]) == ["r", "--out", "a", "--", "-o"]
+    assert _long_out(["-o=a.html"]) == ["--out=a.html"]
+
+
+@pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
+def test_it_serves_until_ctrl_c(runs: Runs) -> None:
+    """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""
+    command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "a good film"]
+    process = subprocess.Popen(
+        [*command, "--no-browser", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:"), process.stderr.read()
+        with urllib.request.urlopen(address, timeout=20) as page:
+            assert page.status == 200 and b"app.js" in page.read()
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    assert rest == "" and "Traceback" not in said and "Ctrl-C" in said

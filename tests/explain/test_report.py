@@ -1,0 +1,196 @@
+"""The report is one file that holds its own numbers: parsed as a browser would, against what Python has."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.serving import DTYPES, TEXTS, tiny_run
+
+from glassformer.errors import GlassformerError
+from glassformer.explain import report
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.report import escaped, one_file, report_html, write_report
+
+HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
+
+
+class Page(HTMLParser):
+    """What a browser would see: the elements, and the content of each script and style."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.inside = False
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.contents: list[tuple[str, dict[str, str | None], str]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.inside = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.contents.append((*self.elements[-1], data))
+
+    def data(self) -> dict[str, Any]:
+        [text] = [t for _, attrs, t in self.contents if attrs.get("id") == "glassformer-data"]
+        return json.loads(text)
+
+    def policy(self) -> str:
+        [policy] = [a["content"] for t, a in self.elements if "http-equiv" in a]
+        return str(policy)
+
+
+def tensor(packed: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(packed["data"]), DTYPES[packed["dtype"]]).reshape(packed["shape"])
+
+
+@pytest.fixture(scope="module", params=list(TEXTS))
+def made(request: pytest.FixtureRequest) -> tuple[str, str, list[str]]:
+    """Name of the task, the report, and what it left out."""
+    name = request.param
+    question = TraceRequest.from_dict({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
+    return name, *report_html(explain(tiny_run(name), question))
+
+
+def test_it_needs_nothing_but_itself(made: tuple[str, str, list[str]]) -> None:
+    page = Page(made[1])
+    for tag, attrs in page.elements:
+        assert "src" not in attrs, tag
+        assert (attrs.get("href") or "data:").startswith("data:"), tag
+    policy = page.policy()
+    assert "default-src 'none'" in policy and "connect-src 'none'" in policy and "unsafe" not in policy
+    [script] = [t for tag, attrs, t in page.contents if tag == "script" and not attrs]
+    [style] = [t for tag, _, t in page.contents if tag == "style"]
+    for kind, content in (("script", script), ("style", style)):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert re.search(r"<meta charset=\"utf-8\">", made[1][:1024])
+
+
+def test_its_numbers_are_those_of_python(made: tuple[str, str, list[str]]) -> None:
+    name, html, _ = made
+    data = Page(html).data()
+    [manifest] = data["traces"]
+    question = TraceRequest.from_dict({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
+    reference = explain(tiny_run(name), question)
+    packed = data["tensors"][manifest["id"]]
+    vocab = {n["id"] for n in manifest["nodes"] if any(a["name"] == "vocab" for a in n["axes"])}
+    assert vocab if name != "classify" else not vocab
+    assert packed.keys() == {n["id"] for n in manifest["nodes"]} - vocab | manifest["params"].keys()
+    for key, value in packed.items():
+        expected = reference.tensor(key)
+        assert value["dtype"] in ("f16", "i32", "u8"), "nothing of a new model is beyond 16 bits"
+        np.testing.assert_allclose(tensor(value), expected, rtol=1e-3, atol=1e-6, err_msg=key)
+
+
+def test_words_are_weighed_and_each_erased(made: tuple[str, str, list[str]]) -> None:
+    name, html, _ = made
+    data = Page(html).data()
+    [manifest] = data["traces"]
+    methods = {(a["request"]["method"], a["request"].get("prediction")) for a in data["attributions"]}
+    if name == "classify":
+        assert methods == {("erase", None), ("integrated_gradients", None)}
+        [stream] = manifest["streams"]
+        assert len(data["erased"]) == len(stream["word_texts"])
+    else:
+        assert {method for method, _ in methods} == {"erase"}
+        stream = manifest["streams"][-1]
+        wrote = [p for p in manifest["predictions"] if p["actual"]]
+        if name == "lm":
+            wrote = [p for p in wrote if p["position"] + 1 >= stream["n_given"]]
+        assert len(methods) == len(wrote) > 0
+    for erased in data["erased"]:
+        [(stream_name, positions)] = erased["request"]["erase"].items()
+        stream = next(s for s in manifest["streams"] if s["name"] == stream_name)
+        assert len({stream["words"][i] for i in positions}) == 1 and stream["words"][positions[0]] >= 0
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    explanation = explain(tiny_run("classify"), HOSTILE)
+    html, _ = report_html(explanation)
+    page = Page(html)
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert page.data()["traces"][0]["request"]["text"] == HOSTILE
+    assert "alert(1)</script>" not in html and "\u2028" not in html
+    for text in ("<!--", "</SCRIPT>", "<\u2029&amp;>"):
+        assert not set("<>&\u2028\u2029") & set(escaped(json.dumps(text, ensure_ascii=False)))
+        assert json.loads(escaped(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_a_full_file_says_what_it_lacks() -> None:
+    explanation = explain(tiny_run("classify"), TEXTS["classify"])
+    whole, nothing = report_html(explanation)
+    assert nothing == []
+    limit = len(whole) - 20_000
+    html, dropped = report_html(explanation, max_bytes=limit)
+    assert len(html.encode()) <= limit
+    data = Page(html).data()
+    [sentence] = dropped
+    assert data["dropped"] == dropped and "file is full" in sentence
+    manifest = data["traces"][0]
+    kept = data["tensors"][manifest["id"]].keys()
+    weights = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
+    assert weights and kept >= set(weights), "attention is kept for longest"
+    everything = {n["id"] for n in manifest["nodes"]} | manifest["params"].keys()
+    n_missing = len(everything) - len(kept)
+    assert n_missing > 0 and sentence.startswith(f"{n_missing} tensors")
+
+
+def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    explanation = explain(tiny_run("translate"), TEXTS["translate"])
+    dropped: list[str] = []
+    attributions, _ = report.words_weighed(explanation, time.monotonic() - 1, dropped)
+    assert attributions == [] and len(dropped) == 1 and "written tokens" in dropped[0]
+
+
+def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
+    run = tiny_run("classify")
+    first, second = explain(run, "a good b", trace_id="t1"), explain(run, "a bad b", trace_id="t2")
+    path = tmp_path / "new" / "a.html"
+    write_report(path, first, other=second, subject=run)
+    data = Page(path.read_text(encoding="utf-8")).data()
+    assert [m["request"]["text"] for m in data["traces"]] == ["a good b", "a bad b"]
+    assert data["tensors"].keys() == {"t1", "t2"}
+    assert {a["request"]["trace"] for a in data["attributions"]} == {"t1", "t2"}
+    assert [p.name for p in path.parent.iterdir()] == ["a.html"]
+
+
+def test_a_page_that_cannot_be_inlined_is_refused() -> None:
+    index = (
+        '<!doctype html><html><head><meta charset="utf-8"><link rel="stylesheet" href="app.css"></head>'
+        '<body><script src="app.js" defer></script></body></html>'
+    )
+    assert "<style>b{}</style>" in one_file(index, "a()", "b{}", {})
+    for broken in (
+        (index, 'a("</script>")', "b{}"),
+        (index, 'a("<!--")', "b{}"),
+        (index, "a()", "</style>"),
+        (index.replace("app.js", "main.js"), "a()", "b{}"),
+        (index.replace("app.css", "x.css"), "a()", "b{}"),
+    ):
+        with pytest.raises(GlassformerError, match="built page") as caught:
+            one_file(*broken, {})
+        assert "make web" in caught.value.hint
+
+
+def test_replacements_are_not_read_as_patterns() -> None:
+    index = (
+        '<head><meta charset="utf-8"><link href="app.css"></head><body><script src="app.js"></script></body>'
+    )
+    html = one_file(index, r"x=/\1\g<0>\d/", r"a::before{content:'\201c'}", {"text": r"\1 \g<0>"})
+    assert r"x=/\1\g<0>\d/" in html and r"'\201c'" in html
+    assert Page(html).data() == {"text": r"\1 \g<0>"}

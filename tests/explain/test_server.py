@@ -1,0 +1,203 @@
+"""The server on three tiny models: what it answers equals what Python computes, and four traces are kept."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
+
+from glassformer.errors import UsageError
+from glassformer.explain.explanation import explain
+from glassformer.explain.server import PageServer, listen
+from glassformer.run import Run
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[dict[str, tuple[Run, Client]]]:
+    runs = {name: tiny_run(name) for name in TEXTS}
+    servers = {name: PageServer(run, port=0, start=[{"text": TEXTS[name]}]) for name, run in runs.items()}
+    for server in servers.values():
+        server.__enter__()
+    yield {name: (runs[name], Client(s.port, s.token)) for name, s in servers.items()}
+    for server in servers.values():
+        server.__exit__()
+
+
+Clients = dict[str, tuple[Run, Client]]
+everyone = pytest.mark.parametrize("name", list(TEXTS))
+
+
+def values(answer: Answer) -> np.ndarray:
+    """The array of a tensor's answer."""
+    assert answer.status == 200, answer.body
+    shape = [int(n) for n in answer.headers["x-shape"].split(",") if n]
+    return np.frombuffer(answer.body, DTYPES[answer.headers["x-dtype"]]).reshape(shape)
+
+
+@everyone
+def test_the_run_is_described(clients: Clients, name: str) -> None:
+    _, client = clients[name]
+    facts = client.ask("GET", "/api/run").json()
+    assert facts["model"]["task"] == name
+    assert facts["model"]["run"] == name, "the folder's name, never its path"
+    assert facts["start"] == [{"text": TEXTS[name]}]
+    assert facts["limits"]["max_traces"] == 4
+
+
+@everyone
+def test_every_tensor_of_a_manifest_is_what_python_has(clients: Clients, name: str) -> None:
+    run, client = clients[name]
+    manifest = client.post("/api/trace", {"text": TEXTS[name]}).json()
+    reference = explain(run, TEXTS[name])
+    assert manifest["format"] == "glassformer-trace-1"
+    assert [n["id"] for n in manifest["nodes"]] == [n["id"] for n in reference.manifest()["nodes"]]
+    for node in manifest["nodes"]:
+        answer = client.ask("GET", f"/api/trace/{manifest['id']}/t/{quote(node['id'], safe='')}")
+        got, expected = values(answer), reference.tensor(node["id"])
+        assert list(got.shape) == [axis["size"] for axis in node["axes"]], node["id"]
+        assert answer.headers["x-dtype"] == node["dtype"]
+        np.testing.assert_array_equal(got, expected, err_msg=node["id"])
+    for param, facts in manifest["params"].items():
+        got = values(client.ask("GET", f"/api/trace/{manifest['id']}/t/{quote(param, safe='')}"))
+        assert list(got.shape) == [axis["size"] for axis in facts["axes"]]
+        np.testing.assert_array_equal(got, reference.tensor(param))
+
+
+def test_slices_and_half_precision(clients: Clients) -> None:
+    _, client = clients["classify"]
+    manifest = client.post("/api/trace", {"text": TEXTS["classify"]}).json()
+    weights = next(n["id"] for n in manifest["nodes"] if n["id"].endswith("self.weights"))
+    base = f"/api/trace/{manifest['id']}/t/{weights}"
+    whole = values(client.ask("GET", base))
+    np.testing.assert_array_equal(values(client.ask("GET", f"{base}?slice=head:1")), whole[1])
+    half = client.ask("GET", f"{base}?slice=head:1%3Btoken:0-2&dtype=f16")
+    assert half.headers["x-dtype"] == "f16"
+    np.testing.assert_allclose(values(half), whole[1, :2], atol=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("t99/t/logits", 404), ("/t/logits", 404), ("{id}/t/nothing", 400), ("{id}/t/logits?slice=head:99", 400),
+     ("{id}/t/logits?slice=%00", 400), ("{id}/t/logits?dtype=f64", 400), ("{id}/t/..%2f..%2fx", 400)],
+)  # fmt: skip
+def test_what_is_not_there_is_said(clients: Clients, path: str, status: int) -> None:
+    _, client = clients["classify"]
+    trace = client.post("/api/trace", {"text": "a"}).json()["id"]
+    answer = client.ask("GET", "/api/trace/" + path.format(id=trace))
+    assert answer.status == status
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"text": 3}, {"text": None}, {"text": ["a"]}, {"text": "a", "pad": -1}, {"text": "a", "pad": 10**9},
+     {"text": "a", "checkpoint": "../../x"}, {"text": "a", "checkpoint": "/etc/passwd"}, {"text": "a", "prefix": ["x"]},
+     {"text": "a", "prefix": [10**9]}, {"text": "a", "decode": {"beam_size": 10**6}}, {"text": "a", "unknown": 1},
+     {"text": "a", "decode": {"temperature": -1}}, {"text": "a", "window_start": -5}, {"text": "a " * 200_000}],
+    ids=lambda b: str(b)[:40],
+)  # fmt: skip
+@everyone
+def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, name: str, body: dict) -> None:
+    _, client = clients[name]
+    for path in ("/api/trace", "/api/decode"):
+        answer = client.post(path, body)
+        assert answer.status in (400, 409, 413), answer.body[:300]
+        assert answer.json()["error"]["kind"] in ("UsageError", "CheckpointError", "Refused")
+
+
+@everyone
+def test_words_are_weighed_and_erased(clients: Clients, name: str) -> None:
+    _, client = clients[name]
+    manifest = client.post("/api/trace", {"text": TEXTS[name], "decode": {"max_new_tokens": 3}}).json()
+    told = client.post("/api/attribute", {"trace": manifest["id"], "method": "erase"})
+    assert told.status == 200, told.body
+    stream = manifest["streams"][0]
+    scores = told.json()["scores"][stream["name"]]
+    assert len(scores) == len(stream["ids"])
+    first = [i for i, word in enumerate(stream["words"]) if word == 0]
+    erased = client.post("/api/erase", {"trace": manifest["id"], "erase": {stream["name"]: first}}).json()
+    fall = erased["original"] - erased["value"]
+    assert fall == pytest.approx(sum(scores[i] for i in first), abs=1e-4)
+    assert client.post("/api/attribute", {"trace": "t0", "method": "erase"}).status == 404
+    assert client.post("/api/attribute", {"trace": manifest["id"], "method": "guess"}).status == 400
+    assert client.post("/api/erase", {"trace": manifest["id"], "erase": {"text": "all"}}).status == 400
+
+
+def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:
+    _, client = clients["translate"]
+    question = {"text": "abcd", "decode": {"beam_size": 3, "max_new_tokens": 4}}
+    traced, decoded = client.post("/api/trace", question).json(), client.post("/api/decode", question).json()
+    assert set(decoded) == {"decode", "answer", "streams"}
+    assert decoded == {key: traced[key] for key in decoded}
+
+
+def test_four_traces_are_kept_the_least_used_goes() -> None:
+    with PageServer(tiny_run("classify"), port=0) as server:
+        client = Client(server.port, server.token)
+        ids = [client.post("/api/trace", {"text": word}).json()["id"] for word in ("a", "b", "c", "d")]
+        assert len(set(ids)) == 4
+        assert client.ask("GET", f"/api/trace/{ids[0]}/t/logits").status == 200  # used again, so kept
+        client.post("/api/trace", {"text": "e"})
+        assert client.ask("GET", f"/api/trace/{ids[0]}/t/logits").status == 200
+        gone = client.ask("GET", f"/api/trace/{ids[1]}/t/logits")
+        assert gone.status == 404 and "trace the text again" in gone.json()["error"]["hint"]
+
+
+def test_many_questions_at_once_are_all_answered_alike(clients: Clients) -> None:
+    _, client = clients["lm"]
+    question = {"text": "abc", "decode": {"max_new_tokens": 4}}
+    with ThreadPoolExecutor(12) as pool:
+        manifests = [a.json() for a in pool.map(lambda _: client.post("/api/trace", question), range(12))]
+    for manifest in manifests:
+        assert manifest["streams"] == manifests[0]["streams"]
+        assert manifest["predictions"] == manifests[0]["predictions"]
+
+
+def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:
+    _, client = clients["classify"]
+    page = client.ask("GET", f"/?token={client.token}", None, {"X-Glassformer-Token": None})
+    assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
+    for name, kind in (("app.js", "text/javascript"), ("app.css", "text/css")):
+        assert name.encode() in page.body
+        file = client.ask("GET", f"/{name}", None, {"X-Glassformer-Token": None})
+        assert file.status == 200 and file.headers["content-type"].startswith(kind) and len(file.body) > 100
+    assert client.ask("GET", "/favicon.ico").status == 204
+
+
+def test_a_port_that_is_taken() -> None:
+    with listen(0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"port {port} cannot be used") as caught:
+            listen(port)
+        assert "--port" in caught.value.hint
+    for impossible in (-1, 70_000):
+        with pytest.raises(UsageError, match="cannot be used"):
+            listen(impossible)
+
+
+def test_without_a_port_the_next_free_one_is_taken(free_default: int) -> None:
+    with listen(None) as first, listen(None) as second:
+        assert first.getsockname() == ("127.0.0.1", free_default)
+        assert second.getsockname()[1] > free_default
+
+
+@pytest.fixture
+def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A port nobody else uses, in place of 8317."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setattr("glassformer.explain.server.PORT", port)
+    return port
+
+
+def test_a_server_ends_and_lets_go_of_its_port() -> None:
+    with PageServer(tiny_run("classify"), port=0) as server:
+        assert Client(server.port, server.token).ask("GET", "/api/run").status == 200
+    with listen(server.port):
+        pass
