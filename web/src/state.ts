@@ -167,7 +167,7 @@ export async function start() {
   }
   busy.value = null;
   const request = computed(() => JSON.stringify(requestOf(route.value.params) ?? firstRequest()));
-  const second = computed(() => JSON.stringify(requestOf(route.value.params, "o.") ?? source.stored[1]?.request ?? null));
+  const second = computed(() => JSON.stringify(requestOf(route.value.params, "o.") ?? secondRequest()));
   effect(() => void load(JSON.parse(request.value) as TraceRequest, manifest, "Tracing"));
   effect(() => {
     const wanted = JSON.parse(second.value) as TraceRequest | null;
@@ -177,5 +177,9 @@ export async function start() {
 }
 
 function firstRequest(): TraceRequest {
-  return source.stored[0]?.request ?? { text: runFacts.value?.examples[0] ?? "" };
+  return source.stored[0]?.request ?? runFacts.value?.start?.[0] ?? { text: runFacts.value?.examples[0] ?? "" };
+}
+
+function secondRequest(): TraceRequest | null {
+  return source.stored[1]?.request ?? runFacts.value?.start?.[1] ?? null;
 }
