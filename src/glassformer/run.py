@@ -1,7 +1,7 @@
 """Training, resuming and loading a run: what `glassformer.train`, `.resume` and `.load` are.
 
-A `Run` answers questions (`predict`, `evaluate`); its folder can be moved and needs none of the data it
-was trained on.
+A `Run` answers questions (`predict`, `evaluate`, `explain`); its folder can be moved and needs none of the
+data it was trained on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -27,6 +27,9 @@ from glassformer.runtime import choose_device, tune_process
 from glassformer.tasks import TASKS, Task
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.state import load_weights
+
+if TYPE_CHECKING:
+    from glassformer.explain.explanation import Explanation
 
 CHUNK = 256
 """Lines predicted at a time from a stream."""
@@ -140,6 +143,25 @@ class Run:
             with torch.inference_mode():
                 yield from self.task.predict(self.model, chunk, self.device, decode, first=done)
             done += len(chunk)
+
+    def explain(
+        self, text: str, *, target: str | None = None, checkpoint: str = "model", **options: Any
+    ) -> Explanation:
+        """Look at one text as the model does: every tensor, every prediction, every step of decoding.
+
+        Args:
+            text: the text, source sentence or prompt.
+            target: a translation to look at instead of the model's own.
+            checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
+            options: fields of `DecodeConfig`.
+
+        Raises:
+            UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
+        """
+        from glassformer.explain.explanation import TraceRequest, explain
+
+        self._decode(options)  # refuses options that are none
+        return explain(self, TraceRequest(text, target=target, checkpoint=checkpoint, decode=options))
 
     def evaluate(
         self, split: str = "test", *, data: DataConfig | None = None, **options: Any

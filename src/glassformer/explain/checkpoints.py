@@ -30,14 +30,25 @@ _NAME = re.compile(r"step-([0-9]{8})")
 class Subject(Protocol):
     """What is explained: a model with its task; a `Run` is one."""
 
-    path: Path
-    """The run folder; it need not exist."""
-    task: Task
-    """Its tokenizer and configuration."""
-    model: nn.Module
-    """In evaluation mode."""
-    device: torch.device
-    """Where the model is."""
+    @property
+    def path(self) -> Path:
+        """The run folder; it need not exist."""
+        ...
+
+    @property
+    def task(self) -> Task:
+        """Its tokenizer and configuration."""
+        ...
+
+    @property
+    def model(self) -> nn.Module:
+        """In evaluation mode."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        ...
 
 
 @dataclass(frozen=True)

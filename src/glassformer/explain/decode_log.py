@@ -82,7 +82,10 @@ class DecodeLog:
 
     def to_json(self) -> dict[str, Any]:
         """As in types.ts."""
-        return asdict(self)
+        told = asdict(self)
+        for hypothesis in told["hypotheses"]:
+            hypothesis["end"] = None if hypothesis["end"] is None else list(hypothesis["end"])
+        return told
 
 
 class SearchRecorder:
@@ -134,10 +137,10 @@ def translate(
         UsageError: settings that contradict each other, or a prefix as long as the translation may be.
     """
     t = tokenizer
-    special = {"bos": t.bos_id, "eos": t.eos_id, "pad": t.pad_id}
+    bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
         forced = [prefix] if prefix else None
-        found = translate_ids(model, [source], config, **special, prefixes=forced)[0]
+        found = translate_ids(model, [source], config, bos=bos, eos=eos, pad=pad, prefixes=forced)[0]
         return DecodeLog("sample", config, [LoggedHypothesis.of(h, t) for h in found], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:
@@ -149,7 +152,9 @@ def translate(
     with evaluation_mode(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
         stepper = TranslatorStepper(model, src)
-        found = beam_search(stepper, [limit], config, **special, prefixes=[prefix], log=recorder)[0]
+        found = beam_search(
+            stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder
+        )[0]
     return DecodeLog("beam", config, recorder.hypotheses(found), recorder.steps, prefix)
 
 

@@ -21,6 +21,12 @@ MAX_TEXT_BYTES = 1 << 16
 """Longest text a server reads."""
 N_EXAMPLES = 6
 FIRST_TEXTS = {
+    "dates": [
+        "[en_US] Monday, November 16, 2026",
+        "[de_DE] 16. November 2026",
+        "[fr_FR] 16/11/2026",
+        "[zh_CN] 2026年11月16日",
+    ],
     "imdb": [
         "A wonderful little film: funny, warm and beautifully acted.",
         "Not bad at all, I was pleasantly surprised.",
@@ -28,7 +34,7 @@ FIRST_TEXTS = {
     ],
     "shakespeare": ["ROMEO:\n", "To be, or not to be"],
 }
-"""Texts to begin with where the data set's own are too long to be seen at a glance."""
+"""Texts to begin with where the data set's own are too long, or too much alike, to be seen at a glance."""
 
 
 def model_facts(subject: Subject, checkpoint: str = MODEL) -> dict[str, Any]:

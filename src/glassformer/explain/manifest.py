@@ -5,12 +5,15 @@ It holds no tensors, only what they are called, how large they are and what made
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor, nn
 
+from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.predictions import Prediction
 from glassformer.explain.records import Check
 from glassformer.explain.tensors import FULL, LAYERED, Node, Records
 
@@ -103,17 +106,18 @@ def omitted(records: Records, lengths: Mapping[str, int]) -> list[dict[str, str]
     return []
 
 
-def answer_of(task: str, predictions: list[Any], decode: Any, written: str) -> dict[str, str]:
-    """The answer in a line, and how sure it is."""
+def answer_of(task: str, predictions: list[Prediction], decode: DecodeLog, written: str) -> dict[str, str]:
+    """The answer in a line, and how sure of it the model is."""
     if task == "classify":
         best = predictions[0].top[0]
-        share = 100 * 2.718281828459045**best.log_prob
-        return {"headline": best.piece, "detail": f"{share:.1f}%"}
+        percent = 100 * math.exp(best.log_prob)
+        return {"headline": best.piece, "detail": ">99.9%" if percent > 99.9 else f"{percent:.1f}%"}
     best = decode.hypotheses[0]
-    n = len(best.ids) + best.finished
+    sure = f"{best.log_prob:.3g}".replace("-", "−")
     ending = "" if best.finished else ", cut before its end"
-    detail = f"log-probability {best.log_prob:.2f} over {n} tokens{ending}".replace("-", "−", 2)
-    return {"headline": written, "detail": detail.replace("log−probability", "log-probability")}
+    n = len(best.ids) + best.finished
+    tokens = "1 token" if n == 1 else f"{n} tokens"
+    return {"headline": written, "detail": f"log-probability {sure} over {tokens}{ending}"}
 
 
 def checks_json(checks: Iterable[Check]) -> list[dict[str, Any]]:

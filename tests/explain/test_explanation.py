@@ -1,0 +1,397 @@
+"""From a text to a manifest: the answers are prediction's, the numbers torch's, and nothing is left out silently."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.small import CPU, config_of, data_of
+
+from glassformer.config import ModelConfig
+from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.explain.explanation import TraceRequest, decode, explain, run_facts
+from glassformer.explain.tensors import Records, take
+from glassformer.explain.trace import trace
+from glassformer.models import Translator
+from glassformer.run import Run
+from glassformer.tasks import TASKS
+from glassformer.train.checkpoint import save_checkpoint
+from glassformer.train.snapshots import save_snapshot
+from glassformer.train.state import TrainState
+
+TYPES = (Path(__file__).parents[2] / "web" / "src" / "types.ts").read_text(encoding="utf-8")
+TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
+MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
+
+
+def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: object) -> Run:
+    """A run with random weights, decided enough that rounding decides nothing."""
+    config = replace(config_of(name), model=replace(MODEL, **model))
+    config = replace(config, text=replace(config.text, max_len=max_len))
+    task = TASKS[config.task].fit(config, data_of(name))
+    torch.manual_seed(seed)
+    network = task.build_model()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.7)
+    return Run(path, task, network.eval(), CPU)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return {name: run_of(name, tmp_path_factory.mktemp(name)) for name in TEXTS}
+
+
+def fields_of(interface: str) -> set[str]:
+    """The fields that types.ts gives an interface, without those that may be absent."""
+    body = re.search(rf"export interface {interface} {{\n(.*?)\n}}", TYPES, re.S)
+    assert body is not None
+    return set(re.findall(r"^  (\w+):", body[1], re.M))
+
+
+@pytest.mark.parametrize("text", ["a b good c, d", "Good", "never seen xyz", "a " * 40])
+def test_a_classifiers_answer_is_predicts(runs: dict[str, Run], text: str) -> None:
+    e, [expected] = runs["classify"].explain(text), runs["classify"].predict(text)
+    best = e.predictions[0].top[0]
+    assert e.answer["headline"] == best.piece == expected["label"]
+    assert np.exp(best.log_prob) == pytest.approx(expected["probability"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("abcde", {"beam_size": 4, "n_best": 3}),
+        ("abcdefg" * 5, {"beam_size": 1}),
+        ("  ", {"beam_size": 2}),
+        ("", {"sample": True}),
+        ("gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
+    ],
+)
+def test_a_translation_is_predicts(runs: dict[str, Run], text: str, options: dict[str, object]) -> None:
+    options = options | {"max_new_tokens": 9}
+    e, [expected] = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
+    assert e.answer["headline"] == expected["translation"] == e.streams[1].text
+    assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
+    if "n_best" in expected:
+        found = [h.text for h in e.decode.hypotheses[: len(expected["n_best"])]]
+        assert found == [h["translation"] for h in expected["n_best"]]
+
+
+@pytest.mark.parametrize(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
+def test_a_continuation_is_predicts(runs: dict[str, Run], text: str, seed: int) -> None:
+    e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
+    n = e.decode.settings.max_new_tokens  # fewer where the context is full
+    [expected] = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
+    assert e.answer["headline"] == expected["text"]
+    assert len(e.streams[0]) <= 24
+    assert (n < 9) == any("more tokens fit" in warning for warning in e.warnings)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> None:
+    told = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told  # no tuple, no NaN, no tensor
+    checked = {
+        "Manifest": [told], "ModelFacts": [told["model"]], "Stream": told["streams"],
+        "TraceNode": told["nodes"], "Param": told["params"].values(), "Prediction": told["predictions"],
+        "Candidate": [c for p in told["predictions"] for c in p["top"]], "DecodeLog": [told["decode"]],
+        "DecodeSettings": [told["decode"]["settings"]], "Hypothesis": told["decode"]["hypotheses"],
+        "BeamCandidate": [c for step in told["decode"]["steps"] for c in step], "Check": told["checks"],
+        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]], "RunFacts": [run_facts(runs[name])],
+    }  # fmt: skip
+    for interface, values in checked.items():
+        for value in values:
+            assert value.keys() == fields_of(interface), interface
+    ops = set(re.findall(r'"(\w+)"', re.search(r"export type Op =(.*?);", TYPES, re.S)[1]))
+    axes = set(re.findall(r'\| "(\w+)"', re.search(r"export type AxisName =(.*?);", TYPES, re.S)[1]))
+    assert {node["op"] for node in told["nodes"]} <= ops
+    assert {axis["name"] for node in told["nodes"] for axis in node["axes"]} <= axes
+    known: set[str] = set()
+    for node in told["nodes"]:
+        assert set(node["inputs"]) <= known, node["id"]  # in the order of computation
+        assert set(node["params"].values()) <= told["params"].keys()
+        known.add(node["id"])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_tensors_are_torchs(runs: dict[str, Run], name: str) -> None:
+    e = runs[name].explain(TEXTS[name], beam_size=2, max_new_tokens=8)
+    with torch.no_grad():
+        expected = e.subject.model(**e.model_inputs)[0].numpy()
+    np.testing.assert_allclose(e.tensor("logits"), expected, atol=1e-5)
+    for node in e.manifest()["nodes"]:
+        values = e.tensor(node["id"])
+        assert values.shape == tuple(axis["size"] for axis in node["axes"])
+        assert values.dtype == {"f32": np.float32, "i32": np.int32, "u8": np.uint8}[node["dtype"]]
+        assert (node["min"], node["max"]) == (values.min(), values.max())
+    named = dict(e.subject.model.named_parameters())
+    for name_, param in e.manifest()["params"].items():
+        np.testing.assert_array_equal(e.tensor(name_), named[name_].detach().numpy())
+        assert [axis["size"] for axis in param["axes"]] == list(named[name_].shape)
+    assert all(check.ok for check in e.checks)
+
+
+def test_predictions_are_the_logits_ranked(runs: dict[str, Run]) -> None:
+    e = runs["translate"].explain("abcde", beam_size=2)
+    best = e.decode.hypotheses[0]
+    written = [*best.ids, 3 if best.finished else None]
+    logits = torch.from_numpy(e.tensor("logits")).double()
+    assert [p.position for p in e.predictions] == list(range(len(e.streams[1])))
+    for t, p in enumerate(e.predictions):
+        assert p.logsumexp == pytest.approx(logits[t].logsumexp(-1).item(), abs=1e-9)
+        order = logits[t].argsort(descending=True, stable=True)[:50].tolist()
+        assert [c.id for c in p.top] == order
+        assert [np.float32(c.logit) for c in p.top] == [np.float32(logits[t, i].item()) for i in order]
+        assert all(c.log_prob == pytest.approx(c.logit - p.logsumexp, abs=1e-6) for c in p.top)
+        assert (p.actual and p.actual.id) == written[t]
+        if p.actual is not None:
+            assert p.actual.rank == int((logits[t] > logits[t, p.actual.id]).sum())
+
+
+def test_slices_are_indexing(runs: dict[str, Run]) -> None:
+    e = runs["translate"].explain("abcde", beam_size=2)
+    whole = e.tensor("decoder.0.cross.weights")
+    for part, index in {
+        "head:1": np.s_[1],
+        "token:0-2": np.s_[:, 0:2],
+        "key:3.0": np.s_[:, :, [3, 0]],
+        "key:2;head:0": np.s_[0, :, 2],
+        "head:0;token:1;key:1-3": np.s_[0, 1, 1:3],
+    }.items():
+        np.testing.assert_array_equal(e.tensor("decoder.0.cross.weights", part), whole[index])
+    np.testing.assert_array_equal(
+        e.tensor("tgt_embedding.weight", "vocab:7.5"), e.tensor("tgt_embedding.weight")[[7, 5]]
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["head:2", "head:-1", "head", "head:1-1", "head:0-3", "vocab:0", "head:0;head:1", "head:1.9", "head:0;", "x" * 999,
+     "head:99999999999", "head:0-", "HEAD:0", "head: 1", "head:١"],
+)  # fmt: skip
+def test_slices_that_are_refused(part: str) -> None:
+    with pytest.raises(UsageError):
+        take(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
+
+
+@pytest.mark.parametrize("name", ["nothing", "decoder.0.self.weight", "../model", "", "logits@2"])
+def test_an_unknown_tensor_is_named(runs: dict[str, Run], name: str) -> None:
+    with pytest.raises(UsageError, match="no tensor"):
+        runs["lm"].explain("abc", max_new_tokens=2).tensor(name)
+
+
+@pytest.mark.parametrize(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
+def test_padding_changes_nothing(runs: dict[str, Run], name: str, pad: int) -> None:
+    plain = explain(runs[name], TraceRequest(TEXTS[name], decode={"max_new_tokens": 4}))
+    padded = explain(runs[name], TraceRequest(TEXTS[name], pad=pad, decode={"max_new_tokens": 4}))
+    assert len(padded.streams[0]) == len(plain.streams[0]) + pad
+    assert padded.streams[0].padding == [False] * len(plain.streams[0]) + [True] * pad
+    logits = padded.tensor("logits")
+    logits = logits[: len(logits) - pad] if name == "lm" else logits
+    np.testing.assert_allclose(logits, plain.tensor("logits"), atol=1e-5)
+    assert len(padded.predictions) == len(plain.predictions)
+    if name != "lm":
+        weights = padded.tensor("encoder.0.self.weights")
+        assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
+
+
+def test_too_much_padding_is_refused(runs: dict[str, Run]) -> None:
+    with pytest.raises(UsageError, match="pad"):
+        explain(runs["translate"], TraceRequest("abc", pad=22))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_an_empty_text_is_told(runs: dict[str, Run], name: str) -> None:
+    e = runs[name].explain("", max_new_tokens=3)
+    assert any("is empty" in warning for warning in e.warnings)
+    assert np.isfinite(e.tensor("logits")).all()
+    json.dumps(e.manifest(), allow_nan=False)
+
+
+def test_what_is_cut_or_unknown_is_told(runs: dict[str, Run]) -> None:
+    text = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20)
+    run = run_of("classify", runs["classify"].path)
+    object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
+    e = run.explain(text)
+    assert "the text is cut from 41 to 24 tokens: the beginning and the end are read" in e.warnings
+    stream = e.streams[0]
+    assert [text[a:b] for a, b in stream.spans] == ["a"] * 12 + ["b"] * 12 == stream.pieces
+    assert "1 of 3 tokens of the text is unknown to the model" in run.explain("a zzz b").warnings
+    assert run.explain("a zzz b").streams[0].unknown == [False, True, False]
+
+
+def test_a_target_is_taken_as_given(runs: dict[str, Run]) -> None:
+    run = runs["translate"]
+    e = run.explain("abc", target="cba")
+    assert e.decode.kind == "given" and e.answer["headline"] == "cba" == e.streams[1].text
+    assert e.streams[1].n_given == len(e.streams[1]) == 4
+    ids = [*run.task.tokenizer.encode("cba"), 3]
+    log_probs = torch.from_numpy(e.tensor("logits")).log_softmax(-1)
+    expected = sum(log_probs[t, i].item() for t, i in enumerate(ids))
+    assert e.decode.hypotheses[0].log_prob == pytest.approx(expected, abs=1e-5)
+    assert [p.actual.id for p in e.predictions if p.actual] == ids
+
+
+@pytest.mark.parametrize("name", ["translate", "lm"])
+def test_a_prefix_is_forced(runs: dict[str, Run], name: str) -> None:
+    run = runs[name]
+    free = run.explain("abc", max_new_tokens=6)
+    other = next(
+        c.id for c in free.predictions[0].top if c.id > 4 and c.id != free.decode.hypotheses[0].ids[0]
+    )
+    e = explain(run, TraceRequest("abc", prefix=(other, other), decode={"max_new_tokens": 6}))
+    stream = e.streams[-1]
+    assert e.decode.prefix == [other, other]
+    assert stream.ids[stream.n_given - 2 : stream.n_given] == [other, other]
+    if name == "translate":
+        assert e.decode.hypotheses[0].ids[:2] == [other, other]
+    assert all(check.ok for check in e.checks) and len(e.checks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "message"),
+    [
+        ("classify", TraceRequest("a", target="b"), "target means nothing"),
+        ("lm", TraceRequest("a", target="b"), "target means nothing"),
+        ("classify", TraceRequest("a", prefix=(5,)), "prefix means nothing"),
+        ("translate", TraceRequest("a", prefix=(5,), target="b"), "not both"),
+        ("translate", TraceRequest("a", prefix=(99999,)), "vocabulary"),
+        ("lm", TraceRequest("a", prefix=(3,)), "nothing can be written"),
+        ("translate", TraceRequest("a", prefix=(7,) * 30), "leaves nothing"),
+        ("translate", TraceRequest("a", decode={"n_best": 3, "beam_size": 2}), "n_best"),
+        ("translate", TraceRequest("a", prefix=(7,), decode={"sample": True}), "prefixes"),
+        ("lm", TraceRequest("a", checkpoint="step-00000007"), "no checkpoint"),
+        ("lm", TraceRequest("a", checkpoint="../model"), "no checkpoint"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked(runs: dict[str, Run], name: str, request_: TraceRequest, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        explain(runs[name], request_)
+
+
+def test_a_run_refuses_options_that_are_none(runs: dict[str, Run]) -> None:
+    with pytest.raises(UsageError, match="beams"):
+        runs["lm"].explain("abc", beams=3)
+
+
+def test_a_translation_without_an_end_fills_the_model(runs: dict[str, Run]) -> None:
+    model = runs["translate"].model
+    with torch.no_grad():
+        model.tgt_embedding.weight[3] -= 9 * model.decoder.norm.bias.new_ones(16)  # [EOS] is out of reach
+    try:
+        e = runs["translate"].explain("abcdefg", beam_size=1, max_new_tokens=200)
+    finally:
+        with torch.no_grad():
+            model.tgt_embedding.weight[3] += 9
+    assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "cut" in e.answer["detail"]
+    assert e.predictions[-1].actual is not None and len(e.checks) == 2 and all(c.ok for c in e.checks)
+
+
+def test_the_context_is_not_overrun(runs: dict[str, Run]) -> None:
+    e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
+    stream = e.streams[0]
+    assert len(stream) <= 24 and any("only the last" in warning for warning in e.warnings)
+    assert all(check.ok for check in e.checks) and len(e.checks) == 2
+    joined = "".join(stream.text[a:b] for a, b in stream.spans)
+    assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
+
+
+@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
+def test_middling_texts_are_held_a_layer_at_a_time(tmp_path: Path, name: str) -> None:
+    run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
+    text = (
+        text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
+    )
+    e = run.explain(text, max_new_tokens=6, beam_size=1)
+    assert 128 < len(e.streams[0]) <= 512 and e.records.layered and e.window is None
+    assert "one layer" in e.omitted[0]["what"]
+    with torch.no_grad(), trace(e.subject.model) as whole:
+        e.subject.model(**e.model_inputs)
+    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
+    for id in [*whole, "logits", *reversed(list(whole))][:: 7 if name != "classify" else 3]:
+        np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
+        node = e.records.nodes[id]
+        assert node.low == pytest.approx(float(whole[id].value.min()), abs=1e-5)
+    with pytest.raises(UsageError):
+        _ = e.trace
+
+
+@pytest.mark.parametrize("start", [0, 300, 10**6])
+def test_long_texts_are_shown_through_a_window(tmp_path: Path, start: int) -> None:
+    run = run_of("lm", tmp_path, max_len=700, n_layers=1)
+    text = "a b c d e f g " * 40
+    e = explain(run, TraceRequest(text, window_start=start, decode={"max_new_tokens": 2}))
+    n = len(e.streams[0])
+    low, high = min(start, n - 128), min(start, n - 128) + 128
+    assert e.window == (low, high) and n > 512 and len(e.omitted) == 2
+    with torch.no_grad(), trace(e.subject.model) as whole:
+        e.subject.model(**e.model_inputs)
+    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
+    shown = np.asarray(whole["decoder.0.self.weights"])[:, low:high, low:high]
+    np.testing.assert_allclose(e.tensor("decoder.0.self.weights"), shown, atol=1e-6)
+    np.testing.assert_array_equal(e.tensor("embedding.ids"), e.streams[0].ids[low:high])
+    assert [p.position for p in e.predictions] == list(range(low, high))
+    logits = np.asarray(whole["logits"])
+    assert e.predictions[5].top[0].id == int(logits[low + 5].argmax())
+
+
+def test_short_streams_beside_long_ones_are_whole() -> None:
+    model = Translator(replace(MODEL, n_layers=1), 12, 12, 600).eval()
+    inputs = {"src": torch.randint(5, 12, (1, 560)), "tgt_in": torch.randint(5, 12, (1, 9))}
+    records = Records(model, inputs, {"source": 560, "target": 9}, window_start=7)
+    assert records.window == (7, 135)
+    assert records["decoder.0.cross.weights"].shape == (2, 9, 128)
+    assert records["decoder.0.self.weights"].shape == (2, 9, 9)
+    assert records["encoder.0.self.weights"].shape == (2, 128, 128)
+
+
+def test_weights_that_are_not_numbers_are_an_error(tmp_path: Path) -> None:
+    run = run_of("classify", tmp_path)
+    with torch.no_grad():
+        next(run.model.parameters()).fill_(float("nan"))
+    with pytest.raises(DivergedError):
+        run.explain("a b")
+
+
+def test_decoding_alone_is_the_manifests(runs: dict[str, Run]) -> None:
+    for name, text in TEXTS.items():
+        request = TraceRequest(text, decode={"max_new_tokens": 5})
+        told = explain(runs[name], request).manifest()
+        assert decode(runs[name], request) == {k: told[k] for k in ("decode", "answer", "streams")}
+
+
+def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> None:
+    run = run_of("classify", tmp_path)
+    task, sha = run.task, run.task.tokenizer.sha256
+    state = TrainState.start(run_of("classify", tmp_path, seed=5).model, task.config.train)
+    assert state.ema is not None
+    for tensor in state.ema.tensors.values():
+        tensor.mul_(0.5)  # so that the two sets of weights differ
+    state.progress.best_step = 20
+    extra = {"progress": state.progress_dict(), "tokenizer": sha}
+    save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
+    save_snapshot(tmp_path, 16, {k: 2 * v for k, v in state.ema.tensors.items()})
+    listed = [(c["name"], c["step"]) for c in run_facts(run)["checkpoints"]]
+    assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
+    name = "encoder.layers.0.feed_forward.w_in.weight"
+    seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
+    np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema.tensors[name].numpy())
+    np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema.tensors[name].numpy())
+    np.testing.assert_array_equal(
+        seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach()
+    )
+    facts = seen["step-00000020"].manifest()["model"]
+    assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
+    extra["tokenizer"] = "another"
+    save_checkpoint(tmp_path / "checkpoints", "step-00000030", state.tensors(), extra, keep=9)
+    with pytest.raises(CheckpointError, match="another tokenizer"):
+        run.explain("a", checkpoint="step-00000030")
+    damaged = tmp_path / "checkpoints" / "step-00000020" / "state.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(CheckpointError):
+        run.explain("a", checkpoint="step-00000020")
