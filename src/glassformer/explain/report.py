@@ -56,12 +56,18 @@ def report_html(
     other: Explanation | None = None,
     subject: Subject | None = None,
     max_bytes: int = MAX_BYTES,
+    seconds: float = WEIGHING_SECONDS,
 ) -> tuple[str, list[str]]:
-    """The report as text, and a sentence for each thing that was left out."""
+    """The report as text, and a sentence for each thing that was left out.
+
+    Args:
+        explanation, other, subject: as in `write_report`.
+        max_bytes: of the whole file. seconds: what weighing and erasing words may take.
+    """
     page = (asset("index.html"), asset("app.js"), asset("app.css"))
     explanations = [explanation] if other is None else [explanation, other]
     dropped: list[str] = []
-    deadline = time.monotonic() + WEIGHING_SECONDS
+    deadline = time.monotonic() + seconds
     weighed = [words_weighed(e, deadline, dropped) for e in explanations]
     data: dict[str, Any] = {
         "run": run_facts(subject or explanation.subject),

@@ -1,0 +1,266 @@
+"""Figures: what is drawn is what was recorded, every label is there as it was written, and files are vector."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import PolyCollection, QuadMesh
+from matplotlib.lines import Line2D
+from tests.explain.stand_in import Subject, untrained
+
+from glassformer.errors import UsageError
+from glassformer.explain import figure_style as fs
+from glassformer.explain import trace
+from glassformer.explain.attribution import Attribution, Candidate
+from glassformer.explain.attribution_figure import draw_attribution, words_of
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.faithfulness import Faithfulness
+from glassformer.explain.figures import save_figure
+from glassformer.explain.trace import Trace
+
+TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}
+HOSTILE = ["</script>", "$x^2$", "\U0001f600", "漢字", "שלום", "\x00\ufffe", "▁the"]
+
+
+@pytest.fixture(scope="module")
+def subjects() -> dict[str, Subject]:
+    return {name: untrained(name, n_layers=2, n_heads=2) for name in TEXT}
+
+
+@pytest.fixture(scope="module")
+def explanations(subjects: dict[str, Subject]) -> dict[str, Explanation]:
+    requests = {
+        "classify": TraceRequest(TEXT["classify"]),
+        "translate": TraceRequest(TEXT["translate"], target="gfed"),
+        "lm": TraceRequest(TEXT["lm"], decode={"max_new_tokens": 3}),
+    }
+    return {name: explain(subjects[name], request) for name, request in requests.items()}
+
+
+def panels(figure: Any) -> list[Any]:
+    """The axes that hold a matrix of cells, without bars of colour."""
+    return [axes for axes in figure.axes if not hasattr(axes, "_colorbar") and cells(axes) is not None]
+
+
+def cells(axes: Any) -> np.ma.MaskedArray | None:
+    """The numbers that are drawn, masked where they are hatched."""
+    for artist in axes.collections:
+        if isinstance(artist, QuadMesh):
+            drawn = artist.get_array()
+            assert drawn is not None
+            return np.ma.asarray(drawn)
+    return np.ma.asarray(axes.images[0].get_array()) if axes.images else None
+
+
+def hatched(axes: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Which cells lie under the hatching."""
+    found = np.zeros(shape, dtype=bool)
+    for artist in axes.collections:
+        if isinstance(artist, PolyCollection) and artist.get_hatch():
+            for path in artist.get_paths():
+                (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+                found[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
+    return found
+
+
+def labels(axis: Any) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+@pytest.mark.parametrize("task", list(TEXT))
+def test_attention_is_what_was_recorded(explanations: dict[str, Explanation], task: str) -> None:
+    explanation = explanations[task]
+    stack = "decoder" if task == "lm" else "encoder"
+    weights = np.asarray(explanation.records[f"{stack}.1.self.weights"])
+    pieces = [p.replace("▁", "␣") for p in explanation.streams[0].pieces]
+    (axes,) = panels(explanation.plot.attention(layer=2, head=1))
+    drawn = cells(axes)
+    assert drawn is not None
+    seen = ~np.ma.getmaskarray(drawn)
+    np.testing.assert_array_equal(drawn.data[seen], weights[0][seen])
+    masked = np.triu(np.ones_like(seen), 1) if task == "lm" else np.zeros_like(seen)
+    np.testing.assert_array_equal(~seen, masked)
+    np.testing.assert_array_equal(hatched(axes, seen.shape), masked)
+    assert labels(axes.yaxis) == labels(axes.xaxis) == pieces
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
+    all_heads = panels(explanation.plot.attention())
+    assert len(all_heads) == 2
+    for head, axes in enumerate(all_heads):
+        drawn = cells(axes)
+        assert drawn is not None
+        np.testing.assert_array_equal(drawn.data[seen], weights[head][seen])
+
+
+def test_cross_attention_and_the_stack_that_is_asked_for(explanations: dict[str, Explanation]) -> None:
+    plot, records = explanations["translate"].plot, explanations["translate"].records
+    for figure, id in [
+        (plot.attention(1, 2, "cross"), "decoder.0.cross.weights"),
+        (plot.attention(1, 2), "encoder.0.self.weights"),
+        (plot.attention(1, 2, stack="decoder"), "decoder.0.self.weights"),
+    ]:
+        drawn = cells(panels(figure)[0])
+        assert drawn is not None
+        seen = ~np.ma.getmaskarray(drawn)
+        np.testing.assert_array_equal(drawn.data[seen], np.asarray(records[id])[1][seen])
+
+
+def test_alignment_is_read_where_the_token_is_input(explanations: dict[str, Explanation]) -> None:
+    explanation = explanations["translate"]
+    weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(
+        axis=0
+    )  # layer 1 of 2: the lower
+    for shifted, rows in ((True, weights[1:]), (False, weights[:-1])):
+        (axes,) = panels(explanation.plot.alignment(shifted=shifted))
+        drawn = cells(axes)
+        assert drawn is not None
+        np.testing.assert_allclose(drawn, rows)
+        assert labels(axes.yaxis) == explanation.streams[1].pieces[1:]
+        assert labels(axes.xaxis) == explanation.streams[0].pieces
+        dots = np.concatenate(
+            [c.get_offsets() for c in axes.collections if not isinstance(c, QuadMesh | PolyCollection)]
+        )
+        assert {(int(y), int(x)) for x, y in dots} == {(i, int(row.argmax())) for i, row in enumerate(rows)}
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "none"])
+def test_positions(scheme: str) -> None:
+    subject = untrained("lm", positions=scheme, n_layers=1, n_heads=2)
+    with trace(subject.model) as t, torch.no_grad():
+        subject.model(torch.tensor([[5, 6, 7, 8, 9]]))
+    if scheme == "none":
+        with pytest.raises(UsageError, match="no positions"):
+            t.plot.positions()
+        return
+    value, likeness = (cells(axes) for axes in panels(t.plot.positions()))
+    assert value is not None and likeness is not None
+    if scheme == "rotary":
+        width = t["decoder.0.self.q"].shape[-1]
+        angle = 3 * 10_000.0 ** (-2 / width)  # position 3, second pair
+        assert value[1, 3] == pytest.approx(math.cos(angle))
+        expected = np.mean([math.cos(3 * 10_000.0 ** (-2 * j / width)) for j in range(width // 2)])
+        assert likeness[0, 3] == pytest.approx(expected)
+        return
+    recorded = np.asarray(t["embedding.positions"], dtype=float)
+    np.testing.assert_allclose(value, (recorded[:, ::2] if scheme == "sinusoidal" else recorded).T)
+    cosine = recorded[1] @ recorded[4] / np.linalg.norm(recorded[1]) / np.linalg.norm(recorded[4])
+    assert likeness[1, 4] == pytest.approx(cosine, abs=1e-6)
+
+
+def found(scores: dict[str, list[float]]) -> dict[str, Any]:
+    """An attribution with these scores."""
+    test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
+    target = Candidate(3, "</b>", 1.0, -0.1)
+    return Attribution(
+        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, None, test, test, 200, "[MASK]", [], 0.1
+    ).to_json()
+
+
+def test_attribution_draws_the_sum_of_each_word(explanations: dict[str, Explanation]) -> None:
+    streams = explanations["classify"].streams
+    (stream,) = streams
+    scores = [0.5, -2.0, 0.001, 0.0, 1.0]
+    assert [w.text for w in words_of(stream, scores)] == TEXT["classify"].split()
+    figure = draw_attribution(streams, found({"text": scores}))
+    (axes,) = figure.axes
+    bars = dict(zip(labels(axes.yaxis), axes.patches, strict=True))
+    assert {name: bar.get_width() for name, bar in bars.items()} == {"b": -2.0, "d": 1.0, "a": 0.5}
+    assert bars["b"].get_hatch() and not bars["d"].get_hatch()  # the sign, without colour
+    lines = [artist for artist in figure.artists if isinstance(artist, Line2D)]
+    assert [line.get_linestyle() for line in lines] == ["-", "--", "-"]  # a, b and d; full speaks for
+    written = [text.get_text() for text in figure.texts]
+    assert {"a", "b", "good", "c", "d"} <= set(written)
+    assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in text for text in written)
+
+
+def test_what_no_word_weighs_is_still_a_figure(explanations: dict[str, Explanation]) -> None:
+    streams = explanations["classify"].streams
+    figure = draw_attribution(streams, found({"text": [0.0] * len(streams[0].ids)}))
+    assert not figure.axes and "good" in [text.get_text() for text in figure.texts]
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
+def test_hostile_tokens_and_the_same_bytes_twice(
+    subjects: dict[str, Subject], tmp_path: Path, suffix: str
+) -> None:
+    with trace(subjects["lm"].model) as t, torch.no_grad():
+        subjects["lm"].model(torch.tensor([[5, 6, 7, 8, 9, 5, 6]]))
+    paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
+    tokens = (
+        [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE
+    )  # embedding takes seconds
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a glyph that is missing is a warning
+        for path in paths:
+            fs.save(t.plot.attention(1, 1, tokens=tokens), path)
+    data = paths[0].read_bytes()
+    assert data == paths[1].read_bytes()
+    if suffix == ".svg":
+        text = data.decode()
+        assert "&lt;/script&gt;" in text and "</script>" not in text
+        assert ">$x^2$<" in text and ">␣the<" in text and ">U+0000U+FFFE<" in text  # text, not outlines
+    if suffix == ".pdf":
+        assert b"/Subtype /Type0" in data or b"/FontFile2" in data  # fonts inside, so text can be copied
+
+
+def test_a_long_text_keeps_its_numbers(subjects: dict[str, Subject]) -> None:
+    model = untrained("lm", n_layers=1, n_heads=1, positions="rotary").model
+    ids = torch.randint(5, 12, (1, 100), generator=torch.Generator().manual_seed(0))
+    with trace(model) as t, torch.no_grad():
+        model(ids)
+    figure = t.plot.attention(1, 1)
+    drawn = cells(panels(figure)[0])
+    assert drawn is not None
+    np.testing.assert_array_equal(drawn.filled(0), np.asarray(t["decoder.0.self.weights"])[0])
+    assert max(figure.get_size_inches()) < 12
+
+
+def test_questions_without_an_answer(
+    explanations: dict[str, Explanation], subjects: dict[str, Subject], tmp_path: Path
+) -> None:
+    plot = explanations["classify"].plot
+    with pytest.raises(UsageError, match="no layer 3: they are counted from 1 to 2"):
+        plot.attention(layer=3)
+    with pytest.raises(UsageError, match="no head 0"):
+        plot.attention(head=0)
+    with pytest.raises(UsageError, match="no cross attention"):
+        plot.alignment()
+    with pytest.raises(UsageError, match="2 tokens were given for token of 5"):
+        plot.attention(tokens=["a", "b"])
+    with pytest.raises(UsageError, match=r"\.jpeg is none of them|figure\.jpeg"):
+        save_figure(explanations["classify"], "attention", tmp_path / "figure.jpeg")
+    with pytest.raises(UsageError, match="no figure called 'attentoin'"):
+        save_figure(explanations["classify"], "attentoin", tmp_path / "figure.pdf")
+    assert not list(tmp_path.iterdir())
+    with trace(subjects["lm"].model) as t, torch.no_grad():
+        subjects["lm"].model(torch.tensor([[5, 6], [7, 8]]))
+    with pytest.raises(UsageError, match="a batch of 2 texts"):
+        t.plot.attention()
+    with trace(subjects["lm"].model, only="*.ff.*") as t, torch.no_grad():
+        subjects["lm"].model(torch.tensor([[5, 6]]))
+    with pytest.raises(UsageError, match="no self attention"):
+        t.plot.attention()
+
+
+@pytest.mark.parametrize("kind", ["attention", "positions", "alignment", "attribution"])
+def test_every_kind_is_saved(explanations: dict[str, Explanation], kind: str, tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=2)
+    assert dict(matplotlib.rcParams) == before
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    said = {"attention": "Decoder layer 1: cross-attention, head 2", "positions": "Sinusoidal positions",
+            "alignment": "cross-attention of layer 1, head 2", "attribution": "What speaks for"}  # fmt: skip
+    assert said[kind] in text
+
+
+def test_a_trace_plots_itself_with_numbers_for_tokens(subjects: dict[str, Subject]) -> None:
+    with trace(subjects["lm"].model) as t, torch.no_grad():
+        subjects["lm"].model(torch.tensor([[5, 6, 7]]))
+    assert isinstance(t, Trace)
+    assert labels(panels(t.plot.attention(1, 1))[0].yaxis) == ["1", "2", "3"]
