@@ -25,7 +25,7 @@ export function BeamSection({ manifest, step, selected, showPruned, live, onShow
   const [s, i] = (selected ?? "").split(".").map(Number);
   const at = selected !== undefined && s !== undefined && i !== undefined ? { step: s, index: i } : null;
   const all = layoutBeam(log, true).columns.flat();
-  const node = all.find((n) => n.step === at?.step && n.index === at.index) ?? null;
+  const node = all.find((n) => n.step === at?.step && n.index === at.index) ?? all.find((n) => n.step === step && n.chosen) ?? null;
   const ended = all.filter((n) => n.fate === "finished").sort((a, b) => b.candidate.score - a.candidate.score);
   const { beam_size: width, length_penalty: penalty } = log.settings;
   return (

@@ -66,13 +66,13 @@ export function BeamTree({ log, showPruned, step, selected, onSelect }: Props) {
           <g
             key={keyOf(node)} class="beam-node" data-beam={`${node.step}.${node.index}`} data-fate={node.fate}
             data-chosen={node.chosen} data-lit={lit.has(node)} role="button" aria-pressed={node === at}
-            tabIndex={node === entry ? 0 : -1} aria-label={spoken(node)}
+            tabindex={node === entry ? 0 : -1} aria-label={spoken(node)}
             onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
           >
             <title>{spoken(node)}</title>
             <rect x={node.x - 6} y={node.y - 11} width={textWidth(node) + 12} height={22} rx={3} />
             <text x={node.x} y={node.y + 4.5}>
-              {cut(label(node.candidate.piece), LONGEST_PIECE)}
+              <Shown piece={cut(label(node.candidate.piece), LONGEST_PIECE)} />
             </text>
             {node.fate === "finished" && <path class="beam-end" d={`M${node.x + textWidth(node) + 10} ${node.y - 8}v16`} />}
           </g>
@@ -80,6 +80,11 @@ export function BeamTree({ log, showPruned, step, selected, onSelect }: Props) {
       </svg>
     </div>
   );
+}
+
+/** As `Piece.tsx`, in SVG. */
+function Shown({ piece }: { piece: string }) {
+  return piece.length > 1 && piece.startsWith("▁") ? <><tspan class="word-mark">▁</tspan>{piece.slice(1)}</> : <>{piece}</>;
 }
 
 const keyOf = (node: BeamNode): string => `${node.step}.${node.index}`;

@@ -23,15 +23,15 @@ export function Decision({ manifest }: { manifest: Manifest }) {
   return (
     <>
       <header class="screen-head">
-        <h1>Decide</h1>
+        <h1>Decode</h1>
         <p>
           A classifier does not write, it decides once: the vectors of all tokens are pooled into one, one linear layer turns that into
           {binary ? " a single logit" : ` ${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} turns {binary ? "it" : "them"} into probabilities.
         </p>
       </header>
-      <TakenApart manifest={manifest} prediction={prediction} chosen={chosen.id} rival={rival.id} />
-      <section class="decision-columns" aria-labelledby="probability-title">
-        <div>
+      <div class="decision-columns">
+        <TakenApart manifest={manifest} prediction={prediction} chosen={chosen.id} rival={rival.id} />
+        <section aria-labelledby="probability-title">
           <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
           {binary && temperature > 0 && <Sigmoid logit={logits[1]!.logit - logits[0]!.logit} temperature={temperature} names={[logits[1]!.piece, logits[0]!.piece]} />}
           <label class="knob">
@@ -43,9 +43,9 @@ export function Decision({ manifest }: { manifest: Manifest }) {
               {temperature === 1 ? "As the model was trained." : temperature === 0 ? "All on the largest logit." : temperature < 1 ? "Logits are divided by less than 1: surer." : "Logits are divided by more than 1: less sure. The order of the classes never changes."}
             </span>
           </label>
-        </div>
-        <Classes prediction={prediction} p={p} chosen={chosen.id} temperature={temperature} />
-      </section>
+          <Classes prediction={prediction} p={p} chosen={chosen.id} temperature={temperature} />
+        </section>
+      </div>
     </>
   );
 }
@@ -61,11 +61,10 @@ interface ClassesProps {
 function Classes({ prediction, p, chosen, temperature }: ClassesProps) {
   const many = prediction.top.length > 2;
   return (
-    <div>
-      <h2>Classes</h2>
-      <ol class="classes">
+    <>
+      <ol class="classes" aria-label="Classes">
         {prediction.top.map((c, rank) => (
-          <li key={c.id} class="class" data-chosen={c.id === chosen}>
+          <li key={c.id} class="class" data-chosen={c.id === chosen} data-heated={temperature !== 1}>
             <button type="button" class="class-pick" disabled={!many} aria-pressed={many ? c.id === chosen : undefined}
               title={many ? "take this class’s logit apart" : undefined} onClick={() => setParams({ class: c.id })}>
               <span class="class-name">{label(c.piece).replace(/▁/g, " ")}</span>
@@ -78,7 +77,7 @@ function Classes({ prediction, p, chosen, temperature }: ClassesProps) {
         ))}
       </ol>
       {!many && <p class="quiet">Two classes share one logit: that of {label(prediction.top.find((c) => c.id === 0)?.piece ?? "the first")} is pinned to 0.</p>}
-    </div>
+    </>
   );
 }
 

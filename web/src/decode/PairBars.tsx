@@ -4,6 +4,7 @@
  */
 import type { Bar, Filtered } from "./filters";
 import { label, percent, percentRange } from "./numbers";
+import { Piece } from "./Piece";
 
 interface Props {
   filtered: Filtered;
@@ -35,16 +36,15 @@ export function PairBars({ filtered, pieces, actual, neutral, locked, eos, onFor
               title={locked ?? (bar.id === actual ? "this token was written" : `write “${piece}” here instead and go on`)}
               aria-label={described(bar, piece, bar.id === actual, neutral)} onClick={() => onForce(bar.id)}
             >
-              <span class="pair-piece">{piece}</span>
+              <span class="pair-piece"><Piece piece={pieces.get(bar.id) ?? `#${bar.id}`} /></span>
               <span class="pair-track">
                 <span class="pair-before" style={{ width: width(bar.before) }} />
-                {!neutral && <span class="pair-after" style={{ width: width(bar.after[1]) }} />}
+                {!neutral && <span class="pair-after" data-none={bar.after[1] === 0} style={{ width: width(bar.after[1]) }} />}
               </span>
               <span class="pair-number">{percent(bar.before)}</span>
               {!neutral && (
                 <span class="pair-number pair-number-after">{bar.dropped ? bar.dropped : percentRange(bar.after)}</span>
               )}
-              <span class="pair-mark">{bar.id === actual ? "written" : ""}</span>
             </button>
           </li>
         );
@@ -55,11 +55,10 @@ export function PairBars({ filtered, pieces, actual, neutral, locked, eos, onFor
             <span class="pair-piece">{rest.n.toLocaleString("en")} others</span>
             <span class="pair-track">
               <span class="pair-before" style={{ width: width(rest.before) }} />
-              {!neutral && <span class="pair-after" style={{ width: width(rest.after[1]) }} />}
+              {!neutral && <span class="pair-after" data-none={rest.after[1] === 0} style={{ width: width(rest.after[1]) }} />}
             </span>
             <span class="pair-number">{percent(rest.before)}</span>
             {!neutral && <span class="pair-number pair-number-after">{percentRange(rest.after)}</span>}
-            <span class="pair-mark" />
           </span>
         </li>
       )}

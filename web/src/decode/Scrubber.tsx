@@ -6,6 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Manifest } from "../types";
 import { written } from "./forcing";
 import { label, percent } from "./numbers";
+import { Piece } from "./Piece";
 
 interface Props {
   manifest: Manifest;
@@ -29,7 +30,7 @@ export function Scrubber({ manifest, index, onStep }: Props) {
     <section class="scrubber" aria-label="Steps">
       <ol class="written" ref={line} data-stream={stream.name}>
         <li>
-          <span class="token token-start" data-token={first}>{label(stream.pieces[first] ?? "")}</span>
+          <span class="token token-start" data-token={first}><Piece piece={stream.pieces[first] ?? ""} /></span>
         </li>
         {predictions.map((prediction, i) => {
           const { actual, position } = prediction;
@@ -43,7 +44,7 @@ export function Scrubber({ manifest, index, onStep }: Props) {
                 title={actual ? `step ${i + 1}: ${percent(p)}${given ? ", given" : ""}` : "what would come next"}
                 onClick={() => onStep(i)}
               >
-                {actual ? label(actual.piece) : "…"}
+                {actual ? <Piece piece={actual.piece} /> : "…"}
                 <span class="token-bar" style={{ width: `${100 * p}%` }} />
               </button>
             </li>
@@ -59,6 +60,7 @@ export function Scrubber({ manifest, index, onStep }: Props) {
         />
         <button type="button" class="plain-button" aria-label="Step after" disabled={index === predictions.length - 1} onClick={() => step(1)}>→</button>
         <span class="slider-count">step {index + 1} of {predictions.length}</span>
+        <span class="slider-count slider-key">The line under a token is the probability it had.</span>
       </div>
     </section>
   );

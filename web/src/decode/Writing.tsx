@@ -10,6 +10,7 @@ import { filterAll, filterTop, isNeutral, type Filtered, type Knobs } from "./fi
 import { bannedIds, lockedAt, prefixWith, requestWith, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
 import { label, percent } from "./numbers";
+import { Piece } from "./Piece";
 import { PairBars } from "./PairBars";
 import { Scrubber } from "./Scrubber";
 import { WriteAgain } from "./WriteAgain";
@@ -40,6 +41,7 @@ export function Writing({ manifest }: { manifest: Manifest }) {
   });
   if (!prediction || !filtered) return <p>There is no step to show: the text is empty.</p>;
   const actual = prediction.actual;
+  const locked = lockedAt(manifest, position, source.live);
   const before = stream.pieces.slice(Math.max(0, position - 5), position + 1).map(label).join(" ");
 
   return (
@@ -59,15 +61,15 @@ export function Writing({ manifest }: { manifest: Manifest }) {
           </h2>
           <p class="written-line" aria-live="polite" data-role="probability" data-value={actual ? Math.exp(actual.log_prob) : undefined}>
             {actual
-              ? <><b class="piece">{label(actual.piece)}</b> {position + 1 < stream.n_given ? "was given" : "was written"}: {percent(Math.exp(actual.log_prob))}, {ordinal(actual.rank)} of {model.vocab_size.toLocaleString("en")}.</>
+              ? <><b class="piece"><Piece piece={actual.piece} /></b> {position + 1 < stream.n_given ? "was given" : "was written"}: {percent(Math.exp(actual.log_prob))}, {ordinal(actual.rank)} of {model.vocab_size.toLocaleString("en")}.</>
               : "nothing yet: the text stops here."}
           </p>
           <PairBars
             filtered={filtered} pieces={pieces} actual={actual?.id ?? null} neutral={isNeutral(knobs)}
-            locked={lockedAt(manifest, position, source.live)} eos={model.special_ids.eos}
+            locked={locked} eos={model.special_ids.eos}
             onForce={(id) => force(prefixWith(manifest, position, id), position + 1)}
           />
-          <p class="quiet">{exactness(filtered, isNeutral(knobs), loading)} {source.live && "Choose a bar to write that token instead."}</p>
+          <p class="quiet">{exactness(filtered, isNeutral(knobs), loading)} {locked === null ? "Choose a bar to write that token instead." : capital(`${locked}.`)}</p>
         </section>
         <section aria-labelledby="knobs-title">
           <h2 id="knobs-title">If it is sampled</h2>
@@ -137,6 +139,8 @@ function exactness(filtered: Filtered, neutral: boolean, loading: boolean): stri
     ? "From all logits of this step: exact."
     : "Only the 50 best logits are in this page: where the rest would matter, both bounds are given.";
 }
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 function ordinal(rank: number): string {
   const n = rank + 1;

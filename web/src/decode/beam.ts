@@ -37,7 +37,7 @@ export interface BeamSizes {
   left: number;
 }
 
-export const SIZES: BeamSizes = { rowHeight: 26, characterWidth: 8.2, gap: 46, top: 30, left: 54 };
+export const SIZES: BeamSizes = { rowHeight: 26, characterWidth: 8.2, gap: 46, top: 30, left: 92 };
 const MARGIN = 12;
 
 /** Pieces longer than this are cut in the picture (their title has all of it). */

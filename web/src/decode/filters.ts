@@ -79,7 +79,7 @@ function filter(
   const power = 1 / knobs.temperature;
   const heated = known.map(({ logit }, i) => (allowed[i] ? Math.exp((logit - logsumexp) * power) : 0));
   const unknown = unknownMass(massUnknown, before.at(-1) ?? 0, nUnknown, nBannedUnknown, power);
-  const scenarios = unknown.map((mass) => scenario(heated, allowed, mass, nUnknown, knobs));
+  const scenarios = unknown.map((mass) => scenario(heated, allowed, mass, nUnknown - nBannedUnknown, knobs));
   const [a, b] = [scenarios[0]!, scenarios[1]!];
   const range = (x: number, y: number): Range => [Math.min(x, y), Math.max(x, y)];
   const bars: Bar[] = known.slice(0, show).map(({ id }, i) => {
@@ -115,7 +115,7 @@ interface Scenario {
   nKept: number | null;
 }
 
-/** The filters, were the unknown tokens to hold `mass`. */
+/** The filters, were the unknown tokens that may be written, nUnknown of them, to hold `mass`. */
 function scenario(heated: number[], allowed: boolean[], mass: number, nUnknown: number, knobs: Knobs): Scenario {
   const total = sum(heated) + mass;
   const p = heated.map((x) => x / total);
@@ -133,7 +133,7 @@ function scenario(heated: number[], allowed: boolean[], mass: number, nUnknown: 
   // Unknown tokens are no more probable than the last known one: what drops that one drops them.
   const last = dropped.lastIndexOf(null);
   const lastAllowed = allowed.lastIndexOf(true);
-  const none = nUnknown === 0 || mass === 0 || last < lastAllowed || (knobs.topK > 0 && place >= knobs.topK)
+  const none = nUnknown <= 0 || mass === 0 || last < lastAllowed || (knobs.topK > 0 && place >= knobs.topK)
     || (knobs.topP < 1 && held >= knobs.topP);
   const all = !none && knobs.topK === 0 && knobs.topP === 1 && knobs.minP === 0;
   const rest = mass / total;

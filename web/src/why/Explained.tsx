@@ -61,6 +61,7 @@ export function Explained({ manifest }: { manifest: Manifest }) {
         </p>
       </header>
       <Question manifest={manifest} index={index} method={method} foil={foil} target={chosen} attribution={found} />
+      <div class="why-main">
       <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
         {groups.map(({ stream, words }) => (
           <section key={stream.name}>
@@ -76,14 +77,15 @@ export function Explained({ manifest }: { manifest: Manifest }) {
         ))}
         <Key found={found !== null} scale={scale} />
       </div>
-      {attribution.error && <p role="alert" class="trouble">{attribution.error.message} {attribution.error.hint}</p>}
       <Probability
         manifest={manifest} prediction={prediction} attribution={found} erased={after} nErased={wants ? erased.size : 0}
         target={chosen} onClear={() => setParams({ erased: null })}
       />
+      </div>
+      {attribution.error && <p role="alert" class="trouble">{attribution.error.message} {attribution.error.hint}</p>}
       {found && (
         <div class="why-columns">
-          <Strongest words={all} scale={scale} erased={erased} classify={classify} onToggle={toggle} />
+          <Strongest words={all} scale={scale} erased={erased} classify={classify} onToggle={toggle} onCurrent={point} />
           <section aria-labelledby="trust-title">
             <h2 id="trust-title">Can it be trusted?</h2>
             {found.completeness && <Completeness {...found.completeness} />}
@@ -111,7 +113,7 @@ function Key({ found, scale }: { found: boolean; scale: number }) {
     <p class="why-key">
       <span class="word" data-sign="for" style={{ "--strength": "80%" }}>for</span> speaks for it
       <span class="word" data-sign="against" style={{ "--strength": "80%" }}>against</span> speaks against it
-      <span class="quiet">deepest colour: {plain(scale, 3)}. Click a word to erase it.</span>
+      <span class="quiet">The deepest colour is {plain(scale, 3)}. Click a word to erase it.</span>
     </p>
   );
 }

@@ -61,16 +61,22 @@ function Row({ name, better, score, x }: { name: string; better: string; score: 
   );
 }
 
+const moves = (fall: number): string => `${fall < 0 ? "rises" : "falls"} by ${plain(Math.abs(fall))}`;
+
+/** Inside the band. `leans`: on the good side of the random mean. */
+const chance = (leans: boolean): string =>
+  leans ? "better than their mean, but random rankings do as well now and then, so it may be chance." : "no better than chance, so do not lean on this ranking.";
+
 const anchor = (x: number): "start" | "middle" | "end" => (x < 40 ? "start" : x > WIDTH - 40 ? "end" : "middle");
 
 function comprehensive({ value, random_mean, beats_random }: Score): string {
   return beats_random
-    ? `Without the words ranked highest the quantity falls by ${plain(value)}, without as many random words by ${plain(random_mean)}: the ranking finds words that matter.`
-    : `Without the words ranked highest the quantity falls by ${plain(value)}, without as many random words by ${plain(random_mean)}: no better than chance, so do not lean on this ranking.`;
+    ? `Without the words ranked highest the quantity ${moves(value)}; without as many random words it ${moves(random_mean)}: the ranking finds words that matter.`
+    : `Without the words ranked highest the quantity ${moves(value)}; without as many random words it ${moves(random_mean)}: ${chance(value > random_mean)}`;
 }
 
 function sufficient({ value, random_mean, beats_random }: Score): string {
   return beats_random
-    ? `With nothing but them it falls by ${plain(value)}, with as many random words by ${plain(random_mean)}: these words alone carry more of the answer than chance would.`
-    : `With nothing but them it falls by ${plain(value)}, with as many random words by ${plain(random_mean)}: these words alone do not carry the answer better than random ones.`;
+    ? `With nothing but them it ${moves(value)}; with as many random words it ${moves(random_mean)}: these words alone carry more of the answer than chance would.`
+    : `With nothing but them it ${moves(value)}; with as many random words it ${moves(random_mean)}: ${chance(value < random_mean)}`;
 }

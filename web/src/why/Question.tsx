@@ -1,5 +1,6 @@
 /** What is explained and how: the method, and for a model that writes, the output token and what it is weighed against. */
 import { label, percent } from "../decode/numbers";
+import { Piece } from "../decode/Piece";
 import { setParams } from "../state";
 import type { Attribution, Manifest } from "../types";
 
@@ -68,7 +69,7 @@ function Outputs({ manifest, index }: { manifest: Manifest; index: number }) {
         <li key={i}>
           <button type="button" class="token step-token" data-output={i} aria-pressed={i === index}
             onClick={() => setParams({ position: prediction.position ?? 0, foil: null, erased: null })}>
-            {label(prediction.actual.piece)}
+            <Piece piece={prediction.actual.piece} />
           </button>
         </li>
       ))}

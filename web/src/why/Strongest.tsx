@@ -8,9 +8,11 @@ interface Props {
   erased: ReadonlySet<string>;
   classify: boolean;
   onToggle: (word: Word) => void;
+  /** Lights the word up in the text. */
+  onCurrent: (key: string | null) => void;
 }
 
-export function Strongest({ words, scale, erased, classify, onToggle }: Props) {
+export function Strongest({ words, scale, erased, classify, onToggle, onCurrent }: Props) {
   const top = strongest(words, 12);
   return (
     <section aria-labelledby="strongest-title">
@@ -20,6 +22,8 @@ export function Strongest({ words, scale, erased, classify, onToggle }: Props) {
         {top.map((word) => (
           <li key={keyOf(word)}>
             <button type="button" class="strong" aria-pressed={erased.has(keyOf(word))} onClick={() => onToggle(word)}
+              onMouseEnter={() => onCurrent(keyOf(word))} onMouseLeave={() => onCurrent(null)}
+              onFocus={() => onCurrent(keyOf(word))} onBlur={() => onCurrent(null)}
               aria-label={`${word.text} ${signed(word.score, 3)}`}>
               <span class="strong-name">{word.text.replace(/\n/g, "⏎") || "∅"}{!classify && word.stream === "target" && <small> written</small>}</span>
               <span class="strong-track">
