@@ -17,7 +17,13 @@ from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.nn import (
-    CAUSAL, EncoderLayer, FeedForward, LayerNorm, MultiHeadAttention, Residual, TokenEmbedding,
+    CAUSAL,
+    EncoderLayer,
+    FeedForward,
+    LayerNorm,
+    MultiHeadAttention,
+    Residual,
+    TokenEmbedding,
 )  # fmt: skip
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
@@ -66,7 +72,9 @@ def assert_true(t: Trace, model: nn.Module) -> None:
         expected = recompute(t, model, record)
         if expected is not None:
             expected = expected.expand_as(record.value)
-            torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
+            torch.testing.assert_close(
+                record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record)
+            )
 
 
 VARIANTS = {
@@ -115,7 +123,7 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
 @pytest.mark.parametrize("n_real", [5, 2])
 def test_pooling_and_head(how, n_classes, n_real) -> None:
     model = classifier(n_classes, pooling=how)
-    t, output = traced(model, ids(5), padding(5) & padding(n_real, 5)[:1])
+    t, _ = traced(model, ids(5), padding(5) & padding(n_real, 5)[:1])
     assert_true(t, model)
     assert ("head" in t) == (n_classes == 2)
     assert t["logits"].op == ("pin_zero" if n_classes == 2 else "linear")
@@ -135,7 +143,9 @@ def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
     feed_forward = "w_in hidden out residual norm".split()
     expected = [f"src_embedding.{step}" for step in embedding]
     for i in (0, 1):
-        expected += [f"encoder.{i}.self.{s}" for s in attention] + [f"encoder.{i}.ff.{s}" for s in feed_forward]
+        expected += [f"encoder.{i}.self.{s}" for s in attention] + [
+            f"encoder.{i}.ff.{s}" for s in feed_forward
+        ]
     expected += [f"tgt_embedding.{step}" for step in embedding]
     for i in (0, 1):
         expected += [f"decoder.{i}.{block}.{s}" for block in ("self", "cross") for s in attention]
@@ -146,20 +156,30 @@ def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
 def test_steps_that_only_some_models_have() -> None:
     t, _ = traced(language_model(**VARIANTS["rms, swiglu, rotary, normed heads"]), ids(4))
     own = [id.removeprefix("decoder.0.") for id in t if id.startswith("decoder.0.")]
-    assert own == (
-        "self.norm self.q_proj self.q_heads self.q_norm self.k_proj self.k_heads self.k_norm self.v_proj "
-        "self.q self.k self.v self.products self.scores self.mask self.weights self.context self.concat "
-        "self.out self.residual ff.norm ff.w_gate ff.w_in ff.hidden ff.out ff.residual"
-    ).split()
+    assert (
+        own
+        == (
+            "self.norm self.q_proj self.q_heads self.q_norm self.k_proj self.k_heads self.k_norm self.v_proj "
+            "self.q self.k self.v self.products self.scores self.mask self.weights self.context self.concat "
+            "self.out self.residual ff.norm ff.w_gate ff.w_in ff.hidden ff.out ff.residual"
+        ).split()
+    )
     assert [t[f"decoder.0.self.{x}"].op for x in "qkv"] == ["rotate", "rotate", "split_heads"]
-    assert [id for id in t if id.startswith("embedding")] == ["embedding.ids", "embedding.rows", "embedding.scaled"]
+    assert [id for id in t if id.startswith("embedding")] == [
+        "embedding.ids",
+        "embedding.rows",
+        "embedding.scaled",
+    ]
     assert t["decoder.0.self.norm"].inputs == ("embedding.scaled",)
     normed, _ = traced(language_model(qk_norm=True), ids(4))
     assert normed["decoder.0.self.q"].op == "rms_norm"
     assert normed["decoder.0.self.q"].inputs == ("decoder.0.self.q_heads",)
     assert "decoder.0.self.q_norm" not in normed
     plain, _ = traced(language_model(), ids(4))
-    assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
+    assert (
+        plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",)
+        and "decoder.0.self.q_heads" not in plain
+    )
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
@@ -171,7 +191,9 @@ def test_the_residual_stream(pre_norm) -> None:
     assert t["decoder.0.cross.residual"].inputs == (f"decoder.0.self.{end}", "decoder.0.cross.out")
     memory = "encoder.norm" if pre_norm else "encoder.1.ff.norm"
     assert t["decoder.1.cross.k_proj"].inputs == t["decoder.1.cross.v_proj"].inputs == (memory,)
-    assert t["decoder.1.cross.q_proj"].inputs == ("decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",)
+    assert t["decoder.1.cross.q_proj"].inputs == (
+        "decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",
+    )
     assert t["logits"].inputs == ("decoder.norm" if pre_norm else "decoder.1.ff.norm",)
     assert ("encoder.norm" in t) == pre_norm
 
@@ -252,7 +274,9 @@ def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
         model(x[:, :3], cache)
         with trace(model) as t:
             model(x[:, 3:], cache)
-    torch.testing.assert_close(t["decoder.1.self.weights"].value, whole["decoder.1.self.weights"].value[:, 3:])
+    torch.testing.assert_close(
+        t["decoder.1.self.weights"].value, whole["decoder.1.self.weights"].value[:, 3:]
+    )
     assert t["embedding.positions"].attrs["first"] == 3
     assert t.checks == []
     with pytest.raises(UsageError, match="as a whole"):
@@ -282,7 +306,9 @@ def test_records_can_be_read() -> None:
     assert "logits" in t and "logit" not in t and t.get("logit") is None
     with pytest.raises(KeyError):
         t["logit"]
-    with pytest.raises(UsageError, match=r"no step called 'decoder\.1\.cross\.weight' among its \d+$") as caught:
+    with pytest.raises(
+        UsageError, match=r"no step called 'decoder\.1\.cross\.weight' among its \d+$"
+    ) as caught:
         t["decoder.1.cross.weight"]
     assert "decoder.1.cross.weights" in caught.value.hint
     with trace(classifier()) as empty, pytest.raises(UsageError, match="no step yet"):
@@ -293,10 +319,12 @@ def test_parts_alone_can_be_traced() -> None:
     attention = randomise(MultiHeadAttention(8, 2))
     x = torch.randn(1, 4, 8)
     t, output = traced(attention, x)
-    assert list(t)[0] == "input" and t["q_proj"].inputs == ("input",)
+    assert next(iter(t)) == "input" and t["q_proj"].inputs == ("input",)
     assert torch.equal(t["out"].value, output[0])
     layer = randomise(
-        EncoderLayer(MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"])
+        EncoderLayer(
+            MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"]
+        )
     )
     t, output = traced(layer, x)
     assert t["self.residual"].inputs == ("self.input", "self.out")
