@@ -37,6 +37,9 @@ from glassformer.text.tokenizer import UNK
 
 __all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase"]
 
+FEW_WORDS = 6
+"""Of fewer words than these, one random ranking in five or more erases the best word first."""
+
 
 @dataclass(frozen=True)
 class Attribution:
@@ -210,6 +213,8 @@ def _warnings(
             f"the scores miss their sum by {completeness.relative:.0%} of the range after "
             f"{completeness.n_steps} steps: read only the largest of them"
         )
-    if not any(test.beats_random for test in tests):
+    if question.n_words < FEW_WORDS:
+        found.append(f"random rankings of {question.n_words} words are often as good as the best")
+    elif not any(test.beats_random for test in tests):
         found.append("this ranking of the words is no more faithful to the model than random ones are")
     return found

@@ -83,14 +83,14 @@ class Question:
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
         with _reading(self.embeddings, rows):
             if self.position is None:
-                return self.model(ids[0], mask).float()
+                return self.model(ids[0], mask)
             with _stopping_after(cast(nn.Module, self.model.decoder)):
                 try:
                     self.model(*ids, *([] if len(ids) == 1 else [mask]))
                 except _Reached as reached:
                     # The projection to the vocabulary, often the dearest part, for one position and not for all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
-                    return F.linear(reached.output[:, -1], table).float()
+                    return F.linear(reached.output[:, -1], table)
         raise RuntimeError("the model did not call its decoder")
 
     @property

@@ -1,0 +1,138 @@
+"""Where information moved: attention weights followed through the layers, and words aligned by cross attention.
+
+Both describe attention, and neither says why a model answered as it did: weights do not tell what was in the
+vectors they moved, nor what became of them (Jain and Wallace 2019). For that see `attribution.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from glassformer.errors import UsageError
+from glassformer.explain.checkpoints import Subject
+from glassformer.explain.streams import Stream
+
+
+@runtime_checkable
+class Seen(Protocol):
+    """What is needed of an explanation."""
+
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def streams(self) -> Sequence[Stream]: ...
+    def tensor(self, id: str, slice: str = "") -> np.ndarray: ...
+
+
+def information_flow(explanation: Seen) -> dict[str, Float[np.ndarray, "L K"]]:
+    """For each position of the last stream, which tokens of each stream its vector was mixed from.
+
+    Returns:
+        One matrix a stream; the rows of all matrices together add up to one.
+
+    Raises:
+        UsageError: the text is so long that only a window of it is kept.
+    """
+    config = explanation.subject.task.config.model
+    streams = explanation.streams
+    n_decoder = config.n_decoder_layers or config.n_layers
+    match explanation.subject.task.name:
+        case "classify":
+            return {"text": rollout(_weights(explanation, "encoder", "self", config.n_layers))}
+        case "lm":
+            return {"text": rollout(_weights(explanation, "decoder", "self", n_decoder))}
+        case "translate":
+            memory = rollout(_weights(explanation, "encoder", "self", config.n_layers))
+            source, target = rollout_decoder(
+                _weights(explanation, "decoder", "self", n_decoder),
+                _weights(explanation, "decoder", "cross", n_decoder),
+                memory,
+            )
+            return {streams[0].name: source, streams[1].name: target}
+
+
+def rollout(weights: Sequence[Float[np.ndarray, "H L L"]]) -> Float[np.ndarray, "L L"]:
+    """Attention rollout (Abnar and Zuidema 2020): heads averaged, half of each layer for the residual, and
+    the layers multiplied.
+
+    Args:
+        weights: of each layer, the first one first.
+
+    Returns:
+        (L, L): row i says which tokens of the input position i was mixed from.
+    """
+    flow = np.eye(weights[0].shape[-1])
+    for layer in weights:
+        flow = _with_residual(layer) @ flow
+    return flow
+
+
+def rollout_decoder(
+    own: Sequence[Float[np.ndarray, "H T T"]],
+    cross: Sequence[Float[np.ndarray, "H T S"]],
+    memory: Float[np.ndarray, "S S"],
+) -> tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "T T"]]:
+    """Rollout through a decoder with cross attention, of which the paper does not speak: there too half of
+    what comes out is the residual, and half what the memory's positions were mixed from.
+
+    Args:
+        own, cross: self and cross attention of each layer, the first one first.
+        memory: the encoder's rollout.
+
+    Returns:
+        Shares of the source (T, S) and of the target (T, T); a row of both adds up to one.
+    """
+    target, source = np.eye(own[0].shape[-1]), np.zeros((cross[0].shape[-2], memory.shape[-1]))
+    for own_weights, cross_weights in zip(own, cross, strict=True):
+        mixed = _with_residual(own_weights)
+        source, target = mixed @ source, mixed @ target
+        read = cross_weights.astype(np.float64).mean(axis=0) @ memory
+        kept = 1 - read.sum(axis=-1, keepdims=True) / 2  # a half, or all where there was nothing to attend to
+        source, target = kept * source + read / 2, kept * target
+    return source, target
+
+
+def alignment(explanation: Seen, layer: int | None = None) -> Float[np.ndarray, "N S"]:
+    """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
+
+    As Shift-Att reads it (Chen et al. 2020, arXiv 2004.14837): the cross attention of a token at the step
+    where it is the decoder's input, not at the step that wrote it, when it was not known yet.
+
+    Args:
+        explanation: of a translation.
+        layer: decoder layer, from 0; the middle one when absent. Which one aligns best differs by model:
+            the first layers do not know the word yet, the last look ahead to the next.
+
+    Raises:
+        UsageError: the model is no translator, or has no such layer.
+    """
+    task = explanation.subject.task
+    if task.name != "translate":
+        raise UsageError(f"a model trained to {task.name} has no cross attention to align by")
+    n_layers = task.config.model.n_decoder_layers or task.config.model.n_layers
+    layer = n_layers // 2 if layer is None else layer
+    if not 0 <= layer < n_layers:
+        raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
+    return shifted(explanation.tensor(f"decoder.{layer}.cross.weights"))
+
+
+def shifted(weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "N S"]:
+    """Cross attention averaged over the heads, without the row of [BOS]: row t is of input token t + 1."""
+    return weights.astype(np.float64).mean(axis=0)[1:]
+
+
+def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L L"]:
+    """Half the mean of the heads and half the identity; a row without any weight is all identity."""
+    mean = weights.astype(np.float64).mean(axis=0)
+    return mean / 2 + np.diag(1 - mean.sum(axis=-1) / 2)
+
+
+def _weights(explanation: Seen, stack: str, block: str, n_layers: int) -> list[Float[np.ndarray, "H Q K"]]:
+    found = [explanation.tensor(f"{stack}.{i}.{block}.weights") for i in range(n_layers)]
+    if found[0].shape[1] != len(explanation.streams[0 if stack == "encoder" else -1]):
+        raise UsageError("only a window of this text is kept, and information cannot be followed through it")
+    return found

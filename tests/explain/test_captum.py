@@ -1,0 +1,91 @@
+"""Our integrated gradients against Captum's, on models that Captum can handle: one embedding a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import LayerIntegratedGradients
+from tests.explain.stand_in import Asked, asked, untrained
+from torch import Tensor
+
+from glassformer.explain.asking import AttributeRequest, ask
+from glassformer.explain.integrated_gradients import integrated_gradients
+
+pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
+
+
+def separate_embeddings(name: str, **model: Any) -> Any:
+    """A subject whose source and target embeddings are two modules, in double precision."""
+    subject = untrained(name, tie_embeddings=False, **model)
+    subject.model.double()
+    return subject
+
+
+def compare(explanation: Asked, prediction: int, foil: int | None = None) -> None:
+    question = ask(explanation, AttributeRequest(prediction=prediction, foil=foil))
+    ours, completeness = integrated_gradients(question, tolerance=1e-4)
+    assert completeness.relative < 1e-3
+    model, inputs = explanation.subject.model, explanation.model_inputs
+    mask = inputs.get("padding_mask", inputs.get("src_padding_mask"))
+
+    def quantity(*ids: Tensor) -> Tensor:
+        masks = [] if mask is None else [mask.expand(len(ids[0]), -1)]
+        logits = model(*ids, *masks)
+        if logits.ndim == 3:
+            logits = logits[:, question.position]
+        if question.foil is not None:
+            return logits[:, question.target] - logits[:, question.foil]
+        return logits.log_softmax(dim=-1)[:, question.target]
+
+    everything = question.tokens_of(np.ones((1, question.n_words), dtype=bool))
+    layers = [*question.embeddings]
+    theirs = LayerIntegratedGradients(quantity, layers if len(layers) > 1 else layers[0]).attribute(
+        tuple(question.ids) if len(layers) > 1 else question.ids[0],
+        tuple(question.variants(everything)) if len(layers) > 1 else question.variants(everything)[0],
+        n_steps=600,
+        method="gausslegendre",
+        internal_batch_size=200,
+    )
+    for stream, of_stream in zip(question.words, theirs if len(layers) > 1 else [theirs], strict=True):
+        expected = of_stream.sum(dim=-1)[0].detach().numpy()
+        assert np.abs(expected).max() > 1e-2
+        assert np.abs(np.array(ours[stream.name]) - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_classifier(positions: str, pooling: str) -> None:
+    subject = separate_embeddings("classify", positions=positions, pooling=pooling, activation="gelu")
+    compare(asked(subject, "a b c good d e f", n_pad=2), 0)
+
+
+@pytest.mark.parametrize("foil", [None, 8])
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_translator_over_source_and_target(pre_norm: bool, foil: int | None) -> None:
+    subject = separate_embeddings("translate", pre_norm=pre_norm, activation="gelu")
+    compare(asked(subject, "abcdef", "fedcba", n_pad=1), 4, foil)
+
+
+def test_language_model() -> None:
+    subject = separate_embeddings("lm", activation="swiglu", norm="rms")
+    compare(asked(subject, "ab cd e fg"), 7)
+
+
+def test_one_embedding_for_both_streams_is_two_in_disguise() -> None:
+    """What Captum cannot be asked: a tied embedding must score as an untied one with equal weights."""
+    tied = untrained("translate")
+    apart = untrained("translate", tie_embeddings=False)
+    weights = tied.model.state_dict()
+    table = weights["tgt_embedding.weight"]
+    for name, parameter in apart.model.named_parameters():
+        with torch.no_grad():
+            parameter.copy_(weights.get(name, table))
+    question, same = (
+        ask(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4)) for subject in (tied, apart)
+    )
+    first, second = integrated_gradients(question)[0], integrated_gradients(same)[0]
+    assert question.embeddings[0] is question.embeddings[1] and same.embeddings[0] is not same.embeddings[1]
+    assert all(np.allclose(first[name], second[name], atol=1e-4) for name in ("source", "target"))

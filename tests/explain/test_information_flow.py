@@ -1,0 +1,85 @@
+"""Rollout on weights whose answer is known, alignment at the shifted step, and both on real explanations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.explain.stand_in import untrained
+
+from glassformer.errors import UsageError
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.information_flow import (
+    alignment,
+    information_flow,
+    rollout,
+    rollout_decoder,
+    shifted,
+)
+
+
+def random_weights(n_heads: int, n_queries: int, n_keys: int, seed: int) -> np.ndarray:
+    weights = np.random.default_rng(seed).random((n_heads, n_queries, n_keys))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def test_two_layers_by_hand() -> None:
+    """Everybody looks at token 0, twice: a quarter of each token is left where it was."""
+    to_first = np.zeros((1, 3, 3))
+    to_first[:, :, 0] = 1
+    expected = np.array([[1, 0, 0], [0.75, 0.25, 0], [0.75, 0, 0.25]])
+    assert np.allclose(rollout([to_first, to_first]), expected)
+
+
+def test_the_order_of_layers_matters() -> None:
+    """0 → 1 and then 1 → 2 carries token 0 to position 2; the other way round it does not."""
+    first, second = np.eye(3)[None].copy(), np.eye(3)[None].copy()
+    first[0, 1], second[0, 2] = [1, 0, 0], [0, 1, 0]
+    assert rollout([first, second])[2, 0] == pytest.approx(0.25)
+    assert rollout([second, first])[2, 0] == 0
+
+
+def test_rows_add_up_even_where_there_is_nothing_to_attend_to() -> None:
+    weights = random_weights(2, 4, 4, 0)
+    weights[:, 2] = 0
+    assert np.allclose(rollout([weights, weights]).sum(axis=-1), 1)
+    cross = random_weights(2, 3, 4, 1)
+    cross[:, 0] = 0
+    own = random_weights(2, 3, 3, 2)
+    source, target = rollout_decoder([own, own], [cross, cross], rollout([weights]))
+    assert np.allclose(source.sum(axis=-1) + target.sum(axis=-1), 1)
+
+
+def test_one_decoder_layer_is_half_source() -> None:
+    own, cross = random_weights(2, 3, 3, 0), random_weights(2, 3, 4, 1)
+    source, target = rollout_decoder([own], [cross], np.eye(4))
+    assert np.allclose(source, cross.mean(axis=0) / 2)
+    assert np.allclose(target, (own.mean(axis=0) / 2 + np.eye(3) / 2) / 2)
+
+
+def test_alignment_is_read_where_the_token_is_input() -> None:
+    weights = random_weights(2, 4, 5, 0)
+    rows = shifted(weights)
+    assert rows.shape == (3, 5)
+    assert np.allclose(rows[0], weights[:, 1].mean(axis=0))  # token 1, after [BOS], is input at step 1
+
+
+@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
+def test_on_explanations_of_the_three_tasks(name: str) -> None:
+    subject = untrained(name, n_layers=2)
+    explanation = explain(subject, TraceRequest("a b c", target="cba" if name == "translate" else None))
+    flow = information_flow(explanation)
+    n = len(explanation.streams[-1])
+    assert list(flow) == [s.name for s in explanation.streams]
+    assert all(flow[s.name].shape == (n, len(s)) for s in explanation.streams)
+    assert np.allclose(sum(m.sum(axis=-1) for m in flow.values()), 1, atol=1e-6)
+    if name != "classify":
+        assert np.allclose(np.triu(flow[explanation.streams[-1].name], 1), 0)  # nothing from the future
+    if name == "translate":
+        for layer in (None, 0, 1):
+            weights = explanation.tensor(f"decoder.{1 if layer is None else layer}.cross.weights")
+            assert np.allclose(alignment(explanation, layer), weights.mean(axis=0)[1:], atol=1e-6)
+        with pytest.raises(UsageError, match="layer 2"):
+            alignment(explanation, 2)
+    else:
+        with pytest.raises(UsageError, match="cross attention"):
+            alignment(explanation)

@@ -1,0 +1,93 @@
+"""A planted shortcut is found: in texts of random words one word decides the label, and nothing else does.
+
+A method that finds it on a trained model, and whose ranking changes with the weights, explains the model and
+not the text (Adebayo et al. 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.explain.stand_in import Asked, Subject, asked
+from tests.small import data_of, small
+
+from glassformer.explain.asking import AttributeRequest, ask
+from glassformer.explain.attribution import attribute
+from glassformer.explain.erasing import erase_one
+from glassformer.explain.integrated_gradients import integrated_gradients
+
+N_TEXTS = 50
+PLANTED = ("bad", "good")
+
+
+@cache
+def trained() -> Subject:
+    """A classifier of "… good …" against "… bad …", which hardly ever errs."""
+    s = small("classify", 200, epochs=10, word_mask_prob=0.1)
+    state = s.new_state()
+    s.run(state)
+    return Subject(s.task, state.model.eval())
+
+
+@cache
+def random() -> Subject:
+    """The same with the weights it had, or could have had, before training."""
+    torch.manual_seed(5)
+    return replace(trained(), model=trained().task.build_model().eval())
+
+
+def about(subject: Subject) -> list[Asked]:
+    """Texts that were not trained on."""
+    return [asked(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
+
+
+@cache
+def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
+    """Words and their scores, always for "good" against "bad"."""
+    found = []
+    for e in about(subject):
+        question = ask(e, AttributeRequest(target=1))
+        scores = erase_one(question) if method == "erase" else integrated_gradients(question)[0]
+        found.append((e.streams[0].pieces, np.array(scores["text"])))
+    return found
+
+
+def test_the_model_uses_the_planted_word() -> None:
+    right = [PLANTED[e.predictions[0].top[0].id] in e.streams[0].pieces for e in about(trained())]
+    assert np.mean(right) > 0.95
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_the_planted_word_is_found(method: str) -> None:
+    """And with the right sign: "good" for the label, "bad" against it."""
+    found = [
+        pieces[int(np.abs(scores).argmax())] == PLANTED[int(scores[np.abs(scores).argmax()] > 0)]
+        for pieces, scores in scored(method, trained())
+    ]
+    assert np.mean(found) > 0.95
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_faithfulness_beats_chance(method: Any) -> None:
+    """Where there are words enough that chance seldom picks the planted one."""
+    long = [e for e in about(trained()) if len(e.streams[0]) >= 15][:8]
+    told = [attribute(e, AttributeRequest(method=method)) for e in long]
+    assert len(told) == 8
+    assert all(a.comprehensiveness.value > a.comprehensiveness.random_mean for a in told)
+    assert all(a.sufficiency.value < a.sufficiency.random_mean for a in told)
+    assert np.mean([a.comprehensiveness.beats_random or a.sufficiency.beats_random for a in told]) > 0.5
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_other_weights_rank_otherwise(method: str) -> None:
+    """Spearman's correlation of |scores| between trained and random weights is small on average."""
+    pairs = list(zip(scored(method, trained()), scored(method, random()), strict=True))
+    ranks = [[np.abs(scores).argsort().argsort() for _, scores in pair] for pair in pairs]
+    assert abs(np.mean([np.corrcoef(*pair)[0, 1] for pair in ranks])) < 0.3
+    found = [pieces[int(np.abs(scores).argmax())] in PLANTED for pieces, scores in scored(method, random())]
+    assert np.mean(found) < 0.5
