@@ -1,4 +1,174 @@
-/** The Step screen. */
+/**
+ * The Step screen: every operation of the forward pass in order, each with its formula, its source line, its
+ * numbers, the arithmetic of a cell, and the same numbers recomputed here.
+ */
+import { useEffect, useRef } from "preact/hooks";
+import { ArithmeticView } from "../components/ArithmeticView";
+import { CheckLine } from "../components/CheckLine";
+import { CodeView } from "../components/CodeView";
+import { Formula } from "../components/Formula";
+import { StepNumbers } from "../components/StepNumbers";
+import { PROBABILITIES } from "../check";
+import { place, shapeText } from "../format";
+import { useScreenKeys } from "../keys";
+import { go, hrefTo, manifest, route, selection, setParams } from "../state";
+import { groupsOf, sentence, stepsOf, title } from "../steps";
+import type { Manifest, TraceNode } from "../types";
+
+/** The position whose next token is looked at, for logits and probabilities. */
+export function positionOf(trace: Manifest, params: Record<string, string>): number {
+  const wanted = Number(params.position);
+  const known = trace.predictions.some((one) => one.position === wanted);
+  if (params.position !== undefined && known) return wanted;
+  return trace.predictions.at(trace.model.task === "lm" ? Math.max(0, (trace.streams[0]?.n_given ?? 1) - 1) : 0)?.position ?? 0;
+}
+
 export function StepScreen() {
-  return <h1>Step</h1>;
+  const trace = manifest.value;
+  const steps = trace ? stepsOf(trace) : [];
+  const index = Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
+  const step = steps[index];
+  const open = route.value.params.arithmetic === "1";
+  const move = (by: number) => {
+    const next = steps[index + by];
+    if (next) setParams({ node: next.id, cell: null }, { push: true });
+  };
+  useScreenKeys((event) => {
+    const at = event.target instanceof HTMLElement ? event.target : null;
+    if (at?.matches("input, select")) return false;
+    const control = at?.matches("button, a, summary") ?? false;
+    if (event.key === " " && !at?.matches("button, summary")) move(event.shiftKey ? -1 : 1);
+    else if (event.key === "ArrowRight" && !control) move(1);
+    else if (event.key === "ArrowLeft" && !control) move(-1);
+    else if (event.key === "Enter" && !control) setParams({ arithmetic: open ? null : 1 });
+    else return false;
+    return true;
+  });
+  if (!trace || !step) return null;
+  const { head, row, col } = selection.value;
+  const position = positionOf(trace, route.value.params);
+  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: row ?? 0, col: col ?? 0, position };
+  return (
+    <div class="step">
+      <StepList steps={steps} current={step.id} />
+      <article class="step-body" aria-labelledby="step-title">
+        <div class="step-top">
+          <p class="step-place">{step.id === PROBABILITIES ? "Output" : place(step)}</p>
+          <div class="step-move">
+            <button type="button" class="quiet" disabled={index === 0} onClick={() => move(-1)}>Before</button>
+            <span class="small">{index + 1} of {steps.length}</span>
+            <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
+          </div>
+        </div>
+        <h1 id="step-title">{title(step)}</h1>
+        <p class="step-says">{sentence(step, trace.model)}</p>
+        <div class="step-how">
+          <div>
+            <Formula node={step} />
+            <From step={step} trace={trace} />
+          </div>
+          {step.source && <CodeView source={step.source} />}
+        </div>
+        <StepNumbers node={step} cell={cell} />
+        <CheckLine node={step} position={position} />
+        <section class="step-arithmetic">
+          <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
+            {open ? "Hide the arithmetic" : "Show the arithmetic of the chosen cell"}
+          </button>
+          {open && <ArithmeticView node={step} cell={cell} />}
+        </section>
+      </article>
+    </div>
+  );
+}
+
+/** What the step is computed from, as links, and its shape. */
+function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
+  const inputs = step.inputs.map((id) => trace.nodes.find((one) => one.id === id)).filter((one) => one !== undefined);
+  const shape = step.axes.map((axis) => axis.size);
+  return (
+    <dl class="step-from">
+      <div><dt>Shape</dt><dd>{shapeText(shape)} <span class="axes">{step.axes.map((axis) => AXES[axis.name] ?? axis.name).join(" × ")}</span></dd></div>
+      {inputs.length > 0 && (
+        <div>
+          <dt>From</dt>
+          <dd>
+            {inputs.map((input, i) => (
+              <span key={input.id}>{i > 0 && ", "}<StepLink node={input}>{title(input)}</StepLink></span>
+            ))}
+          </dd>
+        </div>
+      )}
+      {Object.entries(step.params).map(([role, id]) => (
+        <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> <span class="axes">{shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</span></dd></div>
+      ))}
+    </dl>
+  );
+}
+
+const AXES: Record<string, string> = {
+  token: "tokens", key: "keys", head: "heads", feature: "features", head_feature: "features of a head",
+  heads_features: "features of all heads", hidden: "hidden features", pooled: "features", class: "classes", vocab: "vocabulary",
+};
+
+function StepLink({ node, children }: { node: TraceNode; children: string }) {
+  return (
+    <a
+      href={hrefTo("step", { node: node.id, cell: null })}
+      onClick={(event) => {
+        event.preventDefault();
+        go("step", { node: node.id, cell: null });
+      }}
+    >
+      {children}
+    </a>
+  );
+}
+
+function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
+  const list = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const link = list.current?.querySelector<HTMLElement>("[aria-current]");
+    const box = list.current;
+    if (!link || !box || box.scrollHeight <= box.clientHeight) return;
+    const [top, height] = [link.offsetTop - box.offsetTop, box.clientHeight];
+    if (top < box.scrollTop + 40 || top > box.scrollTop + height - 60) box.scrollTop = top - height / 3;
+  }, [current]);
+  const groups = groupsOf(steps);
+  return (
+    <>
+      <label class="step-pick">
+        <span class="visually-hidden">Step</span>
+        <select value={current} onChange={(event) => setParams({ node: event.currentTarget.value, cell: null }, { push: true })}>
+          {groups.map((group, i) => (
+            <optgroup key={i} label={group.name}>
+              {group.steps.map((step) => <option key={step.id} value={step.id}>{title(step)}</option>)}
+            </optgroup>
+          ))}
+        </select>
+      </label>
+      <nav ref={list} class="step-list" aria-label="Steps">
+        {groups.map((group, i) => (
+          <section key={i}>
+            <h2>{group.name}</h2>
+            <ol>
+              {group.steps.map((step) => (
+                <li key={step.id}>
+                  <a
+                    href={hrefTo("step", { node: step.id, cell: null })} aria-current={step.id === current ? "step" : undefined}
+                    onClick={(event) => {
+                      event.preventDefault();
+                      setParams({ node: step.id, cell: null }, { push: true });
+                    }}
+                  >
+                    {title(step)}
+                  </a>
+                </li>
+              ))}
+            </ol>
+          </section>
+        ))}
+      </nav>
+    </>
+  );
 }
