@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.explain.stand_in import Asked, asked, untrained
 from glassformer.errors import UsageError
 from glassformer.explain.asking import AttributeRequest, EraseRequest, ask
 from glassformer.explain.attribution import attribute, erase
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.faithfulness import faithfulness, falls, random_falls
 from glassformer.explain.integrated_gradients import integrated_gradients
 
@@ -78,6 +80,36 @@ def test_erasing_a_word_is_asking_the_model_without_it(name: str, positions: str
     assert seen >= 2
     everything = {s.name: [i for i, w in enumerate(s.words) if w >= 0] for s in e.streams}
     assert told.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@pytest.mark.parametrize("name", TASKS)
+def test_of_what_the_model_itself_wrote(name: str, method: Any) -> None:
+    """On real explanations: the first written token by default, any other by its number."""
+    e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
+    told = e.attribute(method)
+    stream, said = e.streams[-1], e.predictions
+    if name == "classify":
+        assert told.target.id == said[0].top[0].id
+    else:
+        first = stream.n_given - 1
+        assert told.target.id == stream.ids[first + 1] and not any(told.scores[stream.name][first + 1 :])
+        assert told.value == pytest.approx(said[first].actual.log_prob, abs=1e-4)
+        later = e.attribute(method, prediction=first + 2)
+        assert later.target.id == stream.ids[first + 3]
+        assert later.scores[stream.name][first + 2] != 0
+    shapes = {s.name: len(s) for s in e.streams}
+    for answer in (told, attribute(e)):
+        assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
+    assert json.loads(json.dumps(told.to_json()))["sufficiency"].keys() == {
+        "value", "random_mean", "random_low", "random_high", "beats_random",
+    }  # fmt: skip
+
+
+def test_a_given_translation_is_explained_from_its_first_token() -> None:
+    e = explain(untrained("translate"), TraceRequest("abc", target="cba"))
+    assert attribute(e).target.piece == "c"
+    assert attribute(e, AttributeRequest(prediction=3)).target.piece == "[EOS]"
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
