@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import defaultdict
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +22,21 @@ from glassformer.explain.asking import AttributeRequest, ask
 from glassformer.explain.erasing import erase_one
 from glassformer.explain.explanation import explain
 from glassformer.explain.faithfulness import falls, random_falls
-from glassformer.explain.integrated_gradients import integrated_gradients
+from glassformer.explain.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.question import Question
+
+METHODS = ("erase", "integrated gradients")
+
+
+@dataclass
+class Measured:
+    """Of each text: comprehensiveness and sufficiency by method, those of random rankings, seconds."""
+
+    n_tokens: list[int] = field(default_factory=list)
+    falls: dict[str, list[np.ndarray]] = field(default_factory=lambda: {name: [] for name in METHODS})
+    random: list[np.ndarray] = field(default_factory=list)
+    completeness: list[Completeness] = field(default_factory=list)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 def main() -> None:
@@ -30,54 +46,59 @@ def main() -> None:
     parser.add_argument("--n-random", type=int, default=100, help="random rankings of each text")
     parser.add_argument("--split", choices=("valid", "test"), default="valid")
     options = parser.parse_args()
-
     run = glassformer.load(options.run)
     texts = getattr(load_text_data("classify", run.config.data), options.split).text
-    chosen = np.random.default_rng(0).permutation(len(texts))[: options.n]
-    measured: dict[str, list[np.ndarray]] = {"erase": [], "integrated gradients": [], "random": []}
-    seconds = dict.fromkeys(measured, 0.0)
-    completeness, n_tokens = [], []
-    for i in chosen:
-        question = ask(explain(run, texts[i]), AttributeRequest())
-        n_tokens.append(question.n_tokens)
-        began = time.perf_counter()
-        erased = question.per_word(erase_one(question))
-        seconds["erase"] += time.perf_counter() - began
-        began = time.perf_counter()
-        scores, how_complete = integrated_gradients(question)
-        seconds["integrated gradients"] += time.perf_counter() - began
-        completeness.append(how_complete)
-        rankings = np.argsort([-erased, -question.per_word(scores)], axis=1, kind="stable")
-        by_erasing, by_gradients = falls(question, rankings)
-        measured["erase"].append(by_erasing)
-        measured["integrated gradients"].append(by_gradients)
-        began = time.perf_counter()
-        measured["random"].append(random_falls(question, options.n_random))
-        seconds["random"] += time.perf_counter() - began
+    measured = Measured()
+    for i in np.random.default_rng(0).permutation(len(texts))[: options.n]:
+        measure(measured, ask(explain(run, texts[i]), AttributeRequest()), options.n_random)
+    print(f"{len(measured.random)} texts of the {options.split} split, predicted class against the other")
+    print_table(measured)
 
-    print(f"{len(chosen)} texts of the {options.split} split, {np.mean(n_tokens):.0f} tokens on average")
+
+def measure(measured: Measured, question: Question, n_random: int) -> None:
+    """Add one text."""
+    began = time.perf_counter()
+    erased = question.per_word(erase_one(question))
+    after_erasing = time.perf_counter()
+    scores, completeness = integrated_gradients(question)
+    after_gradients = time.perf_counter()
+    rankings = np.argsort([-erased, -question.per_word(scores)], axis=1, kind="stable")
+    for name, of_text in zip(METHODS, falls(question, rankings), strict=True):
+        measured.falls[name].append(of_text)
+    before_random = time.perf_counter()
+    measured.random.append(random_falls(question, n_random))
+    measured.seconds["random"] += time.perf_counter() - before_random
+    measured.seconds[METHODS[0]] += after_erasing - began
+    measured.seconds[METHODS[1]] += after_gradients - after_erasing
+    measured.completeness.append(completeness)
+    measured.n_tokens.append(question.n_tokens)
+
+
+def print_table(measured: Measured) -> None:
+    """Means over the texts. "beats": share of texts where the method lies beyond 95% of the random rankings."""
+    n = len(measured.random)
     print(
-        f"{'method':22}{'comprehensiveness':>19}{'beats':>7}{'sufficiency':>15}{'beats':>7}{'s a text':>10}"
+        f"{'method':22}{'comprehensiveness':>19}{'beats':>7}{'sufficiency':>21}{'beats':>7}{'s a text':>10}"
     )
-    random = np.array(measured["random"])  # (texts, rankings, 2)
+    random = np.array(measured.random)  # (texts, rankings, 2)
     low, high = np.percentile(random, [2.5, 97.5], axis=1)
-    for name in ("erase", "integrated gradients"):
-        values = np.array(measured[name])
+    for name in METHODS:
+        values = np.array(measured.falls[name])
         first, second = values.mean(axis=0)
-        better = (values[:, 0] > high[:, 0]).mean(), (values[:, 1] < low[:, 1]).mean()
-        print(
-            f"{name:22}{first:19.2f}{better[0]:7.0%}{second:15.2f}{better[1]:7.0%}"
-            f"{seconds[name] / len(chosen):10.2f}"
-        )
-    means = random.mean(axis=0)  # of each ranking's number over all texts
+        beats = (values[:, 0] > high[:, 0]).mean(), (values[:, 1] < low[:, 1]).mean()
+        seconds = measured.seconds[name] / n
+        print(f"{name:22}{first:19.2f}{beats[0]:7.0%}{second:21.2f}{beats[1]:7.0%}{seconds:10.2f}")
+    means = random.mean(axis=0)  # of the r-th ranking of every text, (rankings, 2)
     band = np.percentile(means, [2.5, 97.5], axis=0)
     shown = [f"{means[:, k].mean():.2f} [{band[0, k]:.2f}, {band[1, k]:.2f}]" for k in range(2)]
-    print(f"{'random':22}{shown[0]:>19}{'':7}{shown[1]:>15}{'':7}{seconds['random'] / len(chosen):10.2f}")
-    errors, steps = [c.relative for c in completeness], [c.n_steps for c in completeness]
+    seconds = measured.seconds["random"] / n
+    print(f"{'random':22}{shown[0]:>19}{'':7}{shown[1]:>21}{'':7}{seconds:10.2f}")
+    ok = np.mean([c.ok for c in measured.completeness])
+    errors, steps = zip(*((c.relative, c.n_steps) for c in measured.completeness), strict=True)
     print(
-        f"integrated gradients: error of completeness at most 2% in {np.mean([c.ok for c in completeness]):.0%} "
-        f"of texts, median {np.median(errors):.2%}, largest {max(errors):.2%}; "
-        f"steps: median {np.median(steps):.0f}, most {max(steps)}"
+        f"tokens a text: {np.mean(measured.n_tokens):.0f}; completeness within 2% in {ok:.0%} of texts "
+        f"(error: median {np.median(errors):.2%}, largest {max(errors):.2%}; "
+        f"steps: median {np.median(steps):.0f}, most {max(steps)})"
     )
 
 
