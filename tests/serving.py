@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
 DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
 
 
-def tiny_run(name: str) -> Run:
+def tiny_run(name: str, max_len: int = 24) -> Run:
     """A model with random weights, as `glassformer.load` would give it."""
     torch.manual_seed(0)
     task = small(name).task
+    config = replace(task.config, text=replace(task.config.text, max_len=max_len))
+    task = type(task)(config, task.tokenizer, task.label_names)
     return Run(Path("runs") / name, task, task.build_model().eval(), CPU)
 
 

@@ -58,7 +58,7 @@ def start() -> Iterator[Start]:
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
         listener = listen(0)
         port, worker, desk = listener.getsockname()[1], Worker(n_waiting), Echo()
-        app = build_app(desk, worker, port, "secret", seconds)
+        app = build_app(desk, (worker, worker), port, "secret", seconds)
         server = uvicorn.Server(
             uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
@@ -12,7 +13,7 @@ import pytest
 from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import explain
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.server import PageServer, listen
 from glassformer.run import Run
 
@@ -156,6 +157,44 @@ def test_many_questions_at_once_are_all_answered_alike(clients: Clients) -> None
     for manifest in manifests:
         assert manifest["streams"] == manifests[0]["streams"]
         assert manifest["predictions"] == manifests[0]["predictions"]
+
+
+def test_tensors_are_looked_at_while_words_are_weighed(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, client = clients["classify"]
+    trace = client.post("/api/trace", {"text": "a good b"}).json()["id"]
+    begun, gate = threading.Event(), threading.Event()
+
+    def slow(*question: object) -> None:
+        begun.set()
+        gate.wait(20)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("glassformer.explain.desk.attribute", slow)
+    with ThreadPoolExecutor(1) as pool:
+        weighing = pool.submit(client.post, "/api/attribute", {"trace": trace, "method": "erase"})
+        assert begun.wait(20)
+        assert client.ask("GET", f"/api/trace/{trace}/t/logits").status == 200
+        assert not weighing.done()
+        gate.set()
+        assert weighing.result().status == 400
+
+
+def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
+    """Tensors of a text that is not kept whole are captured again, and are the same."""
+    run = tiny_run("translate", max_len=300)
+    request = {"text": "abcdefg" * 25, "target": "abc"}
+    reference = explain(run, TraceRequest.from_dict(request))
+    assert reference.records.layered
+    with PageServer(run, port=0) as server, ThreadPoolExecutor(4) as pool:
+        client = Client(server.port, server.token)
+        manifest = client.post("/api/trace", request).json()
+        names = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
+        answers = list(pool.map(lambda n: client.ask("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
+    assert len(names) == 3
+    for name, answer in zip(names, answers, strict=True):
+        np.testing.assert_array_equal(values(answer), reference.tensor(name))
 
 
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:

@@ -18,7 +18,7 @@ def test_work_is_done_in_order_by_one_thread() -> None:
     for future in futures:
         future.result(5)
     assert [i for i, _ in done] == list(range(20))
-    assert {name for _, name in done} == {"glassformer-model"}
+    assert {name for _, name in done} == {"glassformer-worker"}
     worker.close()
 
 

@@ -7,8 +7,10 @@ Questions come as plain dictionaries and answers leave as plain dictionaries or 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,10 @@ MAX_TEXT_BYTES = 200_000
 
 
 class Desk:
-    """What is known about one run, and the newest of its traces; used by one thread, the worker's.
+    """What is known about one run, and the newest of its traces.
+
+    Two threads may ask at once, one for work with the model and one for tensors: what has been captured can
+    be looked at while words are being weighed. Where looking needs another forward pass it waits.
 
     Args:
         subject: the run.
@@ -35,6 +40,7 @@ class Desk:
         self.subject, self.start = subject, [dict(request) for request in start]
         self._traces: OrderedDict[str, Explanation] = OrderedDict()
         self._numbers = itertools.count(1)
+        self._model, self._shelf = threading.Lock(), threading.Lock()
 
     def run(self) -> dict[str, Any]:
         """`RunFacts`."""
@@ -44,36 +50,45 @@ class Desk:
 
     def trace(self, question: dict[str, Any]) -> dict[str, Any]:
         """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
-        explanation = explain(self.subject, _traceable(question), trace_id=f"t{next(self._numbers)}")
+        request = _traceable(question)
+        with self._model:
+            explanation = explain(self.subject, request, trace_id=f"t{next(self._numbers)}")
         manifest = explanation.manifest()
-        self._traces[explanation.id] = explanation
-        while len(self._traces) > MAX_TRACES:
-            self._traces.popitem(last=False)
+        with self._shelf:
+            self._traces[explanation.id] = explanation
+            while len(self._traces) > MAX_TRACES:
+                self._traces.popitem(last=False)
         return manifest
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """The values of a node or a parameter, or a slice of them."""
-        return self._find(trace_id).tensor(name, part)
+        explanation = self._find(trace_id)
+        with self._model if explanation.records.layered else nullcontext():
+            return explanation.tensor(name, part)
 
     def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Attribution` of an `AttributeRequest`."""
         request = AttributeRequest.from_dict(question)
-        return attribute(self._find(request.trace), request).to_json()
+        with self._model:
+            return attribute(self._find(request.trace), request).to_json()
 
     def erase(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Erased` of an `EraseRequest`."""
         request = EraseRequest.from_dict(question)
-        return erase(self._find(request.trace), request).to_json()
+        with self._model:
+            return erase(self._find(request.trace), request).to_json()
 
     def decode(self, question: dict[str, Any]) -> dict[str, Any]:
         """How the text would be decoded, without looking inside."""
-        return decode(self.subject, _traceable(question))
+        with self._model:
+            return decode(self.subject, _traceable(question))
 
     def _find(self, trace_id: str) -> Explanation:
-        if trace_id not in self._traces:
-            raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
-        self._traces.move_to_end(trace_id)
-        return self._traces[trace_id]
+        with self._shelf:
+            if trace_id not in self._traces:
+                raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
+            self._traces.move_to_end(trace_id)
+            return self._traces[trace_id]
 
 
 def _traceable(question: dict[str, Any]) -> TraceRequest:

@@ -44,14 +44,18 @@ NO_TOKEN_PAGE = """<!doctype html>
 Result = TypeVar("Result")
 
 
-def build_app(desk: Desk, worker: Worker, port: int, token: str, seconds: float = WORK_SECONDS) -> Guard:
+def build_app(
+    desk: Desk, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
+) -> Guard:
     """The web application.
 
     Args:
-        desk: answers the questions. worker: the thread it does so in.
+        desk: answers the questions. workers: the threads it does so in, one for tensors, one for the rest.
         port: part of the Host that requests must name. token: the secret they must carry.
         seconds: time an answer may take before it is refused with 504.
     """
+
+    reader, worker = workers
 
     async def ask(request: Request, job: Callable[[], Result]) -> Result:
         return await _within(request, worker, job, seconds)
@@ -70,7 +74,8 @@ def build_app(desk: Desk, worker: Worker, port: int, token: str, seconds: float 
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
         job = partial(desk.tensor, trace_id, name, request.query_params.get("slice", ""))
-        return tensor_response(await ask(request, job), request.query_params.get("dtype", "f32"))
+        values = await _within(request, reader, job, seconds)
+        return tensor_response(values, request.query_params.get("dtype", "f32"))
 
     async def page(request: Request) -> Response:
         if not same_token(request.query_params.get("token"), token):
@@ -168,10 +173,10 @@ class PageServer:
 
         asset("index.html")  # nobody should be sent to a page that is not there
         self._listener = listen(port)
-        self._worker, self.token = Worker(), new_token()
+        self._workers, self.token = (Worker(), Worker()), new_token()
         self.port: int = self._listener.getsockname()[1]
         self.address = f"http://{HOST}:{self.port}/?token={self.token}"
-        app = build_app(Desk(subject, start), self._worker, self.port, self.token)
+        app = build_app(Desk(subject, start), self._workers, self.port, self.token)
         config = uvicorn.Config(
             app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
             server_header=False, proxy_headers=False, limit_concurrency=256, timeout_graceful_shutdown=2,
@@ -186,7 +191,8 @@ class PageServer:
         except KeyboardInterrupt:
             pass  # raised again by uvicorn after it has closed everything
         finally:
-            self._worker.close()
+            for worker in self._workers:
+                worker.close()
             self._listener.close()
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
-"""One thread that does everything with the model, one piece of work after another.
+"""A thread that does one piece of work after another, from a queue that can be full.
 
 A forward pass that is being watched, and a gradient through a replaced embedding, are not for two threads
-at once; and two of them would only share the same cores. How long the queue may be is fixed, so that a
-flood of questions costs no memory: what does not fit is refused at once.
+at once; and two of them would only share the same cores. As the queue's length is fixed, a flood of
+questions costs no memory: what does not fit is refused at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Worker:
     def __init__(self, n_waiting: int = N_WAITING) -> None:
         self._queue: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue(n_waiting)
         # A daemon: work that takes long must not keep a process that was asked to stop.
-        self._thread = threading.Thread(target=self._work, name="glassformer-model", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="glassformer-worker", daemon=True)
         self._thread.start()
 
     def submit(self, job: Callable[[], Result]) -> Future[Result]:
