@@ -7,7 +7,7 @@ target. Nothing is captured yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import torch
@@ -77,8 +77,15 @@ def prepare(subject: Subject, request: TraceRequest) -> Prepared:
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
-    """The run's settings with some of them changed; a language model writes less than it would elsewhere."""
+    """The run's settings with some of them changed; a language model writes less than it would elsewhere.
+
+    Raises:
+        UsageError: there is no setting of a name.
+    """
     config = subject.task.config.decode
+    unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
+    if unknown:
+        raise UsageError(f"decode has no field {unknown[0]!r}")
     if subject.task.name == "lm":
         config = replace(config, sample=True, max_new_tokens=min(NEW_TOKENS, config.max_new_tokens))
     return replace(config, **changes)
