@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { alignment, alignmentLayer, bestKeys } from "../src/attention/alignment";
-import { arcPath, heaviest } from "../src/attention/arcs";
-import { decoderRollout, meanOfRows, rollout } from "../src/attention/flow";
+import { arcPath, heaviest } from "../src/attention/arcLayout";
+import { decoderRollout, meanOfRows, rollout } from "../src/attention/rollout";
 import { difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/attention/grid";
 import { diagonality, entropy, measure, previousTokenShare } from "../src/attention/measures";
 

@@ -75,10 +75,3 @@ export function shownPositions(manifest: Manifest, stream: Stream): number[] {
   const [start, end] = manifest.window ?? [0, stream.ids.length];
   return Array.from({ length: Math.max(0, Math.min(end, stream.ids.length) - start) }, (_, i) => start + i);
 }
-
-/** Rows or columns left when special tokens and padding are hidden (indices into the matrix, not the stream). */
-export function visible(stream: Stream, positions: number[], hideSpecial: boolean): number[] {
-  const rows = positions.map((_, row) => row);
-  if (!hideSpecial) return rows;
-  return rows.filter((row) => !stream.special[positions[row]!] && !stream.padding[positions[row]!]);
-}

@@ -1,6 +1,6 @@
 /**
  * The geometry of arcs between two columns of tokens, queries on the left and keys on the right: which weights are
- * worth a line, and the curve of each. It knows nothing of the page; `components/Arcs.tsx` draws it.
+ * worth a line, and the curve of each. It knows nothing of the page; `Arcs.tsx` draws it.
  */
 
 import { at, mayAttend, type Grid } from "./grid";

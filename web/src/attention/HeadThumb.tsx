@@ -1,0 +1,45 @@
+/**
+ * One head as a small picture, one pixel a cell: the darker, the more weight, on the head's own scale. Masked cells
+ * are left transparent, so that the hatching behind the canvas shows through.
+ */
+
+import { useEffect, useRef } from "preact/hooks";
+import { palette, shade } from "../theme";
+import { at, largest, mayAttend, type Grid } from "./grid";
+
+export interface HeadThumbProps {
+  grid: Grid;
+  mask: Grid | null;
+  width: number; // CSS pixels
+  limit?: number;
+}
+
+export function HeadThumb({ grid, mask, width, limit }: HeadThumbProps) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const colours = palette.value;
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!canvas.current || !context || grid.rows === 0 || grid.cols === 0) return;
+    canvas.current.width = grid.cols;
+    canvas.current.height = grid.rows;
+    const image = context.createImageData(grid.cols, grid.rows);
+    const most = limit ?? largest(grid);
+    for (let row = 0; row < grid.rows; row++) {
+      for (let col = 0; col < grid.cols; col++) {
+        if (!mayAttend(mask, row, col)) continue;
+        const pixel = 4 * (row * grid.cols + col);
+        const [red, green, blue] = shade(at(grid, row, col), most, "sequential", colours);
+        image.data.set([red, green, blue, 255], pixel);
+      }
+    }
+    context.putImageData(image, 0, 0);
+  }, [grid, mask, colours, limit]);
+  const height = width * Math.max(0.4, Math.min(1.6, grid.rows / Math.max(1, grid.cols)));
+  const smooth = grid.cols > width || grid.rows > height;
+  return (
+    <canvas
+      ref={canvas} class={smooth ? "thumb thumb-smooth" : "thumb"} aria-hidden="true"
+      style={{ width: `${width}px`, height: `${height}px` }}
+    />
+  );
+}
