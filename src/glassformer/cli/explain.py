@@ -171,6 +171,7 @@ def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
     else:
         from glassformer.explain.report import write_report
 
+        console.say("weighing the words, for up to half a minute …")
         other = explanations[1] if len(explanations) > 1 else None
         for sentence in write_report(path, explanations[0], other=other, subject=trained):
             console.say(f"left out: {sentence}")
