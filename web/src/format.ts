@@ -38,9 +38,9 @@ export const count = (n: number) => n.toLocaleString("en").replace(/,/g, "\u202f
 
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
-/** A piece that can be seen: a space as ␣ and a line break as ↵. */
+/** A piece that can be seen: spaces at its ends as ␣, a line break as ↵. */
 export function visible(piece: string): string {
-  return piece.replace(/ /g, "\u2423").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
+  return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
 const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;

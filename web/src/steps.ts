@@ -62,14 +62,15 @@ const SAYS: Record<string, string> = {
 /** One sentence on what the step does. */
 export function sentence(node: TraceNode, model: ModelFacts): string {
   const name = leaf(node);
-  const from = node.block === "cross" ? "the encoder's output" : "the normalised stream";
+  const stream = model.pre_norm ? "the normalised stream" : "the stream";
+  const from = node.block === "cross" ? "the encoder's output" : stream;
   switch (role(node) === "final_norm" ? "final_norm" : name) {
     case "q_proj":
-      return "A linear map of the decoder's or encoder's stream asks, for each token: what am I looking for?";
+      return `A linear map of ${stream} asks, for each token: what am I looking for?`;
     case "k_proj":
-      return `A linear map of ${model.pre_norm || node.block === "cross" ? from : "the stream"} offers, for each token: what can I be found by?`;
+      return `A linear map of ${from} offers, for each token: what can I be found by?`;
     case "v_proj":
-      return `A linear map of ${model.pre_norm || node.block === "cross" ? from : "the stream"} holds, for each token: what do I hand over when I am looked at?`;
+      return `A linear map of ${from} holds, for each token: what do I hand over when I am looked at?`;
     case "q": case "k":
       if (node.op === "rotate") return "Pairs of features are turned by an angle that grows with the position, so that query · key depends on the distance between tokens.";
       return `Head by head: feature h·${model.d_head} + e belongs to head h. Heads look independently of each other.`;

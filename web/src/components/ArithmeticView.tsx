@@ -51,6 +51,7 @@ function Terms({ worked }: { worked: Arithmetic }) {
   const shown = all || terms.length <= SHOWN + 2 ? terms.map((term, i) => ({ term, i })) : top;
   const rest = terms.length - shown.length;
   const restSum = terms.reduce((sum, term) => sum + term.value, 0) - shown.reduce((sum, { term }) => sum + term.value, 0);
+  const signs = terms.some((term) => term.value < 0);
   const limit = Math.max(...terms.map((term) => Math.abs(term.value)), Math.abs(restSum));
   return (
     <>
@@ -58,9 +59,9 @@ function Terms({ worked }: { worked: Arithmetic }) {
         <table>
           <thead><tr>{heads.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
           <tbody>
-            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} />)}
-            {rest > 0 && <TermRow term={{ label: `the other ${rest} together`, value: restSum }} limit={limit} />}
-            {extra && <TermRow term={extra} limit={limit} />}
+            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} />)}
+            {rest > 0 && <TermRow term={{ label: `the other ${rest} together`, value: restSum }} limit={limit} signs={signs} />}
+            {extra && <TermRow term={extra} limit={limit} signs={signs} />}
           </tbody>
           <tfoot>
             <tr><th scope="row" colSpan={3} class="label">{heads[3] === "share" && heads[1] === "score" ? "all shares" : "sum"}</th>
@@ -75,16 +76,18 @@ function Terms({ worked }: { worked: Arithmetic }) {
   );
 }
 
-function TermRow({ term, limit }: { term: Term; limit: number }) {
-  const width = `${limit > 0 ? (Math.abs(term.value) / limit) * 50 : 0}%`;
+/** With `signs` the bar grows to either side of the middle, else from the left. */
+function TermRow({ term, limit, signs }: { term: Term; limit: number; signs: boolean }) {
+  const width = `${limit > 0 ? (Math.abs(term.value) / limit) * (signs ? 50 : 100) : 0}%`;
+  const left = signs ? "50%" : "0";
   return (
     <tr>
       <th scope="row" class="label"><bdi>{visible(term.label)}</bdi></th>
       <td>{term.a === undefined ? "" : number(term.a, 4)}</td>
       <td>{term.b === undefined ? "" : number(term.b, 4)}</td>
-      <td>{signed(term.value, 4)}</td>
-      <td class="term-bar" aria-hidden="true">
-        <span class={term.value < 0 ? "minus" : "plus"} style={term.value < 0 ? { right: "50%", width } : { left: "50%", width }} />
+      <td>{signs ? signed(term.value, 4) : number(term.value, 4)}</td>
+      <td class={signs ? "term-bar term-signed" : "term-bar"} aria-hidden="true">
+        <span class={term.value < 0 ? "minus" : "plus"} style={term.value < 0 ? { right: "50%", width } : { left, width }} />
       </td>
     </tr>
   );

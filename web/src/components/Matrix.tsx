@@ -104,8 +104,8 @@ function Large(props: Ready) {
   const cell: [number, number] = [Math.min(wanted[0], rows - 1), Math.min(wanted[1], cols - 1)];
   const across = Math.max(120, room - LABEL_WIDTH - 2);
   const named = colLabels !== undefined;
-  const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 30 : 22, Math.floor(across / Math.max(1, cols))));
-  const cellHeight = rows <= 40 ? Math.max(18, Math.min(named ? cellWidth : 22, 30)) : 15;
+  const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 34 : 22, Math.floor(across / Math.max(1, cols))));
+  const cellHeight = rows <= 40 ? Math.max(18, Math.min(named && rows > 1 ? cellWidth : 26, 34)) : 15;
   const canvas = useHeat(props, cellWidth, cellHeight, cell);
   const choose = (row: number, col: number) => {
     setOwn([row, col]);
@@ -114,9 +114,11 @@ function Large(props: Ready) {
   const at = (event: MouseEvent): [number, number] => [
     Math.min(rows - 1, Math.floor(event.offsetY / cellHeight)), Math.min(cols - 1, Math.floor(event.offsetX / cellWidth)),
   ];
+  const width = LABEL_WIDTH + cols * cellWidth;
+  const beside = room - width > 430 && (props.numbers ?? "always") === "always";
   const always = (props.numbers ?? "always") === "always";
   return (
-    <div ref={measure} class="matrix-body">
+    <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
       <div class="matrix-scroll" tabIndex={-1}>
         <div class="matrix-grid" style={{ gridTemplateColumns: `${LABEL_WIDTH}px auto` }} aria-hidden="true">
           <div class="matrix-corner">
@@ -132,15 +134,28 @@ function Large(props: Ready) {
             onMouseLeave={() => onHover?.(null, null)}
           />
         </div>
+        <Legend limit={props.limit ?? magnitude(value.data)} scale={props.scale ?? scaleOf(value)} masked={Boolean(props.mask)} />
       </div>
       {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the numbers" : "Show the numbers"}</button>}
       {(always || open) && (
         <NumberGrid
-          value={value} rows={rows} cols={cols} cell={cell} onSelect={choose} room={room} label={props.label}
+          value={value} rows={rows} cols={cols} cell={cell} onSelect={choose} room={beside ? room - width - 40 : room} scale={props.scale ?? scaleOf(value)} label={props.label}
           mask={fullMask(props.mask, value.data.length)} rowLabels={rowLabels} colLabels={colLabels}
         />
       )}
     </div>
+  );
+}
+
+/** What the colours mean. */
+function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "sequential"; masked: boolean }) {
+  return (
+    <p class="legend" aria-hidden="true">
+      {scale === "signed" && <span>{number(-limit)}</span>}
+      <span class={`legend-bar legend-${scale}`} />
+      <span>{scale === "signed" ? `+${number(limit)}` : number(limit)}</span>
+      {masked && <><span class="legend-mask" /><span>masked</span></>}
+    </p>
   );
 }
 

@@ -16,6 +16,7 @@ export interface NumberGridProps {
   colLabels?: readonly string[];
   /** Width in pixels there is. */
   room: number;
+  scale: "signed" | "sequential";
   label: string;
 }
 
@@ -25,7 +26,7 @@ const ROWS = 6;
 const first = (at: number, size: number, shown: number) => Math.max(0, Math.min(size - shown, at - Math.floor(shown / 2)));
 
 export function NumberGrid(props: NumberGridProps) {
-  const { value, rows, cols, cell, onSelect, mask, rowLabels, colLabels, room, label } = props;
+  const { value, rows, cols, cell, onSelect, mask, rowLabels, colLabels, room, scale, label } = props;
   const table = useRef<HTMLTableElement>(null);
   const refocus = useRef(false);
   const colours = palette.value;
@@ -81,7 +82,7 @@ export function NumberGrid(props: NumberGridProps) {
                   <td
                     key={c} data-row={row} data-col={col} data-value={exact(x)} aria-colindex={col + 1}
                     aria-selected={chosen} tabIndex={chosen ? 0 : -1} class={masked ? "masked" : undefined}
-                    style={masked || integers ? undefined : { boxShadow: `inset 0 -3px ${css(shade(x, limit, "signed", colours))}` }}
+                    style={masked || integers ? undefined : { boxShadow: `inset 0 -3px ${css(shade(x, limit, scale, colours))}` }}
                     onClick={() => {
                       refocus.current = true;
                       onSelect(row, col);

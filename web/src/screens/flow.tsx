@@ -1,4 +1,90 @@
-/** The Flow screen. */
+/**
+ * The Flow screen: the model's real architecture with the numbers of this very text, from the tokens that enter to
+ * the answer that leaves. Every box opens its step.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { count } from "../format";
+import { BlockRow, StreamState, type Sizes } from "../flow/Blocks";
+import { Entrance, Exit } from "../flow/Ends";
+import { MemoryLines } from "../flow/Memory";
+import { columnsOf, outputOf, type Column } from "../flow/model";
+import { manifest } from "../state";
+import type { Manifest, ModelFacts } from "../types";
+
+function useWidth(): number {
+  const [width, setWidth] = useState(innerWidth);
+  useEffect(() => {
+    const listen = () => setWidth(innerWidth);
+    addEventListener("resize", listen);
+    return () => removeEventListener("resize", listen);
+  }, []);
+  return width;
+}
+
+function sizesFor(width: number, columns: number, heads: number): Sizes {
+  const many = heads > 4 ? 0.72 : 1;
+  if (width < 700) return { box: 46, tall: 44, head: 44 * many };
+  if (columns > 1) return { box: 52, tall: 52, head: 48 * many };
+  return { box: 84, tall: 76, head: 84 * many };
+}
+
 export function FlowScreen() {
-  return <h1>Flow</h1>;
+  const trace = manifest.value;
+  const width = useWidth();
+  if (!trace) return null;
+  const columns = columnsOf(trace);
+  const sizes = sizesFor(width, columns.length, trace.model.n_heads);
+  return (
+    <div class="flow">
+      <p class="flow-intro">{introduction(trace.model)}</p>
+      <div class={`flow-columns flow-${columns.length}`}>
+        {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
+        {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
+      </div>
+    </div>
+  );
+}
+
+function introduction(model: ModelFacts): string {
+  const layers = (n: number) => `${n} ${n === 1 ? "layer" : "layers"}`;
+  const stack = {
+    encoder: `An encoder of ${layers(model.n_layers)}`,
+    decoder: `A decoder of ${layers(model.n_decoder_layers)}`,
+    "encoder-decoder": `An encoder of ${layers(model.n_layers)} and a decoder of ${layers(model.n_decoder_layers)}`,
+  }[model.family];
+  const heads = `${model.n_heads} ${model.n_heads === 1 ? "head" : "heads"}`;
+  return `${stack}, ${heads} a layer, ${model.d_model} features a token, ${count(model.n_params)} parameters. `
+    + "Every picture is this text’s own numbers, one row a token: orange above zero, blue below. Open any of them.";
+}
+
+function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
+  const { embedding, blocks, end } = column;
+  const begin = embedding.sum ?? embedding.scaled ?? embedding.rows;
+  const heading = column.stack === "encoder" ? "Encoder" : "Decoder";
+  return (
+    <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
+      <h2>{heading} <span>{heads(column, trace)}</span></h2>
+      <Entrance column={column} sizes={sizes} trace={trace} />
+      {begin && <StreamState node={begin} sizes={sizes} label={`the residual stream: ${trace.model.d_model} numbers a token`} />}
+      {blocks.map((block, i) => (
+        <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
+          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
+          <BlockRow block={block} sizes={sizes} trace={trace} />
+        </div>
+      ))}
+      {end && (
+        <div {...(last ? {} : { "data-memory": "" })} class="flow-end">
+          <StreamState node={end} sizes={sizes} label={last ? "final norm" : "final norm: the memory that the decoder reads"} />
+        </div>
+      )}
+      {last && <Exit nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
+    </section>
+  );
+}
+
+function heads(column: Column, trace: Manifest): string {
+  const n = column.stream.ids.length;
+  const tokens = `${n} ${n === 1 ? "token" : "tokens"}`;
+  if (column.stack === "encoder") return trace.model.family === "encoder" ? `reads ${tokens}` : `reads the ${tokens} of the source`;
+  return trace.model.family === "decoder" ? `reads and writes ${tokens}` : `has written ${tokens}, each from those before it and the source`;
 }

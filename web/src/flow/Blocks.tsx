@@ -1,0 +1,114 @@
+/**
+ * One block of a layer: it branches off the residual stream, computes, and is added back to it. The stream is the
+ * thick line on the left; ⊕ is where the sum happens.
+ */
+import { Box, linkTo, Mini } from "./Box";
+import type { Block } from "./model";
+import { count } from "../format";
+import type { Manifest, TraceNode } from "../types";
+
+export interface Sizes {
+  /** Of a box, and of one head's map. */
+  box: number;
+  tall: number;
+  head: number;
+}
+
+const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
+
+/** The state of the stream at one place: its map on the line. */
+export function StreamState({ node, label, sizes }: { node: TraceNode; label?: string; sizes: Sizes }) {
+  return (
+    <div class="flow-row">
+      <div class="flow-line">
+        <a class="flow-state" {...linkTo(node)} aria-label={label ?? "Residual stream"}>
+          <Mini node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.75} />
+        </a>
+      </div>
+      {label && <p class="flow-state-label">{label}</p>}
+    </div>
+  );
+}
+
+function Attention({ block, sizes, trace }: { block: Block; sizes: Sizes; trace: Manifest }) {
+  const { q_proj, k_proj, v_proj, weights, context, concat, out } = block.parts;
+  const heads = weights?.axes[0]?.size ?? 0;
+  const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
+  const mixed = concat ?? context;
+  const columns = heads <= 4 ? heads : heads <= 16 ? 4 : 8;
+  return (
+    <>
+      <div class="flow-qkv">
+        {strips.map(([name, node]) => node && (
+          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...linkTo(node)}>
+            <span class="flow-letter">{name}</span>
+            <Mini node={node} width={sizes.box} height={sizes.tall / 2.4} />
+          </a>
+        ))}
+      </div>
+      <Arrow />
+      {weights && (
+        <div class="flow-heads-box">
+          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${columns}, auto)` }}>
+            {Array.from({ length: heads }, (_, h) => (
+              <a key={h} {...linkTo(weights, h)} aria-label={`Attention weights, head ${h + 1}`}>
+                <Mini node={weights} head={h} width={sizes.head} height={sizes.head} />
+              </a>
+            ))}
+          </div>
+          <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
+        </div>
+      )}
+      <Arrow />
+      {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
+      {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
+      <span class="visually-hidden">{trace.model.task}</span>
+    </>
+  );
+}
+
+function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { w_gate, w_in, hidden, out } = block.parts;
+  const wide = sizes.box * 1.9;
+  const activation = { relu: "ReLU", gelu: "GELU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
+  return (
+    <>
+      {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}
+      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)?.size ?? 0)} features`} />}
+      <Arrow />
+      {hidden && <Box node={hidden} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={activation} />}
+      <Arrow />
+      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)?.size ?? 0)}`} />}
+    </>
+  );
+}
+
+const NAMES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
+
+function says(block: Block, causal: boolean): string {
+  if (block.kind === "ff") return "every token by itself";
+  if (block.kind === "cross") return "keys and values come from the encoder";
+  return causal ? "tokens look back at those before them" : "all tokens look at each other";
+}
+
+export function BlockRow({ block, sizes, trace }: { block: Block; sizes: Sizes; trace: Manifest }) {
+  const { norm, residual, mask } = block.parts;
+  return (
+    <>
+      <div class="flow-row flow-block">
+        <div class="flow-line">
+          {residual && <a class="flow-plus" {...linkTo(residual)} aria-label="Added to the stream"><span aria-hidden="true">+</span></a>}
+        </div>
+        <div class="flow-branch">
+          <p class="flow-block-name">{NAMES[block.kind]} <span>{says(block, mask?.attrs.kind === "causal")}</span></p>
+          <div class="flow-boxes">
+            {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
+            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} trace={trace} />}
+          </div>
+        </div>
+      </div>
+      {residual && <StreamState node={residual} sizes={sizes} />}
+      {norm && !block.normFirst && <StreamState node={norm} sizes={sizes} label="norm" />}
+    </>
+  );
+}

@@ -1,0 +1,63 @@
+/** A box of the flow: a small heat map of a node's real numbers and its name, which opens the node's step. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Matrix } from "../components/Matrix";
+import { place, shapeText } from "../format";
+import { go, hrefTo, useTensor } from "../state";
+import { title } from "../steps";
+import type { TraceNode } from "../types";
+
+export interface BoxProps {
+  node: TraceNode;
+  width: number;
+  height: number;
+  label?: ComponentChildren;
+  head?: number;
+}
+
+export function open(id: string, head?: number) {
+  go("step", { node: id, cell: null, ...(head === undefined ? {} : { head }) });
+}
+
+/** The attributes of a link to a step. */
+export function linkTo(node: TraceNode, head?: number) {
+  const patch = { node: node.id, cell: null, ...(head === undefined ? {} : { head }) };
+  return {
+    href: hrefTo("step", patch),
+    "data-node-box": node.id,
+    title: `${title(node)}, ${place(node)}: ${shapeText(node.axes.map((axis) => axis.size))}`,
+    onClick: (event: MouseEvent) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      open(node.id, head);
+    },
+  };
+}
+
+export function Box({ node, width, height, label, head }: BoxProps) {
+  return (
+    <a class="flow-box" {...linkTo(node, head)}>
+      <Mini node={node} width={width} height={height} head={head} />
+      <span class="flow-label">{label ?? title(node)}</span>
+    </a>
+  );
+}
+
+/** The heat map alone. Its numbers are fetched when it comes near the screen. */
+export function Mini({ node, width, height, head }: Omit<BoxProps, "label">) {
+  const place = useRef<HTMLSpanElement>(null);
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    if (!place.current || near) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });
+    observer.observe(place.current);
+    return () => observer.disconnect();
+  }, [near]);
+  const maskNode = node.id.endsWith(".weights") ? (node.inputs[1] ?? null) : null;
+  const mask = useTensor(near ? maskNode : null);
+  return (
+    <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask.value} mini={{ width, height }} label="" />}
+    </span>
+  );
+}

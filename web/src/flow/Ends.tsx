@@ -1,0 +1,85 @@
+/** Where the flow begins, the tokens and their embedding, and where it ends, the logits and the answer. */
+import { Box, linkTo, open } from "./Box";
+import type { Sizes } from "./Blocks";
+import type { Column } from "./model";
+import { Bars } from "../components/Bars";
+import { Tokens } from "../components/Tokens";
+import { PROBABILITIES } from "../check";
+import { number, percent, visible } from "../format";
+import { go } from "../state";
+import type { Manifest, Prediction, TraceNode } from "../types";
+
+export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+  const { ids, rows, scaled, positions, sum } = column.embedding;
+  return (
+    <div class="flow-entrance">
+      <div {...(ids ? { "data-node-box": ids.id } : {})}>
+        <Tokens
+          stream={column.stream} window={trace.window} marks={column.stream.ids.slice(...(trace.window ?? [0])).map(String)}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index - (trace.window?.[0] ?? 0)}` })}
+        />
+      </div>
+      <div class="flow-boxes flow-embedding">
+        {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
+        {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
+        {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
+        {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
+      </div>
+    </div>
+  );
+}
+
+/** From the last state of the stream to the answer. */
+export function Exit({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
+  const boxes = nodes.filter((node) => node.id !== "logits");
+  const logits = nodes.find((node) => node.id === "logits");
+  const first = trace.predictions[0];
+  return (
+    <div class="flow-exit">
+      <div class="flow-boxes">
+        {boxes.map((node) => (
+          <span key={node.id} class="flow-boxes">
+            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "one score" : node.id === "pooled" ? `${node.attrs.how} of all tokens` : undefined} />
+            <span class="flow-arrow" aria-hidden="true">→</span>
+          </span>
+        ))}
+        {logits && (
+          <a class="flow-box flow-words" {...linkTo(logits)}><span class="flow-label">logits</span></a>
+        )}
+        <span class="flow-arrow" aria-hidden="true">→</span>
+        <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+          event.preventDefault();
+          open(PROBABILITIES);
+        }}><span class="flow-label">probabilities</span></a>
+      </div>
+      {first?.position === null
+        ? <Bars label="Answer" bars={first.top.slice(0, 8).map((one, i) => ({ key: one.id, label: one.piece, value: Math.exp(one.log_prob), strong: i === 0 }))} onChoose={() => open(PROBABILITIES)} />
+        : <NextTokens trace={trace} />}
+    </div>
+  );
+}
+
+/** Under each token the one that follows it and how probable the model found it. */
+function NextTokens({ trace }: { trace: Manifest }) {
+  const stream = trace.streams.at(-1);
+  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
+  return (
+    <ol class="flow-next" aria-label="What follows each token, and its probability">
+      {trace.predictions.map((prediction) => {
+        const next = prediction.actual ?? prediction.top[0];
+        const probability = Math.exp(next?.log_prob ?? -Infinity);
+        const given = (prediction.position ?? 0) + 1 < (stream?.n_given ?? 0);
+        return (
+          <li key={prediction.position}>
+            <button type="button" class={given ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${stream?.pieces[prediction.position ?? 0] ?? ""}”`}>
+              <bdi class="flow-after">{visible(stream?.pieces[prediction.position ?? 0] ?? "")}</bdi>
+              <span class="flow-down" aria-hidden="true">↓</span>
+              <bdi>{visible(next?.piece ?? "")}</bdi>
+              <span class="flow-share" style={{ width: `${probability * 100}%` }} />
+            </button>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
