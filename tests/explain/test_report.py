@@ -165,6 +165,10 @@ def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
     data = Page(path.read_text(encoding="utf-8")).data()
     assert [m["request"]["text"] for m in data["traces"]] == ["a good b", "a bad b"]
     assert data["tensors"].keys() == {"t1", "t2"}
+    params = data["traces"][0]["params"].keys()
+    assert data["tensors"]["t1"].keys() >= params, "shared parameters are stored once"
+    assert not data["tensors"]["t2"].keys() & params
+    assert "encoder.0.self.weights" in data["tensors"]["t2"]
     assert {a["request"]["trace"] for a in data["attributions"]} == {"t1", "t2"}
     assert [p.name for p in path.parent.iterdir()] == ["a.html"]
 

@@ -150,7 +150,7 @@ export class FileSource implements Source {
     const key = `${traceId}/${id}`;
     let whole = this.whole.get(key);
     if (!whole) {
-      const stored = this.data.tensors[traceId]?.[id];
+      const stored = this.data.tensors[traceId]?.[id] ?? this.shared(traceId, id);
       if (!stored) return null;
       whole = toTensor(stored.dtype, stored.shape, decodeBase64(stored.data));
       this.whole.set(key, whole);
@@ -159,6 +159,12 @@ export class FileSource implements Source {
     const trace = this.data.traces.find((one) => one.id === traceId);
     const axes = (trace?.nodes.find((node) => node.id === id) ?? trace?.params[id])?.axes.map((axis) => axis.name) ?? [];
     return sliceTensor(whole, axes, slice);
+  }
+  /** A parameter of the other trace, when both are of one checkpoint: it is stored once. */
+  private shared(traceId: string, id: string) {
+    const [first, second] = this.data.traces;
+    const alike = second?.id === traceId && second.model.checkpoint === first?.model.checkpoint && id in second.params;
+    return alike ? this.data.tensors[first.id]?.[id] : undefined;
   }
   async tensor(traceId: string, id: string, slice = "") {
     const value = this.peek(traceId, id, slice);

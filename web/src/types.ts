@@ -306,6 +306,7 @@ export interface ApiError {
 export interface ReportData {
   run: RunFacts;
   traces: Manifest[]; // one, or two to compare
+  /** Parameters that two traces of one checkpoint share are stored under the first. */
   tensors: Record<string, Record<string, { dtype: "f16" | "f32" | "i32" | "u8"; shape: number[]; data: string }>>; // by trace id, then node or parameter id
   attributions: { request: AttributeRequest; attribution: Attribution }[];
   erased: { request: EraseRequest; erased: Erased }[]; // every word erased alone
