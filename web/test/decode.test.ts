@@ -146,10 +146,15 @@ const STREAM: Stream = {
   text: "unhappy end", n_given: 5,
 };
 
+test("gaps count code points, as spans do", () => {
+  const words = wordsOf({ ...STREAM, text: "\u{1f600}\u{1f600} :  end", spans: [null, [0, 1], [1, 2], [6, 9], null] }, undefined, null);
+  assert.equal(gapBetween([..."\u{1f600}\u{1f600} :  end"], words[0], words[1]!), " :  ");
+});
+
 test("words: sums, gaps, what was read later, what is erased", () => {
   const words = wordsOf(STREAM, [0, 0.5, -2, 0.25, 0], 3);
   assert.deepEqual(words.map((w) => [w.text, w.score, w.later]), [["unhappy", -1.5, false], ["end", 0.25, true]]);
-  assert.equal(gapBetween(STREAM.text, words[0], words[1]!), " ");
+  assert.equal(gapBetween([...STREAM.text], words[0], words[1]!), " ");
   assert.equal(strongest(words, 1)[0]!.text, "unhappy");
   assert.deepEqual(erasedPositions(words, new Set(["text:0"])), { text: [1, 2] });
 });

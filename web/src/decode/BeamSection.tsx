@@ -5,7 +5,7 @@
 import { layoutBeam, pathTo, type BeamNode } from "./beam";
 import { BeamTree } from "./BeamTree";
 import { asText } from "./forcing";
-import { label, percent, plain } from "./numbers";
+import { decimals, label, percent, plain } from "./numbers";
 import type { Manifest } from "../types";
 
 interface Props {
@@ -40,11 +40,11 @@ export function BeamSection({ manifest, step, selected, showPruned, live, onShow
         <span><i class="key-line" data-fate="chosen" /> the answer</span>
         <span><i class="key-line" data-fate="lives" /> goes on</span>
         <span><i class="key-line" data-fate="finished" /> ended with [EOS]</span>
-        <span><i class="key-line" data-fate="pruned" /> pruned</span>
-        <label>
+        {all.some((n) => n.fate === "pruned") && <span><i class="key-line" data-fate="pruned" /> pruned</span>}
+        {all.some((n) => n.fate === "pruned") && <label>
           <input type="checkbox" data-role="show-pruned" checked={showPruned} onChange={(e) => onShowPruned(e.currentTarget.checked)} /> show
           pruned
-        </label>
+        </label>}
       </p>
       <BeamTree log={log} showPruned={showPruned} step={step} selected={at} onSelect={onSelect} />
       <div class="beam-below">
@@ -67,6 +67,7 @@ interface DetailProps {
 function Detail({ node, penalty, live, onForce }: DetailProps) {
   const path = pathTo(node);
   const { candidate, fate } = node;
+  const digits = decimals([candidate.log_prob, candidate.total, candidate.score]);
   const fates = {
     lives: `It lives on as number ${(candidate.row ?? 0) + 1} of the beam.`,
     finished: "It ends here and waits among the finished.",
@@ -76,14 +77,14 @@ function Detail({ node, penalty, live, onForce }: DetailProps) {
     <>
       <h3>{asText(path.map((n) => n.candidate.piece)) || "(nothing yet)"}</h3>
       <dl class="sums">
-        <dt>{label(candidate.piece)} at step {node.step + 1}</dt>
-        <dd>log {percent(Math.exp(candidate.log_prob))} = {plain(candidate.log_prob, 3)}</dd>
+        <dt>log p({label(candidate.piece)}) at step {node.step + 1}, p = {percent(Math.exp(candidate.log_prob))}</dt>
+        <dd>{plain(candidate.log_prob, digits)}</dd>
         <dt>before it</dt>
-        <dd>{plain(node.parent?.candidate.total ?? 0, 3)}</dd>
+        <dd>{plain(node.parent?.candidate.total ?? 0, digits)}</dd>
         <dt>sum of log-probabilities</dt>
-        <dd>{plain(candidate.total, 3)}</dd>
+        <dd>{plain(candidate.total, digits)}</dd>
         <dt>score: sum / {path.length}<sup>{plain(penalty, 1)}</sup></dt>
-        <dd>{plain(candidate.score, 3)}</dd>
+        <dd>{plain(candidate.score, digits)}</dd>
       </dl>
       <p>{fates[fate]}</p>
       {fate !== "finished" && (
@@ -96,6 +97,7 @@ function Detail({ node, penalty, live, onForce }: DetailProps) {
 }
 
 function Ended({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalty: number; onSelect: (node: BeamNode) => void }) {
+  const digits = decimals(nodes.slice(0, 8).map((node) => node.candidate.score));
   return (
     <div class="scroll-x">
       <table class="ended">
@@ -119,8 +121,8 @@ function Ended({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalty: numbe
                   </button>
                 </td>
                 <td>{path.length}</td>
-                <td>{plain(node.candidate.total)}</td>
-                <td>{plain(node.candidate.score, 3)}</td>
+                <td>{plain(node.candidate.total, digits)}</td>
+                <td>{plain(node.candidate.score, digits)}</td>
               </tr>
             );
           })}

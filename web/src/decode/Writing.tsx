@@ -9,7 +9,7 @@ import { BeamSection } from "./BeamSection";
 import { filterAll, filterTop, isNeutral, type Filtered, type Knobs } from "./filters";
 import { bannedIds, lockedAt, prefixWith, requestWith, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
-import { label, percent } from "./numbers";
+import { percent, sentence } from "./numbers";
 import { Piece } from "./Piece";
 import { PairBars } from "./PairBars";
 import { Scrubber } from "./Scrubber";
@@ -42,7 +42,7 @@ export function Writing({ manifest }: { manifest: Manifest }) {
   if (!prediction || !filtered) return <p>There is no step to show: the text is empty.</p>;
   const actual = prediction.actual;
   const locked = lockedAt(manifest, position, source.live);
-  const before = stream.pieces.slice(Math.max(0, position - 5), position + 1).map(label).join(" ");
+  const before = stream.pieces.slice(Math.max(0, position - 5), position + 1);
 
   return (
     <>
@@ -57,7 +57,7 @@ export function Writing({ manifest }: { manifest: Manifest }) {
       <div class="decode-columns">
         <section aria-labelledby="after-title">
           <h2 id="after-title" class="after">
-            after <span class="after-tokens">{position > 5 ? "… " : ""}{before}</span> comes
+            after <span class="after-tokens">{position > 5 && "… "}{before.map((piece, i) => <>{i > 0 && " "}<Piece piece={piece} /></>)}</span> comes
           </h2>
           <p class="written-line" aria-live="polite" data-role="probability" data-value={actual ? Math.exp(actual.log_prob) : undefined}>
             {actual
@@ -69,7 +69,7 @@ export function Writing({ manifest }: { manifest: Manifest }) {
             locked={locked} eos={model.special_ids.eos}
             onForce={(id) => force(prefixWith(manifest, position, id), position + 1)}
           />
-          <p class="quiet">{exactness(filtered, isNeutral(knobs), loading)} {locked === null ? "Choose a bar to write that token instead." : capital(`${locked}.`)}</p>
+          <p class="quiet">{exactness(filtered, isNeutral(knobs), loading)} {locked === null ? "Choose a bar to write that token instead." : sentence(locked)}</p>
         </section>
         <section aria-labelledby="knobs-title">
           <h2 id="knobs-title">If it is sampled</h2>
@@ -139,8 +139,6 @@ function exactness(filtered: Filtered, neutral: boolean, loading: boolean): stri
     ? "From all logits of this step: exact."
     : "Only the 50 best logits are in this page: where the rest would matter, both bounds are given.";
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 function ordinal(rank: number): string {
   const n = rank + 1;

@@ -35,6 +35,19 @@ export function plain(x: number, digits = 2): string {
 /** A piece as a label: spaces and line ends can be seen, an empty one has a name. */
 export { visible as label } from "../format";
 
+/** Decimals at which the smallest of some numbers still shows three digits: from 3 to 6, the same for all. */
+export function decimals(values: readonly number[]): number {
+  const sizes = values.map(Math.abs).filter((size) => size > 0);
+  const least = sizes.length ? Math.min(...sizes) : 1;
+  return Math.max(3, Math.min(6, 2 - Math.floor(Math.log10(least))));
+}
+
+/** With a capital and a full stop, for sentences that come from the server or from code. */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
+
 /** Cut in the middle of nothing: the first letters and an ellipsis. */
 export function cut(text: string, longest: number): string {
   const letters = [...text];

@@ -3,7 +3,7 @@
  * ranking can be trusted. Numbers come from the server; nothing is attributed in the browser.
  */
 import { useState } from "preact/hooks";
-import { plain } from "../decode/numbers";
+import { plain, sentence } from "../decode/numbers";
 import { route, setParams } from "../state";
 import type { AttributeRequest, Manifest, Stream } from "../types";
 import { useAttribution, useErased } from "./asking";
@@ -91,7 +91,7 @@ export function Explained({ manifest }: { manifest: Manifest }) {
             {found.completeness && <Completeness {...found.completeness} />}
             {found.method === "erase" && <p>Each score is the fall of the quantity when that word alone is replaced by {found.erased_with}: exact for one word, blind to words that stand in for each other.</p>}
             <FaithfulnessPlot attribution={found} />
-            {found.warnings.map((warning) => <p key={warning} class="warning">{warning}</p>)}
+            {found.warnings.map((warning) => <p key={warning} class="warning">{sentence(warning)}</p>)}
           </section>
         </div>
       )}

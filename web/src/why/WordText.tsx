@@ -20,6 +20,7 @@ interface Props {
 }
 
 export function WordText({ words, text, scale, erased, erasedWith, current, onCurrent, onToggle, labelledBy }: Props) {
+  const letters = [...text];
   return (
     <p class="word-text" role="group" aria-labelledby={labelledBy}>
       {words.map((word, i) => {
@@ -28,7 +29,7 @@ export function WordText({ words, text, scale, erased, erasedWith, current, onCu
         const share = word.score / scale;
         return (
           <>
-            {gapBetween(text, words[i - 1], word)}
+            {gapBetween(letters, words[i - 1], word)}
             <button
               key={key} type="button" class="word" data-word={word.index} data-of={word.stream} data-score={word.score}
               data-sign={Math.abs(share) < 0.02 ? "none" : share > 0 ? "for" : "against"} data-later={word.later}

@@ -36,11 +36,14 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
   return [...words.values()].sort((a, b) => a.index - b.index);
 }
 
-/** The text between two words as it was written: line breaks kept, nothing where words touch. */
-export function gapBetween(text: string, before: Word | undefined, word: Word): string {
+/**
+ * The text between two words as it was written: line breaks kept, nothing where words touch. `letters` are the
+ * code points of the text, which spans count (an emoji is one, though two to JavaScript's strings).
+ */
+export function gapBetween(letters: readonly string[], before: Word | undefined, word: Word): string {
   if (!word.span) return before ? " " : "";
   const start = before?.span ? before.span[1] : 0;
-  return start <= word.span[0] ? text.slice(start, word.span[0]) : "";
+  return start <= word.span[0] ? letters.slice(start, word.span[0]).join("") : "";
 }
 
 /** Largest absolute score, for the scale of colours; never 0. */
