@@ -360,6 +360,11 @@ def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
     assert named["top.q_proj"].inputs == ("decoder.0.out",)
     assert named["decoder.0.q_proj"].inputs == ("embedding.scaled",)
     assert named["decoder.0.q_proj"].stack == "decoder" and named["decoder.0.q_proj"].layer == 0
+    with (
+        pytest.raises(UsageError, match="'same\\.q_proj'"),
+        trace(model, names={"blocks.0": "same", "blocks.1": "same"}),
+    ):
+        model(ids(4))
 
 
 def test_it_is_public() -> None:

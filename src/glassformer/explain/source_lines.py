@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import glassformer
 from glassformer.explain.records import SourceLine
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
 from glassformer.nn import masks, norms, positions
@@ -21,7 +20,7 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual
 
-PACKAGE = Path(glassformer.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 AROUND = 4
 """Lines shown before and after the marked one."""
 

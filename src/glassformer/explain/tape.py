@@ -9,11 +9,13 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.errors import UsageError
 from glassformer.explain.records import Axis, Record
 from glassformer.explain.source_lines import source_of
 
@@ -64,10 +66,16 @@ class Tape:
         Args:
             axes: without the batch; a value with one axis more has a batch in front.
             source: a kind in `source_lines.LINES`.
+
+        Raises:
+            UsageError: there is a record of that id already: the names of two modules are the same.
         """
         stream = next((axis.stream for axis in axes if axis.stream), "")
         origin = self.passes(value, Origin(id, stream))
         if self.wants(id):
+            if id in self.records:
+                hint = "give one of them a name of its own: trace(model, names={path: name})"
+                raise UsageError(f"two modules of the model would both record {id!r}", hint)
             value = value.detach()
             if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
                 value = value.clone()
@@ -115,6 +123,7 @@ class Tape:
         return self._names.get(id(parameter), "")
 
 
+@lru_cache(maxsize=4096)
 def _place(id: str, embedded: str | None) -> tuple[str, int | None, str | None]:
     """Stack, layer and block, read off the id; `embedded` is the stream of an embedding's step."""
     parts = id.split("@")[0].split(".")

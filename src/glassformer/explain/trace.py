@@ -22,6 +22,7 @@ from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.exactly import exactly
+from glassformer.explain.hooks import Watch
 from glassformer.explain.records import Check, Record, UnknownRecord
 from glassformer.explain.tape import Tape
 from glassformer.explain.wiring import attach
@@ -126,9 +127,10 @@ def trace(
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     tape = Tape(inner, [only] if isinstance(only, str) else only)
-    watch, attention = attach(inner, tape, names)
+    watch = Watch(tape)
     token = _tracing.set(True)
     try:
+        attention = attach(inner, watch, names)
         with exactly(inner), observe_attention(attention.observe):
             yield Trace(inner, tape)
     finally:

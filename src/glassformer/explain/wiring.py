@@ -32,7 +32,7 @@ from glassformer.explain.part_wires import (
     add_norm,
 )
 from glassformer.explain.records import Axis
-from glassformer.explain.tape import Origin, Tape
+from glassformer.explain.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
@@ -59,9 +59,8 @@ def plain_name(path: str, names: Mapping[str, str] | None = None) -> str:
     return ".".join(filter(None, (PLAIN.get(part, part) for part in path.split("."))))
 
 
-def attach(model: nn.Module, tape: Tape, names: Mapping[str, str] | None) -> tuple[Watch, AttentionWires]:
-    """Put hooks on every part of the model. Returns them, and what to observe attention with."""
-    watch = Watch(tape)
+def attach(model: nn.Module, watch: Watch, names: Mapping[str, str] | None) -> AttentionWires:
+    """Put hooks on every part of the model. Returns what is to observe attention."""
     attention = AttentionWires(watch)
     ids: dict[nn.Module, list[str]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -97,7 +96,7 @@ def attach(model: nn.Module, tape: Tape, names: Mapping[str, str] | None) -> tup
             case nn.Linear() if module not in inner:
                 _linear(watch, module, name or "linear")
     _whole(watch, model)
-    return watch, attention
+    return attention
 
 
 def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:
