@@ -7,13 +7,14 @@ import pytest
 from tests.explain.stand_in import untrained
 
 from glassformer.errors import UsageError
+from glassformer.explain.attribution import EraseRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.information_flow import (
+    agreement,
     alignment,
     information_flow,
     rollout,
     rollout_decoder,
-    shifted,
 )
 
 
@@ -56,11 +57,19 @@ def test_one_decoder_layer_is_half_source() -> None:
     assert np.allclose(target, (own.mean(axis=0) / 2 + np.eye(3) / 2) / 2)
 
 
-def test_alignment_is_read_where_the_token_is_input() -> None:
-    weights = random_weights(2, 4, 5, 0)
-    rows = shifted(weights)
-    assert rows.shape == (3, 5)
-    assert np.allclose(rows[0], weights[:, 1].mean(axis=0))  # token 1, after [BOS], is input at step 1
+def test_agreement_with_erasing() -> None:
+    """An alignment with the word that is missed most agrees always, one with the least missed never."""
+    e = explain(untrained("translate"), TraceRequest("abc!defg", target="abc"))
+    source, target = e.streams
+    assert source.word_texts == ["abc", "!", "defg"]
+    best, worst = np.zeros((2, len(target) - 1, len(source)))
+    for i in range(len(target) - 1):
+        places = [[k for k, w in enumerate(source.words) if w == word] for word in range(3)]
+        costs = [-erase(e, EraseRequest({"source": p}, prediction=i)).value for p in places]
+        best[i, source.words.index(int(np.argmax(costs)))] = 1
+        worst[i, source.words.index(int(np.argmin(costs)))] = 1
+    assert agreement(e, best) == 1.0
+    assert agreement(e, worst) == 0.0
 
 
 @pytest.mark.parametrize("name", ["classify", "translate", "lm"])
@@ -77,7 +86,10 @@ def test_on_explanations_of_the_three_tasks(name: str) -> None:
     if name == "translate":
         for layer in (None, 0, 1):
             weights = explanation.tensor(f"decoder.{1 if layer is None else layer}.cross.weights")
+            # Token t + 1 is input at step t + 1, and written at step t.
             assert np.allclose(alignment(explanation, layer), weights.mean(axis=0)[1:], atol=1e-6)
+            written = alignment(explanation, layer, shifted=False)
+            assert np.allclose(written, weights.mean(axis=0)[:-1], atol=1e-6)
         with pytest.raises(UsageError, match="layer 2"):
             alignment(explanation, 2)
     else:

@@ -6,6 +6,7 @@ vectors they moved, nor what became of them (Jain and Wallace 2019). For that se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import UsageError
+from glassformer.explain.asking import AttributeRequest, Explained, ask
 from glassformer.explain.checkpoints import Subject
+from glassformer.explain.erasing import erase_one
 from glassformer.explain.streams import Stream
 
 
@@ -96,16 +99,19 @@ def rollout_decoder(
     return source, target
 
 
-def alignment(explanation: Seen, layer: int | None = None) -> Float[np.ndarray, "N S"]:
+def alignment(
+    explanation: Seen, layer: int | None = None, *, shifted: bool = True
+) -> Float[np.ndarray, "N S"]:
     """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
 
-    As Shift-Att reads it (Chen et al. 2020, arXiv 2004.14837): the cross attention of a token at the step
-    where it is the decoder's input, not at the step that wrote it, when it was not known yet.
+    Shift-Att (Chen et al. 2020, arXiv 2004.14837) reads the cross attention of a token at the step where it
+    is the decoder's input, not at the step that wrote it, when it was not known yet. That suits deep
+    decoders; shallow ones may look at a word only to write it. `agreement` says which reading fits.
 
     Args:
         explanation: of a translation.
-        layer: decoder layer, from 0; the middle one when absent. Which one aligns best differs by model:
-            the first layers do not know the word yet, the last look ahead to the next.
+        layer: decoder layer, from 0; the middle one when absent.
+        shifted: False reads the step that wrote the token.
 
     Raises:
         UsageError: the model is no translator, or has no such layer.
@@ -117,12 +123,31 @@ def alignment(explanation: Seen, layer: int | None = None) -> Float[np.ndarray, 
     layer = n_layers // 2 if layer is None else layer
     if not 0 <= layer < n_layers:
         raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
-    return shifted(explanation.tensor(f"decoder.{layer}.cross.weights"))
+    mean = explanation.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+    return mean[1:] if shifted else mean[:-1]
 
 
-def shifted(weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "N S"]:
-    """Cross attention averaged over the heads, without the row of [BOS]: row t is of input token t + 1."""
-    return weights.astype(np.float64).mean(axis=0)[1:]
+def agreement(explanation: Explained, weights: Float[np.ndarray, "N S"]) -> float:
+    """How often the source word a token is aligned with is the one whose erasing costs the token most.
+
+    Args:
+        explanation: of a translation.
+        weights: an `alignment` of it.
+
+    Returns:
+        A share of the written tokens for which erasing some word costs anything; NaN where there is none.
+    """
+    target, hits = explanation.streams[1], []
+    for i, prediction in enumerate(explanation.predictions[: len(weights)]):
+        if prediction.position is None or target.special[prediction.position + 1]:
+            continue
+        question = ask(explanation, AttributeRequest(prediction=i))
+        word_of = question.words[0].word_of
+        costs = question.per_word(erase_one(question))[: word_of.max() + 1]
+        if len(costs) and costs.max() > 0:
+            aligned = np.where(word_of < 0, -np.inf, weights[prediction.position]).argmax()
+            hits.append(word_of[aligned] == costs.argmax())
+    return float(np.mean(hits)) if hits else math.nan
 
 
 def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L L"]:
