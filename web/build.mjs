@@ -21,6 +21,12 @@ await build({
   bundle: true,
   minify: true,
   format: "iife",
+  // h(…) calls are shorter than the automatic runtime's; for the type checker tsconfig.json says the same of JSX.
+  tsconfigRaw: {},
+  jsx: "transform",
+  jsxFactory: "h",
+  jsxFragment: "Fragment",
+  inject: ["src/jsx.ts"],
   target: "es2022",
   charset: "utf8",
   legalComments: "none",

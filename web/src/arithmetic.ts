@@ -23,6 +23,8 @@ export interface Arithmetic {
   terms: Term[];
   /** Added after the terms: a bias. */
   extra: Term | null;
+  /** The term that is the chosen cell's own. */
+  mark?: number;
   /** Said before the terms or instead of them, one line each. */
   lines: string[];
   result: number;
@@ -186,7 +188,7 @@ async function softmaxCell(trace: Manifest, node: TraceNode, { head, row, col }:
   const chosen = terms[col];
   const masked = mask && !mask[col];
   return {
-    heads: ["token", "score", "e^score", "share"], terms, extra: null, result: shares[col] ?? NaN,
+    heads: ["token", "score", "e^score", "share"], terms, extra: null, mark: col, result: shares[col] ?? NaN,
     lines: [masked ? "Masked: left out of the sum, weight exactly 0." : `e^${p(chosen?.a ?? NaN)} / sum of all = ${n(chosen?.b ?? NaN)} / ${n(sum)} = ${n(shares[col] ?? NaN)}`],
   };
 }

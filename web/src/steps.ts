@@ -59,6 +59,10 @@ const SAYS: Record<string, string> = {
   [PROBABILITIES]: "Softmax of the logits: the model's answer as shares that sum to 1.",
 };
 
+/** Shares and counts grow from 0; everything else has a sign. */
+export const scaleOfNode = (node: TraceNode) =>
+  node.op === "softmax" || node.op === "mask" || node.op === "ids" ? "sequential" as const : "signed" as const;
+
 /** One sentence on what the step does. */
 export function sentence(node: TraceNode, model: ModelFacts): string {
   const name = leaf(node);

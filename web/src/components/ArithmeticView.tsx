@@ -45,9 +45,9 @@ function Worked({ worked }: { worked: Arithmetic }) {
 
 function Terms({ worked }: { worked: Arithmetic }) {
   const [all, setAll] = useState(false);
-  const { terms, extra, heads } = worked;
+  const { terms, extra, heads, mark } = worked;
   const order = terms.map((term, i) => ({ term, i })).sort((x, y) => Math.abs(y.term.value) - Math.abs(x.term.value));
-  const top = order.slice(0, SHOWN).sort((x, y) => x.i - y.i);
+  const top = order.filter(({ i }, rank) => rank < SHOWN || i === mark).sort((x, y) => x.i - y.i);
   const shown = all || terms.length <= SHOWN + 2 ? terms.map((term, i) => ({ term, i })) : top;
   const rest = terms.length - shown.length;
   const restSum = terms.reduce((sum, term) => sum + term.value, 0) - shown.reduce((sum, { term }) => sum + term.value, 0);
@@ -59,7 +59,7 @@ function Terms({ worked }: { worked: Arithmetic }) {
         <table>
           <thead><tr>{heads.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
           <tbody>
-            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} />)}
+            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} mark={i === mark} />)}
             {rest > 0 && <TermRow term={{ label: `the other ${rest} together`, value: restSum }} limit={limit} signs={signs} />}
             {extra && <TermRow term={extra} limit={limit} signs={signs} />}
           </tbody>
@@ -77,11 +77,11 @@ function Terms({ worked }: { worked: Arithmetic }) {
 }
 
 /** With `signs` the bar grows to either side of the middle, else from the left. */
-function TermRow({ term, limit, signs }: { term: Term; limit: number; signs: boolean }) {
+function TermRow({ term, limit, signs, mark }: { term: Term; limit: number; signs: boolean; mark?: boolean }) {
   const width = `${limit > 0 ? (Math.abs(term.value) / limit) * (signs ? 50 : 100) : 0}%`;
   const left = signs ? "50%" : "0";
   return (
-    <tr>
+    <tr class={mark ? "term-mark" : undefined}>
       <th scope="row" class="label"><bdi>{visible(term.label)}</bdi></th>
       <td>{term.a === undefined ? "" : number(term.a, 4)}</td>
       <td>{term.b === undefined ? "" : number(term.b, 4)}</td>

@@ -31,6 +31,8 @@ export interface MatrixProps {
   cell?: readonly [number, number] | null;
   onSelect?: (row: number, col: number) => void;
   onHover?: (row: number | null, col: number | null) => void;
+  /** A row pointed at, here or elsewhere: framed. */
+  litRow?: number | null;
   /** Heat map alone, this many CSS pixels wide and high at most. */
   mini?: { width: number; height: number };
   /** The numbers: always (default), or behind a button. */
@@ -133,6 +135,7 @@ function Large(props: Ready) {
             onMouseMove={(event) => onHover?.(...at(event))}
             onMouseLeave={() => onHover?.(null, null)}
           />
+          {props.litRow != null && props.litRow < rows && <span class="matrix-lit" style={{ height: `${cellHeight}px`, top: `${props.litRow * cellHeight}px` }} />}
         </div>
         <Legend limit={props.limit ?? magnitude(value.data)} scale={props.scale ?? scaleOf(value)} masked={Boolean(props.mask)} />
       </div>
@@ -151,7 +154,7 @@ function Large(props: Ready) {
 function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "sequential"; masked: boolean }) {
   return (
     <p class="legend" aria-hidden="true">
-      {scale === "signed" && <span>{number(-limit)}</span>}
+      <span>{scale === "signed" ? number(-limit) : 0}</span>
       <span class={`legend-bar legend-${scale}`} />
       <span>{scale === "signed" ? `+${number(limit)}` : number(limit)}</span>
       {masked && <><span class="legend-mask" /><span>masked</span></>}

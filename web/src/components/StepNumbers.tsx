@@ -5,7 +5,7 @@ import { Matrix } from "./Matrix";
 import { idsSlice, predictionAt, PROBABILITIES, rowOf } from "../check";
 import type { Cell } from "../arithmetic";
 import { axisLabels, manifest, setParams, useTensor } from "../state";
-import { role, title } from "../steps";
+import { role, scaleOfNode, title } from "../steps";
 import type { TensorValue } from "../tensor";
 import type { Manifest, TraceNode } from "../types";
 
@@ -31,7 +31,7 @@ export function StepNumbers({ node, cell }: { node: TraceNode; cell: Cell }) {
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
       <Matrix
-        node={node.id} slice={slice} label={title(node)} mask={mask.value} cell={[cell.row, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} label={title(node)} mask={mask.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && axisLabels(rows)} colLabels={across && exactLabels(across, trace)}
         rowName={rows && (AXIS_WORDS[rows.name] ?? rows.name)} colName={across && (AXIS_WORDS[across.name] ?? across.name)}
       />
@@ -60,7 +60,7 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
         />
       )}
       <Matrix
-        node={node.id} slice={slice} value={value} label={title(node)} colLabels={labels} cell={[0, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} value={value} scale={scaleOfNode(node)} label={title(node)} colLabels={labels} cell={[0, cell.col]} onSelect={choose}
         colName={prediction.position === null ? "class" : "token"}
       />
       {prediction.position !== null && all > numbers.length && (

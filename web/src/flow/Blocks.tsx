@@ -5,7 +5,7 @@
 import { Box, linkTo, Mini } from "./Box";
 import type { Block } from "./model";
 import { count } from "../format";
-import type { Manifest, TraceNode } from "../types";
+import type { TraceNode } from "../types";
 
 export interface Sizes {
   /** Of a box, and of one head's map. */
@@ -17,20 +17,20 @@ export interface Sizes {
 const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
 
 /** The state of the stream at one place: its map on the line. */
-export function StreamState({ node, label, sizes }: { node: TraceNode; label?: string; sizes: Sizes }) {
+export function StreamState({ node, label, sizes, memory }: { node: TraceNode; label?: string; sizes: Sizes; memory?: boolean }) {
   return (
     <div class="flow-row">
       <div class="flow-line">
         <a class="flow-state" {...linkTo(node)} aria-label={label ?? "Residual stream"}>
-          <Mini node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.75} />
+          <Mini node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
         </a>
       </div>
-      {label && <p class="flow-state-label">{label}</p>}
+      {label && <p class="flow-state-label" data-memory={memory ? "" : undefined}>{label}</p>}
     </div>
   );
 }
 
-function Attention({ block, sizes, trace }: { block: Block; sizes: Sizes; trace: Manifest }) {
+function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
   const { q_proj, k_proj, v_proj, weights, context, concat, out } = block.parts;
   const heads = weights?.axes[0]?.size ?? 0;
   const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
@@ -62,7 +62,6 @@ function Attention({ block, sizes, trace }: { block: Block; sizes: Sizes; trace:
       <Arrow />
       {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
       {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
-      <span class="visually-hidden">{trace.model.task}</span>
     </>
   );
 }
@@ -91,7 +90,7 @@ function says(block: Block, causal: boolean): string {
   return causal ? "tokens look back at those before them" : "all tokens look at each other";
 }
 
-export function BlockRow({ block, sizes, trace }: { block: Block; sizes: Sizes; trace: Manifest }) {
+export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
   const { norm, residual, mask } = block.parts;
   return (
     <>
@@ -103,7 +102,7 @@ export function BlockRow({ block, sizes, trace }: { block: Block; sizes: Sizes; 
           <p class="flow-block-name">{NAMES[block.kind]} <span>{says(block, mask?.attrs.kind === "causal")}</span></p>
           <div class="flow-boxes">
             {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
-            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} trace={trace} />}
+            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
           </div>
         </div>
       </div>

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Matrix } from "../components/Matrix";
 import { place, shapeText } from "../format";
 import { go, hrefTo, useTensor } from "../state";
-import { title } from "../steps";
+import { scaleOfNode, title } from "../steps";
 import type { TraceNode } from "../types";
 
 export interface BoxProps {
@@ -57,7 +57,7 @@ export function Mini({ node, width, height, head }: Omit<BoxProps, "label">) {
   const mask = useTensor(near ? maskNode : null);
   return (
     <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
-      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask.value} mini={{ width, height }} label="" />}
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask.value} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
     </span>
   );
 }

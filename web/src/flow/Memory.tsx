@@ -13,11 +13,11 @@ export function MemoryLines({ layers }: { layers: number }) {
       const column = frame.querySelector(".flow-decoder")?.getBoundingClientRect();
       if (!from || !column || column.top > from.bottom) return setPaths([]); // one below the other: words say it
       const gutter = column.left - origin.left - 22;
-      const [x, y] = [from.right - origin.left, from.top + from.height / 2 - origin.top];
+      const [x, y] = [from.right - origin.left + 8, from.top + from.height / 2 - origin.top];
       setPaths([...frame.querySelectorAll(".flow-from-memory")].map((strip) => {
         const to = strip.getBoundingClientRect();
         const height = to.top + to.height / 2 - origin.top;
-        return `M${x} ${y}H${gutter}V${height}H${to.left - origin.left - 2}`;
+        return `M${x} ${y}H${gutter}V${height}H${to.left - origin.left - 7}`;
       }));
     };
     const observer = new ResizeObserver(measure);
@@ -27,7 +27,8 @@ export function MemoryLines({ layers }: { layers: number }) {
   }, [layers]);
   return (
     <svg ref={overlay} class="flow-memory" aria-hidden="true">
-      {paths.map((path) => <path key={path} d={path} />)}
+      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L6 3L0 6z" /></marker>
+      {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
     </svg>
   );
 }

@@ -24,8 +24,8 @@ function useWidth(): number {
 function sizesFor(width: number, columns: number, heads: number): Sizes {
   const many = heads > 4 ? 0.72 : 1;
   if (width < 700) return { box: 46, tall: 44, head: 44 * many };
-  if (columns > 1) return { box: 52, tall: 52, head: 48 * many };
-  return { box: 84, tall: 76, head: 84 * many };
+  if (columns > 1) return { box: 50, tall: 50, head: 46 * many };
+  return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
 }
 
 export function FlowScreen() {
@@ -53,9 +53,11 @@ function introduction(model: ModelFacts): string {
     "encoder-decoder": `An encoder of ${layers(model.n_layers)} and a decoder of ${layers(model.n_decoder_layers)}`,
   }[model.family];
   const heads = `${model.n_heads} ${model.n_heads === 1 ? "head" : "heads"}`;
-  return `${stack}, ${heads} a layer, ${model.d_model} features a token, ${count(model.n_params)} parameters. `
-    + "Every picture is this text’s own numbers, one row a token: orange above zero, blue below. Open any of them.";
+  return `${stack}, ${heads} a layer, ${model.d_model} features a token, ${millions(model.n_params)} parameters. `
+    + "Every picture is this text’s own numbers, one row a token: orange above zero, blue below, green where shares sum to 1. Open any of them.";
 }
+
+const millions = (n: number) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : count(n));
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
@@ -69,13 +71,11 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
           {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
-          <BlockRow block={block} sizes={sizes} trace={trace} />
+          <BlockRow block={block} sizes={sizes} />
         </div>
       ))}
       {end && (
-        <div {...(last ? {} : { "data-memory": "" })} class="flow-end">
-          <StreamState node={end} sizes={sizes} label={last ? "final norm" : "final norm: the memory that the decoder reads"} />
-        </div>
+        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: the memory that the decoder reads"} />
       )}
       {last && <Exit nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
     </section>
