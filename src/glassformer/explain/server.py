@@ -131,7 +131,8 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
 
     Work that has begun cannot be stopped; work that still waits is taken out of the queue.
     """
-    work = asyncio.wrap_future(worker.submit(job))
+    submitted = worker.submit(job)
+    work = asyncio.wrap_future(submitted)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         done, _ = await asyncio.wait({work, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +142,8 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
             raise Refused(400, "the connection was closed before the answer was ready")
         raise Refused(504, f"this took longer than {seconds:g} seconds", "try a shorter text", retry_after=5)
     finally:
-        work.cancel()
+        submitted.cancel()
+        work.cancel()  # what it may still raise interests nobody
         gone.cancel()
 
 
