@@ -21,11 +21,11 @@ await build({
   bundle: true,
   minify: true,
   format: "iife",
-  // h(…) calls are shorter than the automatic runtime's; for the type checker tsconfig.json says the same of JSX.
+  // Calls of preact.h are shorter than the automatic runtime's; for the type checker tsconfig.json says the same of JSX.
   tsconfigRaw: {},
   jsx: "transform",
-  jsxFactory: "h",
-  jsxFragment: "Fragment",
+  jsxFactory: "jsxElement",
+  jsxFragment: "JsxFragment",
   inject: ["src/jsx.ts"],
   target: "es2022",
   charset: "utf8",
