@@ -41,8 +41,25 @@ export class LiveSource implements Source {
   private cache = new Map<string, TensorValue>();
   private pending = new Map<string, Promise<TensorValue>>();
   private bytes = 0;
+  /** What was traced, and under which id the server has it now: it keeps four traces, and an older one is traced again. */
+  private traced = new Map<string, { request: TraceRequest; now: string; renewing: Promise<string> | null }>();
 
   constructor(private token: string) {}
+
+  private async inTrace<T>(id: string, ask: (now: string) => Promise<T>): Promise<T> {
+    const known = this.traced.get(id);
+    const now = known?.now ?? id;
+    try {
+      return await ask(now);
+    } catch (error) {
+      if (!known || !(error instanceof Problem) || error.status !== 404) throw error;
+      if (known.now === now) {
+        known.renewing ??= this.json<Manifest>("api/trace", known.request).then((again) => (known.now = again.id)).finally(() => (known.renewing = null));
+        await known.renewing;
+      }
+      return ask(known.now);
+    }
+  }
 
   private async fetch(path: string, body?: unknown): Promise<Response> {
     const headers: Record<string, string> = { "X-Glassformer-Token": this.token };
@@ -74,14 +91,16 @@ export class LiveSource implements Source {
   run() {
     return this.json<RunFacts>("api/run");
   }
-  trace(request: TraceRequest) {
-    return this.json<Manifest>("api/trace", request);
+  async trace(request: TraceRequest) {
+    const manifest = await this.json<Manifest>("api/trace", request);
+    this.traced.set(manifest.id, { request, now: manifest.id, renewing: null });
+    return manifest;
   }
   attribute(request: AttributeRequest) {
-    return this.json<Attribution>("api/attribute", request);
+    return this.inTrace(request.trace, (trace) => this.json<Attribution>("api/attribute", { ...request, trace }));
   }
   erase(request: EraseRequest) {
-    return this.json<Erased>("api/erase", request);
+    return this.inTrace(request.trace, (trace) => this.json<Erased>("api/erase", { ...request, trace }));
   }
   decode(request: TraceRequest) {
     return this.json<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>("api/decode", request);
@@ -110,8 +129,8 @@ export class LiveSource implements Source {
 
   private async load(traceId: string, id: string, slice: string): Promise<TensorValue> {
     const query = slice ? `?slice=${encodeURIComponent(slice)}&dtype=f32` : "?dtype=f32";
-    const path = `api/trace/${encodeURIComponent(traceId)}/t/${encodeURIComponent(id)}${query}`;
-    const response = await this.fetch(path);
+    const response = await this.inTrace(traceId, (trace) =>
+      this.fetch(`api/trace/${encodeURIComponent(trace)}/t/${encodeURIComponent(id)}${query}`));
     const shape = (response.headers.get("X-Shape") ?? "").split(",").filter(Boolean).map(Number);
     const value = toTensor(response.headers.get("X-Dtype") ?? "f32", shape, await response.arrayBuffer());
     this.cache.set(`${traceId}/${id}?${slice}`, value);

@@ -5,9 +5,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { alignment, alignmentLayer, bestKeys } from "../src/attention/alignment";
 import { arcPath, heaviest } from "../src/attention/arcLayout";
-import { decoderRollout, meanOfRows, rollout } from "../src/attention/rollout";
+import { drawArcs, drawMatrix } from "../src/attention/drawing";
 import { difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/attention/grid";
 import { diagonality, entropy, measure, previousTokenShare } from "../src/attention/measures";
+import { decoderRollout, meanOfRows, rollout } from "../src/attention/rollout";
+import { differing } from "../src/compare/diff";
+import { floor, heldRequest, pairRows } from "../src/compare/pair";
+import type { Manifest, Prediction } from "../src/types";
 
 function grid(rows: number[][]): Grid {
   return { rows: rows.length, cols: rows[0]!.length, data: Float64Array.from(rows.flat()) };
@@ -100,4 +104,47 @@ test("arcs: the heaviest of each row, on top the heaviest of all, and what they 
   assert.deepEqual(heaviest(weights, grid([[0, 1, 1], [1, 1, 1]]), 0.5, 2).arcs.map((arc) => arc.key), [1]);
   const layout = { width: 300, rowHeight: 20, left: 100, right: 200 };
   assert.equal(arcPath({ query: 0, key: 2, weight: 1 }, layout), "M100,10C145,10 155,50 200,50");
+});
+
+test("drawings are well-formed, whatever the tokens are", () => {
+  const weights = grid([[0.5, 0.5], [0.25, 0.75]]);
+  const drawn = {
+    title: "a < b", caption: "words & words ".repeat(12), grid: weights, mask: grid([[1, 0], [1, 1]]),
+    rows: ["</text><script>", "\u0000\ud800"], cols: ["\"&", "日本"],
+  };
+  for (const { svg, width, height } of [drawMatrix(drawn), drawArcs(drawn, 0.03, 8)]) {
+    assert.ok(width > 0 && height > 0);
+    assert.equal(svg.split("<script").length, 1);
+    assert.equal(svg.includes("\u0000"), false);
+    assert.ok(svg.isWellFormed());
+    assert.ok(svg.includes("日本"));
+    assert.equal([...svg.matchAll(/&(?!(amp|lt|gt|quot);)/g)].length, 0);
+  }
+  assert.equal(drawMatrix(drawn).svg.split('fill="url(#masked)"').length - 1, 1);
+  assert.equal(drawArcs(drawn, 0.03, 8).svg.split("<path").length - 1, 3); // one of the four cells is masked
+});
+
+test("what two sequences do not share is marked", () => {
+  assert.deepEqual(differing([1, 2, 3], [1, 9, 3, 4]), { a: [false, true, false], b: [false, true, false, true] });
+  assert.deepEqual(differing([], [5]), { a: [], b: [true] });
+});
+
+test("pairs of predictions: the likeliest of either side, unknown where a side does not list it", () => {
+  const said = (...top: [number, number][]): Prediction =>
+    ({ position: 0, logsumexp: 0, actual: null, top: top.map(([id, p]) => ({ id, piece: `t${id}`, logit: 0, log_prob: Math.log(p) })) });
+  const rows = pairRows(said([1, 0.7], [2, 0.2]), said([3, 0.6], [1, 0.3]), 2);
+  assert.deepEqual(rows.map((row) => row.id), [1, 3]);
+  near(rows[0]!.b, 0.3);
+  assert.equal(rows[1]!.a, null);
+  near(floor(said([1, 0.7], [2, 0.2])), 0.2);
+});
+
+test("another checkpoint is asked about the very same tokens", () => {
+  const text = { ids: [5, 6, 7, 8, 9], special: [false, false, false, false, false], n_given: 2, text: "abcde" };
+  const lm = { model: { task: "lm" }, request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
+  assert.deepEqual(heldRequest(lm, "step-00000002"), {
+    text: "ab", checkpoint: "step-00000002", prefix: [7, 8], decode: { temperature: 0.5, max_new_tokens: 1 },
+  });
+  const translate = { model: { task: "translate" }, request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
+  assert.deepEqual(heldRequest(translate, "model"), { text: "ab", target: "xyz" });
 });

@@ -23,9 +23,10 @@ export function AlignmentView({ manifest, cross, params, hide }: { manifest: Man
   return (
     <>
       <p class="attention-meaning">
-        While a decoder predicts a word it has not yet read it. The source words that belong to a target word show
-        best one step later, where that word is the decoder&rsquo;s <em>input</em>
-        {" (Chen et al. 2020, Shift-Att). The mean of the heads of one layer is shown; a layer of the lower half aligns best."}
+        Each target word meets the source twice: in the row that predicts it and, one row later, where it is the
+        decoder&rsquo;s <em>input</em>. In deep translators the second aligns better, in a layer of the lower half (Chen
+        et al. 2020, Shift-Att), and it is shown first. In a model of few layers the first is often the clearer: compare
+        the two. The mean of the layer&rsquo;s heads is shown.
       </p>
       <div class="attention-order">
         <label>
@@ -45,7 +46,7 @@ export function AlignmentView({ manifest, cross, params, hide }: { manifest: Man
           caption={`Mean of the heads, read where each target token is ${shifted ? "the decoder's input (Shift-Att)" : "predicted"}. ${manifest.model.run}, ${manifest.model.checkpoint}.`}
           node={layer.weights} slice={shifted ? "alignment:shifted" : "alignment:predicted"} grid={aligned.weights} mask={null}
           rowLabels={rowLabels} colLabels={sources} rows={shownLabels(rowLabels, hide)} cols={shownLabels(sources, hide)}
-          rowName="target" colName="source" verb="was aligned with" cell={chosenCell()}
+          rowName="target" colName="source" verb="is aligned with" cell={chosenCell()}
           onChoose={(row, col) => setParams({ cell: `${row},${col}` })}
         />
       )}

@@ -44,7 +44,7 @@ export function Arcs(props: ArcsProps) {
       <div class="arcs-heads" aria-hidden="true"><span>{props.queryName}</span><span>{props.keyName}</span></div>
       <div class="arcs-scroll">
         <Column {...props} side="query" labels={rows} rowHeight={layout.rowHeight} active={active} />
-        <svg width={WIDTH} height={height} viewBox={`0 0 ${WIDTH} ${height}`} aria-hidden="true" class="arcs-lines">
+        <svg width={WIDTH} height={height} viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" aria-hidden="true" class="arcs-lines">
           {arcs.map((arc) => <Line key={`${arc.query},${arc.key}`} arc={arc} layout={layout} limit={limit} faded={active !== null} />)}
           {own.map((arc) => <Line key={`own ${arc.query},${arc.key}`} arc={arc} layout={layout} limit={limit} faded={false} />)}
         </svg>

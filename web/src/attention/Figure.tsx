@@ -77,13 +77,16 @@ export function Figure(props: FigureProps) {
           rowLabels={drawn.rows} colLabels={drawn.cols} rowName={props.rowName} colName={props.colName}
           cell={[Math.max(0, row), Math.max(0, col)]} onSelect={(r, c) => onChoose(rows[r]!, cols[c]!)}
           onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={props.title}
+          litRow={point?.side === "query" ? point.at : null}
         />
-        <Reading {...props} shown={shown} mask={mask} row={Math.min(read, rows.length - 1)} rowLabels={rowLabels} colLabels={colLabels} />
       </div>
-      <Arcs
-        grid={shown} mask={mask} rows={rowLabels} cols={colLabels} point={point} onPoint={pointTo} onChoose={choose}
-        chosen={chosen} queryName={props.rowName} keyName={props.colName}
-      />
+      <div class="attention-beside">
+        <Reading {...props} shown={shown} mask={mask} row={Math.min(read, rows.length - 1)} rowLabels={rowLabels} colLabels={colLabels} />
+        <Arcs
+          grid={shown} mask={mask} rows={rowLabels} cols={colLabels} point={point} onPoint={pointTo} onChoose={choose}
+          chosen={chosen} queryName={props.rowName} keyName={props.colName}
+        />
+      </div>
       <Save name={props.name} drawn={drawn} />
     </div>
   );
@@ -108,7 +111,7 @@ function Reading({ shown, mask, row, rowLabels, colLabels, verb }: ReadingProps)
         label={`Heaviest weights of row ${row + 1}`} limit={Math.max(1e-9, ...top.map((col) => at(shown, row, col)))}
         bars={top.map((col) => ({ key: col, label: colLabels[col]!.text, value: at(shown, row, col) }))}
       />
-      {open.length > top.length && <p class="note">{`${percent(rest)} from the other ${open.length - top.length} shown.`}</p>}
+      {open.length > top.length && <p class="note">{`${percent(rest)} from the other ${open.length - top.length}.`}</p>}
     </div>
   );
 }

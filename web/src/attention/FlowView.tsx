@@ -7,13 +7,14 @@ import type { Manifest } from "../types";
 import { Figure } from "./Figure";
 import { decoderRollout, meanOfRows, rollout } from "./rollout";
 import { chosenCell } from "./HeadsView";
-import { meanOfHeads, pick, type Grid } from "./grid";
+import { largest, meanOfHeads, pick, type Grid } from "./grid";
 import type { AttentionGroup, Kind } from "./heads";
 import { countedRows, labelsOf, shownLabels, type Label } from "./labels";
 import { useWeights, type LayerValues } from "./useWeights";
 
 interface Moved {
   grid: Grid;
+  mask: Grid | null; // a decoder's position never meets a later one
   rowLabels: Label[];
   colLabels: Label[];
 }
@@ -41,8 +42,8 @@ export function FlowView({ manifest, groups, hide }: { manifest: Manifest; group
         <Figure
           name={`${manifest.model.run}-rollout`} title="Where information moved, over all layers"
           caption={`Attention rollout: the mean weights of each layer, half and half with the residual, multiplied. ${manifest.model.run}, ${manifest.model.checkpoint}.`}
-          node="information_flow" slice="" grid={moved.grid} mask={null} rowLabels={moved.rowLabels} colLabels={moved.colLabels}
-          rows={shownLabels(moved.rowLabels, hide)} cols={shownLabels(moved.colLabels, hide)} rowName="after all layers"
+          node="information_flow" slice="" grid={moved.grid} mask={moved.mask} rowLabels={moved.rowLabels} colLabels={moved.colLabels}
+          rows={shownLabels(moved.rowLabels, hide)} cols={shownLabels(moved.colLabels, hide)} rowName="output"
           colName="input" verb="was mixed from" cell={chosenCell()} onChoose={(row, col) => setParams({ cell: `${row},${col}` })}
         />
       )}
@@ -57,7 +58,7 @@ function moveThrough(manifest: Manifest, groups: AttentionGroup[], layers: Map<s
   if (!cross) {
     const group = groups[0]!;
     const labels = labelsOf(manifest, group.queries);
-    return { grid: rollout(means(group.kind)), rowLabels: labels, colLabels: labels };
+    return { grid: rollout(means(group.kind)), mask: group.kind === "causal" ? causal(labels.length, 0) : null, rowLabels: labels, colLabels: labels };
   }
   const { target, source } = decoderRollout(means("causal"), means("cross"), rollout(means("self")));
   const rowLabels = labelsOf(manifest, cross.queries);
@@ -69,7 +70,13 @@ function moveThrough(manifest: Manifest, groups: AttentionGroup[], layers: Map<s
       data[row * colLabels.length + col] = own!;
     }
   }
-  return { grid: { rows: source.rows, cols: colLabels.length, data }, rowLabels, colLabels };
+  return { grid: { rows: source.rows, cols: colLabels.length, data }, mask: causal(rowLabels.length, source.cols), rowLabels, colLabels };
+}
+
+/** May row t have met the column? Always the first `free` ones, and those up to itself. */
+function causal(size: number, free: number): Grid {
+  const cols = free + size;
+  return { rows: size, cols, data: Uint8Array.from({ length: size * cols }, (_, i) => Number((i % cols) - free <= Math.floor(i / cols))) };
 }
 
 /** A classifier that averages (or takes the first position) reads these rows: what reached its pooled vector. */
@@ -82,7 +89,7 @@ function Pooled({ manifest, moved }: { manifest: Manifest; moved: Moved }) {
   return (
     <section class="attention-pooled">
       <h2>What reached the {pooling === "mean" ? "mean over the tokens" : "first token"}</h2>
-      <Tokens stream={text} weights={shares.data} scale="sequential" label="Input tokens, by how much of them was moved there" />
+      <Tokens stream={text} weights={shares.data} scale="sequential" limit={2.2 * largest(shares)} label="Input tokens, by how much of them was moved there" />
     </section>
   );
 }

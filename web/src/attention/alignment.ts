@@ -1,7 +1,8 @@
 /**
  * Which source words a target word was aligned with, read from cross-attention. Row t of cross-attention is computed
  * where token t is the decoder's INPUT and token t + 1 is being predicted; the alignment of token t is read in its own
- * row (Shift-Att, Chen et al. 2020, arXiv 2004.14837), which aligns better than the row that predicted it.
+ * row (Shift-Att, Chen et al. 2020, arXiv 2004.14837). They found it better than the row that predicted it in six
+ * layers; in a model of few layers the other reading can be the clearer one, so both are offered.
  */
 
 import { at, type Grid } from "./grid";

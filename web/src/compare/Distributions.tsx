@@ -51,7 +51,9 @@ function after(manifest: Manifest, prediction: Prediction | undefined): string {
 }
 
 function Row({ row, a, b }: { row: PairRow; a: Prediction | undefined; b: Prediction | undefined }) {
-  const change = row.a === null || row.b === null ? null : 100 * (row.b - row.a);
+  // Less than can be seen counts as nothing; otherwise a missing side leaves the change unknown.
+  const [pa, pb] = [row.a ?? unlisted(a), row.b ?? unlisted(b)];
+  const change = pa === null || pb === null ? null : 100 * (pb - pa);
   const points = change === null ? "" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)} pts`;
   return (
     <tr>
@@ -63,10 +65,14 @@ function Row({ row, a, b }: { row: PairRow; a: Prediction | undefined; b: Predic
   );
 }
 
+function unlisted(prediction: Prediction | undefined): number | null {
+  return floor(prediction) < 0.0005 ? 0 : null;
+}
+
 function Side({ value, least, best }: { value: number | null; least: number; best: boolean }) {
   return (
     <>
-      <td class={best ? "compare-number compare-best" : "compare-number"} data-value={value ?? ""}>{value === null ? `≤ ${percent(least)}` : percent(value)}</td>
+      <td class={best ? "compare-number compare-best" : "compare-number"} data-value={value ?? ""}>{value !== null ? percent(value) : least < 0.0005 ? "<0.1%" : `≤ ${percent(least)}`}</td>
       <td class="compare-bar" aria-hidden="true"><span style={{ width: `${100 * (value ?? 0)}%` }} /></td>
     </>
   );

@@ -96,7 +96,7 @@ export function FilmStrip(props: FilmStripProps) {
         ))}
       </ol>
       <label class="film-slider">
-        <span>B is the checkpoint after update <strong>{checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}</strong></span>
+        <span>{chosen === null ? "Move the slider to choose B" : <>B is <strong>{checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}</strong></>}</span>
         <input
           type="range" min={0} max={checkpoints.length - 1} step={1} value={at} data-role="checkpoint"
           aria-valuetext={checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}

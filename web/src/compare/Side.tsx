@@ -2,6 +2,7 @@
 
 import { Tokens } from "../components/Tokens";
 import type { Manifest, StreamName } from "../types";
+import { checkpointName } from "./pair";
 
 export interface SideProps {
   name: "A" | "B";
@@ -18,7 +19,7 @@ export function Side({ name, of, differs, own = null }: SideProps) {
     <section class="compare-side" data-side={name} aria-label={`Side ${name}`}>
       <p class="compare-name">
         {name}
-        <span class="note">{checkpoint === "model" ? " the best weights" : ` ${checkpoint}`}{step !== null && checkpoint === "model" ? `, update ${step}` : ""}</span>
+        <span class="note"> {checkpointName(checkpoint, step)}</span>
       </p>
       <p class="compare-answer" dir="auto"><strong>{own ?? of.answer.headline}</strong>{own === null && <span class="answer-detail">{of.answer.detail}</span>}</p>
       {of.streams.map((stream) => (

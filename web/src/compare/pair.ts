@@ -52,9 +52,9 @@ export function heldRequest(manifest: Manifest, checkpoint: string): TraceReques
   return held;
 }
 
-/** "best, 1 164", "1 000", "start". */
+/** "best: update 1 164", "update 1 000", "before training". */
 export function checkpointName(name: string, step: number | null): string {
   const updates = step === null ? "" : step.toLocaleString("en").replace(/,/g, "\u202f");
-  if (name === "model") return step === null ? "best" : `best, ${updates}`;
-  return step === 0 ? "start" : updates || name;
+  if (name === "model") return step === null ? "best" : `best: update ${updates}`;
+  return step === 0 ? "before training" : updates ? `update ${updates}` : name;
 }

@@ -59,8 +59,10 @@ export function CompareScreen() {
 function Choice({ by }: { by: By }) {
   const choose = (next: By) => {
     if (next === by) return;
-    traceOther(null);
     setParams({ by: next === "text" ? null : next });
+    const [oldest] = runFacts.peek()?.checkpoints ?? [];
+    const a = manifest.peek();
+    traceOther(next === "checkpoint" && oldest && a ? heldRequest(a, oldest.name) : null);
   };
   return (
     <div class="attention-bar">
