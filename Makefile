@@ -35,7 +35,7 @@ web: web/node_modules/.installed
 	cd web && npm run --silent build
 
 web-check: web/node_modules/.installed
-	cd web && npm run --silent check && npm run --silent build -- --outdir=../build/web
+	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
 	diff -r build/web src/glassformer/explain/static
 
 clean:

@@ -87,8 +87,8 @@ function Detail({ node, penalty, live, onForce }: DetailProps) {
         <dd>{plain(candidate.score, digits)}</dd>
       </dl>
       <p>{fates[fate]}</p>
-      {fate !== "finished" && (
-        <button type="button" class="plain-button" data-role="force-path" disabled={!live} onClick={() => onForce(path.map((n) => n.candidate.id))}>
+      {fate !== "finished" && live && (
+        <button type="button" class="plain-button" data-role="force-path" onClick={() => onForce(path.map((n) => n.candidate.id))}>
           Go on from here
         </button>
       )}

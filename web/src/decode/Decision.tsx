@@ -6,6 +6,7 @@ import { hrefTo, route, setParams, useTensor } from "../state";
 import type { Manifest, Prediction } from "../types";
 import { contributions, softmax, type Contributions } from "./pooling";
 import { label, percent, plain, signed } from "./numbers";
+import { After } from "./PairBars";
 import { Sigmoid } from "./Sigmoid";
 import { TokenShares } from "./TokenShares";
 
@@ -69,7 +70,7 @@ function Classes({ prediction, p, chosen, temperature }: ClassesProps) {
               title={many ? "take this class’s logit apart" : undefined} onClick={() => setParams({ class: c.id })}>
               <span class="class-name">{label(c.piece).replace(/▁/g, " ")}</span>
               <span class="pair-track"><span class="pair-before" style={{ width: `${100 * Math.exp(c.log_prob)}%` }} />
-                {temperature !== 1 && <span class="pair-after" style={{ width: `${100 * p[c.id]!}%` }} />}</span>
+                {temperature !== 1 && <After range={[p[c.id]!, p[c.id]!]} width={(q) => `${100 * q}%`} />}</span>
               <span class="class-p" data-role={rank === 0 ? "probability" : undefined} data-value={rank === 0 ? p[c.id] : undefined}>{percent(p[c.id]!)}</span>
               <span class="class-logit">logit {plain(c.logit, 3)}</span>
             </button>

@@ -2,7 +2,7 @@
  * Bars of the most probable next tokens: the model's own probability, and what is left to draw from after the
  * temperature and the filters. Each is a button that writes that token instead.
  */
-import type { Bar, Filtered } from "./filters";
+import type { Bar, Filtered, Range } from "./filters";
 import { label, percent, percentRange } from "./numbers";
 import { Piece } from "./Piece";
 
@@ -39,7 +39,7 @@ export function PairBars({ filtered, pieces, actual, neutral, locked, eos, onFor
               <span class="pair-piece"><Piece piece={pieces.get(bar.id) ?? `#${bar.id}`} /></span>
               <span class="pair-track">
                 <span class="pair-before" style={{ width: width(bar.before) }} />
-                {!neutral && <span class="pair-after" data-none={bar.after[1] === 0} style={{ width: width(bar.after[1]) }} />}
+                {!neutral && <After range={bar.after} width={width} />}
               </span>
               <span class="pair-number">{percent(bar.before)}</span>
               {!neutral && (
@@ -55,7 +55,7 @@ export function PairBars({ filtered, pieces, actual, neutral, locked, eos, onFor
             <span class="pair-piece">{rest.n.toLocaleString("en")} others</span>
             <span class="pair-track">
               <span class="pair-before" style={{ width: width(rest.before) }} />
-              {!neutral && <span class="pair-after" data-none={rest.after[1] === 0} style={{ width: width(rest.after[1]) }} />}
+              {!neutral && <After range={rest.after} width={width} />}
             </span>
             <span class="pair-number">{percent(rest.before)}</span>
             {!neutral && <span class="pair-number pair-number-after">{percentRange(rest.after)}</span>}
@@ -63,6 +63,16 @@ export function PairBars({ filtered, pieces, actual, neutral, locked, eos, onFor
         </li>
       )}
     </ol>
+  );
+}
+
+/** Full up to the lower bound, pale from there to the upper one. */
+export function After({ range: [low, high], width }: { range: Range; width: (p: number) => string }) {
+  const sure = high > 0 ? `${(100 * low) / high}%` : "100%";
+  return (
+    <span class="pair-after" data-none={high === 0} style={{ width: width(high) }}>
+      <span style={{ width: sure }} />
+    </span>
   );
 }
 

@@ -7,7 +7,7 @@ import { busy, route, setParams, source, trace, useTensor } from "../state";
 import type { Manifest, TraceRequest } from "../types";
 import { BeamSection } from "./BeamSection";
 import { filterAll, filterTop, isNeutral, type Filtered, type Knobs } from "./filters";
-import { bannedIds, lockedAt, prefixWith, requestWith, written } from "./forcing";
+import { bannedIds, lockedAt, prefixWith, requestWith, stepIndex, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
 import { percent, sentence } from "./numbers";
 import { Piece } from "./Piece";
@@ -96,13 +96,6 @@ export function Writing({ manifest }: { manifest: Manifest }) {
       {manifest.decode.kind === "given" && <p>You named this translation, so nothing was searched: each step shows how probable your next token was.</p>}
     </>
   );
-}
-
-/** The position in the address, or the first token the model chose itself. */
-function stepIndex({ predictions, streams }: Manifest, position: string | undefined): number {
-  const wanted = position === undefined ? streams.at(-1)!.n_given - 1 : Number(position);
-  const found = predictions.findIndex((p) => p.position === wanted);
-  return found < 0 ? Math.max(0, Math.min(predictions.length - 1, Math.max(0, wanted) - (predictions[0]?.position ?? 0))) : found;
 }
 
 /** All the logits of the step where they can be had, the 50 best and the logsumexp otherwise. */

@@ -6,6 +6,15 @@ import type { Manifest, Stream, TraceRequest } from "../types";
 /** The stream the model writes: the translation, or the continued text. */
 export const written = (manifest: Manifest): Stream => manifest.streams.at(-1)!;
 
+/** Index into `predictions` of the position in the address; without one, of the first token the model chose. */
+export function stepIndex(manifest: Manifest, position: string | undefined): number {
+  const { predictions, decode } = manifest;
+  const begin = decode.kind === "given" ? 0 : written(manifest).n_given - 1;
+  const wanted = position === undefined ? begin : Number(position);
+  const nearest = predictions.findIndex((p) => (p.position ?? 0) >= wanted);
+  return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
+}
+
 /** Tokens that are never written, as the tasks' decoding has it. */
 export function bannedIds({ model }: Manifest): number[] {
   const { pad, bos, unk, mask } = model.special_ids;

@@ -3,9 +3,10 @@
  * ranking can be trusted. Numbers come from the server; nothing is attributed in the browser.
  */
 import { useState } from "preact/hooks";
+import { stepIndex } from "../decode/forcing";
 import { plain, sentence } from "../decode/numbers";
 import { route, setParams } from "../state";
-import type { AttributeRequest, Manifest, Stream } from "../types";
+import type { AttributeRequest, Manifest } from "../types";
 import { useAttribution, useErased } from "./asking";
 import { FaithfulnessPlot } from "./Faithfulness";
 import { Probability } from "./Probability";
@@ -75,7 +76,7 @@ export function Explained({ manifest }: { manifest: Manifest }) {
             )}
           </section>
         ))}
-        <Key found={found !== null} scale={scale} />
+        {!attribution.error && <Key found={found !== null} scale={scale} />}
       </div>
       <Probability
         manifest={manifest} prediction={prediction} attribution={found} erased={after} nErased={wants ? erased.size : 0}
@@ -99,12 +100,10 @@ export function Explained({ manifest }: { manifest: Manifest }) {
   );
 }
 
-/** The position in the address, or the first token the model chose itself. */
-function explainedIndex({ predictions, streams }: Manifest, position: string | undefined): number {
-  const wanted = position === undefined ? (streams.at(-1) as Stream).n_given - 1 : Number(position);
-  const found = predictions.findIndex((p) => p.position === wanted);
-  const answered = predictions.filter((p) => p.actual).length;
-  return Math.min(found < 0 ? 0 : found, Math.max(0, answered - 1));
+/** As on the Decode screen, but of tokens that were written: the end of a text has none. */
+function explainedIndex(manifest: Manifest, position: string | undefined): number {
+  const answered = manifest.predictions.filter((p) => p.actual).length;
+  return Math.min(stepIndex(manifest, position), Math.max(0, answered - 1));
 }
 
 function Key({ found, scale }: { found: boolean; scale: number }) {

@@ -20,16 +20,17 @@ export function Probability({ manifest, prediction, attribution, erased, nErased
   const p = Math.exp(explained.log_prob);
   const after = nErased > 0 && erased.value ? probabilityOf(erased.value, explained, attribution) : null;
   const favourite = erased.value?.prediction.top[0];
+  const unknown = nErased > 0 && after === null; // on its way, or not in a saved page
   const now = after ?? p;
   return (
     <section class="probability" aria-label="Probability">
-      <p class="probability-line" data-role="probability" data-value={now} aria-live="polite">
+      <p class="probability-line" data-role="probability" data-value={unknown ? undefined : now} aria-live="polite">
         <span class="probability-name">p({label(explained.piece)})</span>
-        <b class="probability-now">{percent(now)}</b>
+        <b class="probability-now">{unknown ? (erased.error ? "not known" : "…") : percent(now)}</b>
         {after !== null && <span class="probability-was">was {percent(p)}, {signed(100 * (after - p), 1)} points</span>}
       </p>
       <span class="probability-track" aria-hidden="true">
-        <span class="probability-bar" style={{ width: `${100 * now}%` }} />
+        <span class="probability-bar" style={{ width: `${unknown ? 0 : 100 * now}%` }} />
         <span class="probability-tick" style={{ left: `${100 * p}%` }} />
       </span>
       <p class="quiet">
