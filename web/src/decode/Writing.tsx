@@ -102,7 +102,7 @@ export function Writing({ manifest }: { manifest: Manifest }) {
 function useFiltered(manifest: Manifest, index: number, knobs: Knobs) {
   const prediction = manifest.predictions[index];
   const node = manifest.nodes.find((one) => one.id === "logits");
-  const wanted = source.live && node !== undefined && !isNeutral(knobs);
+  const wanted = node !== undefined && !isNeutral(knobs); // a saved page has them of a small vocabulary, or an error
   const loaded = useTensor(wanted ? "logits" : null, `token:${index}`, manifest);
   const pieces = new Map<number, string>(prediction?.top.map((c) => [c.id, c.piece]));
   if (!prediction) return { filtered: null, pieces, loading: false };
