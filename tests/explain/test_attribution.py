@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -309,3 +311,31 @@ def test_training_mode_and_hooks_are_left_as_they_were() -> None:
     assert model.training and first.scores == second.scores
     assert not any(m._forward_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_another_thread_is_not_disturbed() -> None:
+    """While one thread reads other embeddings and stops early, a second one runs the model as ever."""
+    e = example("translate")
+    question, model = ask(e, AttributeRequest(prediction=1)), e.subject.model
+    rows = [torch.zeros(1, ids.shape[1], 32) for ids in question.ids]
+    with ThreadPoolExecutor(1) as pool, torch.no_grad():
+        expected = model(**e.model_inputs)
+        seen, this_thread = [], threading.get_ident()
+
+        def meanwhile(*_: Any) -> None:
+            # Called by this thread's forward pass, when all hooks are in place; by the other's too.
+            if threading.get_ident() == this_thread:
+                seen.append(pool.submit(lambda: model(**e.model_inputs)).result())
+
+        handle = model.encoder.register_forward_hook(meanwhile)
+        changed = question.logits(question.ids, rows)
+        handle.remove()
+        assert torch.equal(seen[0], expected)
+        assert not torch.allclose(changed[0], expected[0, 1])
+
+
+def test_few_words_prove_nothing() -> None:
+    subject = untrained("classify")
+    warnings = [attribute(asked(subject, text)).warnings for text in ("good", "a b", "a b c d e f")]
+    assert "only one word" in warnings[0][-1] and "only 2 words" in warnings[1][-1]
+    assert not any("only" in w for w in warnings[2])

@@ -214,7 +214,8 @@ def _warnings(
             f"{completeness.n_steps} steps: read only the largest of them"
         )
     if question.n_words < FEW_WORDS:
-        found.append(f"random rankings of {question.n_words} words are often as good as the best")
+        n = "only one word" if question.n_words == 1 else f"only {question.n_words} words"
+        found.append(f"{n} can be erased, and random rankings of so few are often as good as the best")
     elif not any(test.beats_random for test in tests):
         found.append("this ranking of the words is no more faithful to the model than random ones are")
     return found
