@@ -1,0 +1,98 @@
+"""The page as a test drives it: opened at an address, waited for, and read back.
+
+What is looked for are the page's `data-` attributes, which are a promise of the page; class names are not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import ConsoleMessage, Page, Request
+
+CELLS = """figures => figures.map(figure => ({
+    node: figure.dataset.node, slice: figure.dataset.slice,
+    cells: [...figure.querySelectorAll('table[role=grid] td[data-row]')].map(
+        td => [+td.dataset.row, +td.dataset.col, td.dataset.value, td.textContent]),
+}))"""
+
+
+class Watch:
+    """Collects what should not happen: requests to other machines, errors in the console."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.expected: str | None = None
+        """A regular expression; console errors that match it are no problem."""
+
+    def add(self, problem: str) -> None:
+        if self.expected is None or not re.search(self.expected, problem):
+            self.problems.append(problem)
+
+    def request(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
+            self.add(f"left this machine: {request.url}")
+
+    def console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.add(f"console: {message.text} ({message.location.get('url', '')})")
+
+
+class App:
+    """One open page.
+
+    Args:
+        page: of a browser. base: its address, without anything after #.
+    """
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self.base = page, base
+
+    def open(self, screen: str = "flow", **params: object) -> App:
+        """Load the page at a screen; parameters stand in the address as the page itself writes them."""
+        self.page.goto(f"{self.base}{address(screen, params)}")
+        self.ready(screen)
+        return self
+
+    def go(self, screen: str, **params: object) -> App:
+        """Go there without loading again, as a link inside the page would."""
+        self.page.evaluate("hash => { location.hash = hash }", address(screen, params))
+        self.ready(screen)
+        return self
+
+    def ready(self, screen: str) -> None:
+        """Wait until the screen stands and nothing is being traced."""
+        self.page.wait_for_selector(f'main[data-screen="{screen}"][aria-busy="false"] [data-role="answer"]')
+
+    @property
+    def screen(self) -> str | None:
+        return self.page.get_attribute("main", "data-screen")
+
+    @property
+    def param(self) -> dict[str, str]:
+        """The parameters in the address."""
+        return self.page.evaluate(
+            "Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))"
+        )
+
+    def check(self, node: str) -> str | None:
+        """Open a step and wait for its check: ok, bad or unavailable."""
+        found = self.page.wait_for_selector(f'[data-check="{node}"]:not([data-state="pending"])')
+        return found.get_attribute("data-state") if found else None
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Every matrix on the screen, with the cells of its table: [row, column, full precision, text]."""
+        return self.page.locator("main figure[data-node]").evaluate_all(CELLS)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+
+def address(screen: str, params: dict[str, object]) -> str:
+    """#/screen?… as the page writes it."""
+    query = urlencode({name: str(value) for name, value in params.items() if value is not None})
+    return f"#/{screen}" + (f"?{query}" if query else "")

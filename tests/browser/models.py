@@ -1,0 +1,64 @@
+"""Tiny models with random weights: three families, pre-norm and post-norm, each with other parts inside.
+
+Between them they have every kind of norm, position, activation and pooling that a page may have to show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.small import CPU, config_of, data_of
+
+from glassformer.data.splits import TextData
+from glassformer.run import Run
+from glassformer.tasks import TASKS
+
+Parts = tuple[str, dict[str, Any]]
+
+MODELS: dict[str, Parts] = {
+    "classify, pre-norm": ("classify", {"pre_norm": True}),
+    "classify, post-norm": (
+        "classify",
+        {"pre_norm": False, "positions": "learned", "activation": "gelu", "pooling": "mean+max"},
+    ),
+    "translate, pre-norm": (
+        "translate",
+        {
+            "pre_norm": True,
+            "n_layers": 1,
+            "n_decoder_layers": 2,
+            "norm": "rms",
+            "activation": "swiglu",
+            "bias": False,
+        },
+    ),
+    "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
+    "lm, pre-norm": (
+        "lm",
+        {"pre_norm": True, "positions": "rotary", "qk_norm": True, "activation": "swiglu"},
+    ),
+    "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
+}
+TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d"}
+
+
+def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **text: Any) -> Run:
+    """A run of these parts, as `glassformer.load` would give it, but of random weights."""
+    name, model = parts
+    config = config_of(name, word_mask_prob=0.1)
+    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0}
+    config = replace(
+        config,
+        model=replace(config.model, **(small | model)),
+        text=replace(config.text, max_len=max_len, **text),
+    )
+    task = TASKS[config.task].fit(config, data or data_of(name))
+    torch.manual_seed(1)
+    network = task.build_model()
+    with torch.no_grad():
+        for p in network.parameters():  # answers that depend strongly on the text, biases that are not zero
+            p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    return Run(Path("runs") / name, task, network.eval(), CPU)

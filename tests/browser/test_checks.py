@@ -1,0 +1,77 @@
+"""The page's own check: it agrees with the model, and turns red when one number is not the model's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from playwright.sync_api import Route
+from tests.browser.app import App
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("classify, pre-norm", "encoder.0.self.weights"),
+        ("classify, post-norm", "pooled"),
+        ("translate, pre-norm", "decoder.1.cross.context"),
+        ("lm, pre-norm", "decoder.0.self.q"),
+    ],
+)
+def test_one_perturbed_number_turns_the_check_red(app: Callable[..., App], name: str, node: str) -> None:
+    page = app(name, "step", node=node)
+    assert page.check(node) == "ok"
+    delta = page.page.get_attribute(f'[data-check="{node}"]', "data-delta")
+    assert delta is not None and float(delta) < 1e-4
+
+    def perturb(route: Route) -> None:
+        answer = route.fetch()
+        assert answer.headers["x-dtype"] == "f32"
+        values = np.frombuffer(answer.body(), "<f4").copy()
+        values[len(values) // 2] += 0.01
+        route.fulfill(response=answer, body=values.tobytes())
+
+    page.page.route(re.compile(rf"/t/{re.escape(node)}(\?|$)"), perturb)
+    page.page.reload()
+    page.ready("step")
+    assert page.check(node) == "bad"
+    shown = page.page.inner_text(f'[data-check="{node}"]')
+    assert "disagree" in shown and re.search(r"0\.01\b|1\.00? ?[·×] ?10⁻²|0\.0100", shown), shown
+
+
+def test_a_step_after_a_perturbed_one_is_checked_from_what_is_shown(app: Callable[..., App]) -> None:
+    """An error is blamed on the step that made it: what follows is computed from the model's own numbers."""
+    page = app("classify, pre-norm", "step", node="encoder.0.self.scores")
+
+    def perturb(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(
+            response=answer, body=(np.frombuffer(answer.body(), "<f4") + 0.5).astype("<f4").tobytes()
+        )
+
+    page.page.route(re.compile(r"/t/encoder\.0\.self\.products(\?|$)"), perturb)
+    page.page.reload()
+    page.ready("step")
+    assert page.check("encoder.0.self.scores") == "bad"  # computed from products that are not the model's
+    page.go("step", node="encoder.0.self.weights")
+    assert page.check("encoder.0.self.weights") == "ok"
+
+
+def test_the_arithmetic_of_a_cell_sums_to_the_cell(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.0.self.products", head=1, cell="2,3", arithmetic=1)
+    arithmetic = page.page.wait_for_selector("[data-role=arithmetic]:has-text('=')")
+    assert arithmetic is not None
+    (figure,) = [f for f in page.figures() if f["node"] == "encoder.0.self.products"]
+    value = next(float(v) for r, c, v, _ in figure["cells"] if (r, c) == (2, 3))
+    numbers = re.findall(r"[−-]?\d+\.\d+", arithmetic.inner_text())
+    assert any(abs(float(n.replace("−", "-")) - value) < 5e-3 * max(1, abs(value)) for n in numbers)
+
+
+def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.0.self.weights")
+    if not page.page.locator("[data-role=code] pre").is_visible():
+        page.page.locator("[data-role=code] summary, [data-role=code] button").first.click()
+    code = page.page.inner_text("[data-role=code]")
+    assert "softmax(dim=-1)" in code and "nn/attention.py" in code
