@@ -49,7 +49,7 @@ class Worker:
             ) from None
         return future
 
-    def close(self, wait_seconds: float = 5.0) -> None:
+    def close(self, wait_seconds: float = 2.0) -> None:
         """Drop what waits, and give what is being done a few seconds to end."""
         while True:
             try:
