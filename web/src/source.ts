@@ -15,6 +15,8 @@ export interface Source {
   readonly live: boolean;
   /** Traces an exported page was saved with; none with a server. */
   readonly stored: readonly Manifest[];
+  /** What found no room in an exported page, a sentence each; nothing with a server. */
+  readonly dropped: readonly string[];
   run(): Promise<RunFacts>;
   trace(request: TraceRequest): Promise<Manifest>;
   /** `slice`: "head:3;token:0-8" (see explain/tensors.py); an index drops its axis. */
@@ -38,6 +40,7 @@ const CACHE_BYTES = 256e6;
 export class LiveSource implements Source {
   readonly live = true;
   readonly stored = [];
+  readonly dropped = [];
   private cache = new Map<string, TensorValue>();
   private pending = new Map<string, Promise<TensorValue>>();
   private bytes = 0;
@@ -150,10 +153,12 @@ const OFFLINE_HINT = "Open the run with `glassformer explain` to compute it.";
 export class FileSource implements Source {
   readonly live = false;
   readonly stored: readonly Manifest[];
+  readonly dropped: readonly string[];
   private whole = new Map<string, TensorValue>();
 
   constructor(readonly data: ReportData) {
     this.stored = data.traces;
+    this.dropped = data.dropped;
   }
 
   async run() {

@@ -79,7 +79,8 @@ def report_html(
     }
     spent = sum(len(part.encode()) for part in page) + len(escaped(to_json(data)).encode()) + 10_000
     data["tensors"] = packed_tensors(explanations, max_bytes - spent, dropped)
-    return one_file(*page, data), dropped
+    data["dropped"] = list(dict.fromkeys(dropped))  # two traces lack much the same
+    return one_file(*page, data), data["dropped"]
 
 
 def words_weighed(

@@ -4,7 +4,7 @@ import { manifest, other, source } from "../state";
 export function Answer() {
   const trace = manifest.value;
   if (!trace) return null;
-  const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`)];
+  const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
   const bad = trace.checks.filter((check) => !check.ok);
   return (
     <section class="answer" aria-label="Answer">
