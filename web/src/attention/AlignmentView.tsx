@@ -1,5 +1,6 @@
 /** Which source words each target word was aligned with, read from cross-attention one row later (Shift-Att). */
 
+import { useMemo } from "preact/hooks";
 import { setParams } from "../state";
 import type { Manifest } from "../types";
 import { alignment, alignmentLayer } from "./alignment";
@@ -18,7 +19,7 @@ export function AlignmentView({ manifest, cross, params, hide }: { manifest: Man
   const values = fetched.layers.get(layer.weights);
   const targets = labelsOf(manifest, cross.queries);
   const sources = labelsOf(manifest, cross.keys);
-  const aligned = values && alignment(meanOfHeads(values.weights), shifted);
+  const aligned = useMemo(() => values && alignment(meanOfHeads(values.weights), shifted), [values, shifted]);
   const rowLabels = (aligned?.tokens ?? []).map((token) => targets[token]!);
   return (
     <>
@@ -40,6 +41,7 @@ export function AlignmentView({ manifest, cross, params, hide }: { manifest: Man
         </span>
       </div>
       {[...fetched.errors].map(([id, message]) => <p class="note note-bad" key={id}>{message}</p>)}
+      <h2>{`Alignment, cross-attention of layer ${layer.layer + 1}`}</h2>
       {aligned && (
         <Figure
           name={`${manifest.model.run}-alignment-layer${layer.layer + 1}`} title={`Alignment, cross-attention of layer ${layer.layer + 1}`}

@@ -3,7 +3,7 @@
  * Pointing at a token, or moving to it with the arrow keys, leaves its lines alone.
  */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { arcPath, heaviest, type Arc, type ArcLayout } from "./arcLayout";
 import { at, largest, mayAttend, type Grid } from "./grid";
 import type { Label } from "./labels";
@@ -34,8 +34,11 @@ const WIDTH = 220;
 export function Arcs(props: ArcsProps) {
   const { grid, mask, rows, cols, point, chosen } = props;
   const layout: ArcLayout = { width: WIDTH, rowHeight: Math.max(rows.length, cols.length) > 48 ? 17 : 22, left: 2, right: WIDTH - 2 };
-  const { arcs, share } = heaviest(grid, mask, LEAST, MOST);
   const limit = largest(grid) || 1;
+  const { lines, share } = useMemo(() => {
+    const found = heaviest(grid, mask, LEAST, MOST);
+    return { lines: found.arcs.map((arc) => line(arc, layout, limit)), share: found.share };
+  }, [grid, mask]);
   const active = point ?? (chosen === null ? null : { side: "query" as const, at: chosen });
   const own = active ? ownArcs(grid, mask, active) : [];
   const height = Math.max(rows.length, cols.length) * layout.rowHeight;
@@ -45,8 +48,8 @@ export function Arcs(props: ArcsProps) {
       <div class="arcs-scroll">
         <Column {...props} side="query" labels={rows} rowHeight={layout.rowHeight} active={active} />
         <svg width={WIDTH} height={height} viewBox={`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" aria-hidden="true" class="arcs-lines">
-          {arcs.map((arc) => <Line key={`${arc.query},${arc.key}`} arc={arc} layout={layout} limit={limit} faded={active !== null} />)}
-          {own.map((arc) => <Line key={`own ${arc.query},${arc.key}`} arc={arc} layout={layout} limit={limit} faded={false} />)}
+          <g opacity={active ? 0.1 : 1}>{lines}</g>
+          <g>{own.map((arc) => line(arc, layout, limit))}</g>
         </svg>
         <Column {...props} side="key" labels={cols} rowHeight={layout.rowHeight} active={active} />
       </div>
@@ -70,14 +73,10 @@ function ownArcs(grid: Grid, mask: Grid | null, { side, at: index }: Point): Arc
   return arcs.sort((a, b) => a.weight - b.weight);
 }
 
-function Line({ arc, layout, limit, faded }: { arc: Arc; layout: ArcLayout; limit: number; faded: boolean }) {
+function line(arc: Arc, layout: ArcLayout, limit: number) {
   const share = Math.min(1, arc.weight / limit);
-  return (
-    <path
-      d={arcPath(arc, layout)} class="arc" stroke-width={0.7 + 3.3 * share}
-      stroke-opacity={faded ? 0.06 : 0.12 + 0.8 * share}
-    />
-  );
+  const key = `${arc.query},${arc.key}`;
+  return <path key={key} d={arcPath(arc, layout)} class="arc" stroke-width={0.7 + 3.3 * share} stroke-opacity={0.12 + 0.8 * share} />;
 }
 
 type ColumnProps = ArcsProps & { side: "query" | "key"; labels: Label[]; rowHeight: number; active: Point | null };

@@ -3,7 +3,7 @@
  * save. The screens decide which matrix that is and what its numbers mean.
  */
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Bars } from "../components/Bars";
 import { Matrix } from "../components/Matrix";
 import { percent } from "../format";
@@ -47,8 +47,10 @@ export function maskValue(mask: Grid | null): TensorValue | null {
 export function Figure(props: FigureProps) {
   const { grid, rows, cols, cell, onChoose } = props;
   const [point, setPoint] = useState<Point | null>(null);
-  const shown = pick(grid, rows, cols);
-  const mask = pickMask(props.mask, rows, cols);
+  const { shown, mask, value, maskedValue } = useMemo(() => {
+    const [some, may] = [pick(grid, rows, cols), pickMask(props.mask, rows, cols)];
+    return { shown: some, mask: may, value: toTensorValue(some), maskedValue: maskValue(may) };
+  }, [grid, props.mask, rows.join(), cols.join()]);
   const rowLabels = rows.map((row) => props.rowLabels[row]!);
   const colLabels = cols.map((col) => props.colLabels[col]!);
   const row = cell ? rows.indexOf(cell[0]) : -1;
@@ -73,7 +75,7 @@ export function Figure(props: FigureProps) {
     <div class="attention-figure">
       <div class="attention-matrix">
         <Matrix
-          node={props.node} slice={props.slice} value={toTensorValue(shown)} mask={maskValue(mask)} scale="sequential"
+          node={props.node} slice={props.slice} value={value} mask={maskedValue} scale="sequential"
           rowLabels={drawn.rows} colLabels={drawn.cols} rowName={props.rowName} colName={props.colName}
           cell={[Math.max(0, row), Math.max(0, col)]} onSelect={(r, c) => onChoose(rows[r]!, cols[c]!)}
           onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={props.title}
@@ -109,11 +111,17 @@ function Reading({ shown, mask, row, rowLabels, colLabels, verb }: ReadingProps)
       <h3>Row {row + 1}, <bdi class="quoted">{rowLabels[row]?.text}</bdi>, {verb}</h3>
       <Bars
         label={`Heaviest weights of row ${row + 1}`} limit={Math.max(1e-9, ...top.map((col) => at(shown, row, col)))}
-        bars={top.map((col) => ({ key: col, label: colLabels[col]!.text, value: at(shown, row, col) }))}
+        bars={top.map((col) => ({ key: col, label: named(colLabels, col), value: at(shown, row, col) }))}
       />
       {open.length > top.length && <p class="note">{`${percent(rest)} from the other ${open.length - top.length}.`}</p>}
     </div>
   );
+}
+
+/** A token that occurs more than once is told by its place. */
+function named(labels: Label[], at: number): string {
+  const { text, index } = labels[at]!;
+  return labels.some((label, i) => i !== at && label.text === text) ? `${text} · ${index + 1}` : text;
 }
 
 function Save({ name, drawn }: { name: string; drawn: DrawnMatrix }) {

@@ -38,6 +38,7 @@ export function FlowView({ manifest, groups, hide }: { manifest: Manifest; group
       {[...fetched.errors].map(([id, message]) => <p class="note note-bad" key={id}>{`${id}: ${message}`}</p>)}
       {!complete && fetched.errors.size === 0 && <p class="note">{`Fetching the weights: ${fetched.layers.size} of ${wanted.length} blocks …`}</p>}
       {moved && <Pooled manifest={manifest} moved={moved} />}
+      {moved && <h2>From every output position back to the input</h2>}
       {moved && (
         <Figure
           name={`${manifest.model.run}-rollout`} title="Where information moved, over all layers"
@@ -89,7 +90,7 @@ function Pooled({ manifest, moved }: { manifest: Manifest; moved: Moved }) {
   return (
     <section class="attention-pooled">
       <h2>What reached the {pooling === "mean" ? "mean over the tokens" : "first token"}</h2>
-      <Tokens stream={text} weights={shares.data} scale="sequential" limit={2.2 * largest(shares)} label="Input tokens, by how much of them was moved there" />
+      <Tokens stream={text} weights={shares.data} scale="sequential" limit={3.4 * largest(shares)} label="Input tokens, by how much of them was moved there" />
     </section>
   );
 }

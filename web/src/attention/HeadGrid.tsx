@@ -73,7 +73,7 @@ export function HeadGrid(props: HeadGridProps) {
           <div class="head-row" key={layer.weights}>
             <span class="head-layer">Layer {layer.layer + 1}</span>
             {layers.has(layer.weights)
-              ? entries.filter((entry) => entry.layer === layer).map(thumb)
+              ? entries.filter((entry) => entry.layer.weights === layer.weights).map(thumb)
               : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={{ width: `${width}px`, height: `${width}px` }} />)}
           </div>
         ))}

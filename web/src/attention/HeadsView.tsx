@@ -1,5 +1,6 @@
 /** Every head of one kind of attention as a small picture, and the chosen one in full. */
 
+import { useMemo } from "preact/hooks";
 import { hrefTo, selection, setParams } from "../state";
 import type { Manifest } from "../types";
 import { Figure } from "./Figure";
@@ -18,6 +19,7 @@ export function HeadsView({ manifest, view }: { manifest: Manifest; view: View }
   const rows = shownLabels(rowLabels, hide);
   const cols = shownLabels(colLabels, hide);
   const values = fetched.layers.get(layer.weights);
+  const grid = useMemo(() => values && headOf(values.weights, head), [values, head]);
   return (
     <>
       <p class="attention-meaning">{group.meaning} The darker a cell, the more it takes; every row sums to 1.</p>
@@ -32,15 +34,15 @@ export function HeadsView({ manifest, view }: { manifest: Manifest; view: View }
         {`${group.title}, layer ${layer.layer + 1}, head ${head + 1}`}
         <a class="small" href={hrefTo("step", { node: layer.weights, head })}>how these numbers are computed</a>
       </h2>
-      {values
+      {values && grid
         ? (
           <>
             {hide && <Hidden values={values} head={head} rows={rows} cols={cols} />}
             <Figure
               name={`${manifest.model.run}-${group.kind}-layer${layer.layer + 1}-head${head + 1}`}
               title={`${group.title}, layer ${layer.layer + 1}, head ${head + 1}`}
-              caption={`${group.meaning} Largest cell darkest; hatched cells are masked. ${manifest.model.run}, ${manifest.model.checkpoint}.`}
-              node={layer.weights} slice={`head:${head}`} grid={headOf(values.weights, head)} mask={values.mask}
+              caption={`${group.meaning} Largest cell darkest${values.mask ? "; hatched cells are masked" : ""}. ${manifest.model.run}, ${manifest.model.checkpoint}.`}
+              node={layer.weights} slice={`head:${head}`} grid={grid} mask={values.mask}
               rowLabels={rowLabels} colLabels={colLabels} rows={rows} cols={cols}
               rowName={group.queries === group.keys ? "takes" : group.queries} colName={group.queries === group.keys ? "from" : group.keys}
               verb="takes most from" cell={chosenCell()} onChoose={(row, col) => setParams({ cell: `${row},${col}` })}

@@ -3,7 +3,7 @@
  * slider to walk along them. Each checkpoint is traced once on the same tokens, and its picture is kept.
  */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { headOf, type Grid } from "../attention/grid";
 import { HeadThumb } from "../attention/HeadThumb";
 import { countedRows, labelsOf } from "../attention/labels";
@@ -79,7 +79,15 @@ function useFrames({ manifest, view, checkpoints }: FilmStripProps): Map<string,
 export function FilmStrip(props: FilmStripProps) {
   const { manifest, view, checkpoints, chosen, onChoose } = props;
   const frames = useFrames(props);
-  const at = Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
+  const [sliding, setSliding] = useState<number | null>(null);
+  const timer = useRef(0);
+  useEffect(() => setSliding(null), [chosen]);
+  const slide = (to: number) => {
+    setSliding(to);
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // not every stop on the way
+  };
+  const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
   const width = checkpoints.length > 8 ? 92 : 124;
   return (
     <section class="film">
@@ -96,11 +104,11 @@ export function FilmStrip(props: FilmStripProps) {
         ))}
       </ol>
       <label class="film-slider">
-        <span>{chosen === null ? "Move the slider to choose B" : <>B is <strong>{checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}</strong></>}</span>
+        <span>{chosen === null && sliding === null ? "Move the slider to choose B" : <>B is <strong>{checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}</strong></>}</span>
         <input
           type="range" min={0} max={checkpoints.length - 1} step={1} value={at} data-role="checkpoint"
           aria-valuetext={checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}
-          onInput={(event) => onChoose(checkpoints[Number(event.currentTarget.value)]!.name)}
+          onInput={(event) => slide(Number(event.currentTarget.value))}
         />
       </label>
       <Lines
@@ -110,7 +118,7 @@ export function FilmStrip(props: FilmStripProps) {
       <p class="note">
         {manifest.model.task === "classify"
           ? "Each picture on its own scale."
-          : "Every checkpoint reads the tokens of A, its own answer aside, so that the pictures can be compared. Each is on its own scale."}
+          : "Every checkpoint is given A's tokens, whatever it would write itself, so that the pictures can be compared. Each is on its own scale."}
       </p>
     </section>
   );

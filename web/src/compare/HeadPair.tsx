@@ -52,7 +52,7 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
   const limit = Math.max(largest(gridA), largest(gridB));
   return (
     <>
-      <div class="compare-heads">
+      <div class="compare-heads" style={{ "--least": gridA.cols > 20 || gridB.cols > 20 ? "34rem" : "19rem" }}>
         <One title="A" of={a} view={view} grid={gridA} mask={valuesA.mask} limit={limit} />
         <One title="B" of={b} view={view} grid={gridB} mask={valuesB.mask} limit={limit} />
         {change && <One title="B − A" of={a} view={view} grid={change} mask={valuesA.mask} limit={largest(change)} scale="signed" />}

@@ -21,7 +21,7 @@ export function Side({ name, of, differs, own = null }: SideProps) {
         {name}
         <span class="note"> {checkpointName(checkpoint, step)}</span>
       </p>
-      <p class="compare-answer" dir="auto"><strong>{own ?? of.answer.headline}</strong>{own === null && <span class="answer-detail">{of.answer.detail}</span>}</p>
+      <p class="compare-answer" dir="auto"><strong>{own ?? of.answer.headline}</strong><span class="answer-detail">{own === null ? of.answer.detail : "left to itself; below it is given A's tokens"}</span></p>
       {of.streams.map((stream) => (
         <div key={stream.name} class="compare-tokens">
           <Tokens
