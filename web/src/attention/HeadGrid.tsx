@@ -6,7 +6,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { number } from "../format";
 import { headOf, largest, pick, pickMask, type Grid } from "./grid";
-import { HeadThumb } from "./HeadThumb";
+import { HeadThumb, thumbHeight } from "./HeadThumb";
 import type { AttentionGroup, AttentionLayer } from "./heads";
 import { measure, MEASURES, type Measure } from "./measures";
 import type { LayerValues } from "./useWeights";
@@ -74,7 +74,7 @@ export function HeadGrid(props: HeadGridProps) {
             <span class="head-layer">Layer {layer.layer + 1}</span>
             {layers.has(layer.weights)
               ? entries.filter((entry) => entry.layer.weights === layer.weights).map(thumb)
-              : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={{ width: `${width}px`, height: `${width}px` }} />)}
+              : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={{ width: `${width}px`, height: `${thumbHeight(width, props.rows.length, props.cols.length)}px` }} />)}
           </div>
         ))}
     </div>

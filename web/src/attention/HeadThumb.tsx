@@ -14,6 +14,11 @@ export interface HeadThumbProps {
   limit?: number;
 }
 
+/** Square cells, within reason. */
+export function thumbHeight(width: number, rows: number, cols: number): number {
+  return width * Math.max(0.4, Math.min(1.6, rows / Math.max(1, cols)));
+}
+
 export function HeadThumb({ grid, mask, width, limit }: HeadThumbProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = palette.value;
@@ -34,7 +39,7 @@ export function HeadThumb({ grid, mask, width, limit }: HeadThumbProps) {
     }
     context.putImageData(image, 0, 0);
   }, [grid, mask, colours, limit]);
-  const height = width * Math.max(0.4, Math.min(1.6, grid.rows / Math.max(1, grid.cols)));
+  const height = thumbHeight(width, grid.rows, grid.cols);
   const smooth = grid.cols > width || grid.rows > height;
   return (
     <canvas

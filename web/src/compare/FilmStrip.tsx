@@ -5,7 +5,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { headOf, type Grid } from "../attention/grid";
-import { HeadThumb } from "../attention/HeadThumb";
+import { HeadThumb, thumbHeight } from "../attention/HeadThumb";
 import { countedRows, labelsOf } from "../attention/labels";
 import { measure, MEASURES, type Measure } from "../attention/measures";
 import { fetchLayer, type LayerValues } from "../attention/useWeights";
@@ -89,6 +89,7 @@ export function FilmStrip(props: FilmStripProps) {
   };
   const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
   const width = checkpoints.length > 8 ? 92 : 124;
+  const height = thumbHeight(width, labelsOf(manifest, view.group.queries).length, labelsOf(manifest, view.group.keys).length);
   return (
     <section class="film">
       <h2>{`${view.group.title}, layer ${view.layer.layer + 1}, head ${view.head + 1}, through training`}</h2>
@@ -96,7 +97,7 @@ export function FilmStrip(props: FilmStripProps) {
         {checkpoints.map(({ name, step }) => (
           <li key={name}>
             <button type="button" class="head-button" aria-pressed={name === chosen} data-checkpoint={name} onClick={() => onChoose(name)}>
-              <FramePicture frame={frames.get(name)} head={view.head} width={width} />
+              <FramePicture frame={frames.get(name)} head={view.head} width={width} height={height} />
               <span class="head-caption"><span>{checkpointName(name, step)}</span></span>
               {frames.get(name)?.answer && <span class="film-answer">{frames.get(name)!.answer}</span>}
             </button>
@@ -124,8 +125,8 @@ export function FilmStrip(props: FilmStripProps) {
   );
 }
 
-function FramePicture({ frame, head, width }: { frame: Frame | undefined; head: number; width: number }) {
-  if (!frame) return <span class="head-blank" style={{ width: `${width}px`, height: `${width}px` }} />;
+function FramePicture({ frame, head, width, height }: { frame: Frame | undefined; head: number; width: number; height: number }) {
+  if (!frame) return <span class="head-blank" style={{ width: `${width}px`, height: `${height}px` }} />;
   if (!frame.values) return <span class="film-error" style={{ width: `${width}px` }}>{frame.error}</span>;
   return <HeadThumb grid={headOf(frame.values.weights, head)} mask={frame.values.mask} width={width} />;
 }
