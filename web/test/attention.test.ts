@@ -71,6 +71,8 @@ test("rollout mixes half and half with the residual", () => {
   assert.deepEqual([...Array.from(rollout([uneven, uneven]).data)], [1, 0, 7 / 16, 9 / 16]);
   rowSums(rollout([uneven, weights, uneven])).forEach((sum) => near(sum, 1));
   near(meanOfRows(uneven, [0, 1]).data[0]!, 0.75);
+  // A row with nothing to attend to keeps what it has.
+  assert.deepEqual([...Array.from(rollout([grid([[0, 0], [1, 0]])]).data)], [1, 0, 0.5, 0.5]);
   assert.throws(() => rollout([]), /at least one layer/);
 });
 
@@ -81,6 +83,8 @@ test("a decoder's rollout shares one whole between target and source", () => {
   const one = decoderRollout([own], [cross], encoder);
   assert.deepEqual([...Array.from(one.target.data)], [0.5, 0, 0.125, 0.375]);
   assert.deepEqual([...Array.from(one.source.data)], [0.5, 0, 0, 0, 0.25, 0.25]);
+  const blind = decoderRollout([own], [grid([[0, 0, 0], [1, 0, 0]])], encoder);
+  assert.deepEqual([...Array.from(blind.target.data)], [1, 0, 0.125, 0.375]);
   const two = decoderRollout([own, own], [cross, cross], encoder);
   rowSums(two.target).forEach((sum, row) => near(sum + rowSums(two.source)[row]!, 1));
 });

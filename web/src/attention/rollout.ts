@@ -25,15 +25,25 @@ export function multiply(a: Grid, b: Grid): Grid {
   return { rows: a.rows, cols: b.cols, data };
 }
 
-/** ½ a + ½ b, cell by cell. */
-export function halves(a: Grid, b: Grid): Grid {
-  return { rows: a.rows, cols: a.cols, data: Float64Array.from(a.data, (value, i) => (value + b.data[i]!) / 2) };
+/** Half of what the weights bring from `from`, and of `own` the other half: all of it where a row attends to nothing. */
+export function mixed(weights: Grid, from: Grid, own: Grid): Grid {
+  const brought = multiply(weights, from);
+  const data = Float64Array.from(brought.data, (value, i) => {
+    const row = Math.floor(i / brought.cols);
+    return (value + (isEmpty(weights, row) ? 2 : 1) * own.data[i]!) / 2;
+  });
+  return { rows: brought.rows, cols: brought.cols, data };
+}
+
+function isEmpty(weights: Grid, row: number): boolean {
+  for (let col = 0; col < weights.cols; col++) if (at(weights, row, col) !== 0) return false;
+  return true;
 }
 
 /** Self-attention alone: row t says from which input positions position t was mixed. Every row sums to 1. */
 export function rollout(layers: Grid[]): Grid {
   if (layers.length === 0) throw new RangeError("Rollout needs the weights of at least one layer.");
-  return layers.reduce((flow, weights) => halves(multiply(weights, flow), flow), identity(layers[0]!.rows));
+  return layers.reduce((flow, weights) => mixed(weights, flow, flow), identity(layers[0]!.rows));
 }
 
 /**
@@ -48,10 +58,11 @@ export function decoderRollout(selfLayers: Grid[], crossLayers: Grid[], encoder:
   let target = identity(size);
   let source: Grid = { rows: size, cols: encoder.cols, data: new Float64Array(size * encoder.cols) };
   selfLayers.forEach((weights, layer) => {
-    target = halves(multiply(weights, target), target);
-    source = halves(multiply(weights, source), source);
-    target = { ...target, data: Float64Array.from(target.data, (value) => value / 2) };
-    source = halves(multiply(crossLayers[layer]!, encoder), source);
+    const cross = crossLayers[layer]!;
+    target = mixed(weights, target, target);
+    source = mixed(cross, encoder, mixed(weights, source, source));
+    const own = target;
+    target = { ...own, data: Float64Array.from(own.data, (value, i) => value / (isEmpty(cross, Math.floor(i / own.cols)) ? 1 : 2)) };
   });
   return { target, source };
 }
