@@ -1,10 +1,11 @@
 // Builds the page: src/main.tsx with its styles into app.js and app.css, and index.html beside them.
 // Nothing in the output depends on the machine or the time, so the same sources give the same bytes.
-import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { minify } from "terser";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const chosen = process.argv.find((argument) => argument.startsWith("--outdir="));
@@ -32,6 +33,15 @@ await build({
   legalComments: "none",
   logLevel: "warning",
 });
+
+// A second minifier: what esbuild leaves can be shortened by about 3%.
+const script = join(outdir, "app.js");
+const { code } = await minify(readFileSync(script, "utf8"), {
+  ecma: 2022,
+  compress: { passes: 3, pure_getters: false }, // reading a signal has an effect: it subscribes
+  format: { comments: false },
+});
+writeFileSync(script, `${code}\n`);
 copyFileSync(join(here, "index.html"), join(outdir, "index.html"));
 
 const sizes = ["app.js", "app.css"].map((name) => gzipSync(readFileSync(join(outdir, name)), { level: 9 }).length);
