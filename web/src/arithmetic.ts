@@ -4,7 +4,7 @@
  */
 import * as ops from "./ops";
 import { predictionAt, PROBABILITIES, rowOf } from "./check";
-import { number, visible } from "./format";
+import { count, number, visible } from "./format";
 import type { Source } from "./source";
 import type { TensorValue } from "./tensor";
 import type { Manifest, TraceNode } from "./types";
@@ -58,7 +58,7 @@ export async function arithmetic(trace: Manifest, node: TraceNode, cell: Cell, s
   switch (node.op) {
     case "ids": {
       const id = (await get(node.id)).data[col] ?? NaN;
-      return lines(id, `“${visible(pieces(node.axes[0]?.stream)[col] ?? "")}” is number ${id} of the ${trace.model.vocab_size} tokens of the vocabulary.`);
+      return lines(id, `“${visible(pieces(node.axes[0]?.stream)[col] ?? "")}” is number ${id} of the ${count(trace.model.vocab_size)} tokens of the vocabulary.`);
     }
     case "lookup": {
       const id = (await get(a)).data[row] ?? NaN;
@@ -199,7 +199,7 @@ function probabilityCell(trace: Manifest, { position, col }: Cell): Arithmetic {
   if (!prediction || !one) return lines(NaN);
   const result = Math.exp(one.logit - prediction.logsumexp);
   return lines(
-    result, `The logarithm of the sum of e^logit over all ${prediction.position === null ? "classes" : `${trace.model.vocab_size} tokens`} is ${n(prediction.logsumexp)}.`,
+    result, `The logarithm of the sum of e^logit over all ${prediction.position === null ? "classes" : `${count(trace.model.vocab_size)} tokens`} is ${n(prediction.logsumexp)}.`,
     `e^(${n(one.logit)} − ${p(prediction.logsumexp)}) = ${n(result)}`,
   );
 }

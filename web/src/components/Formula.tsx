@@ -20,6 +20,13 @@ const NAMES: Record<string, ComponentChildren> = {
 };
 const LEFT: Record<string, string> = { q_proj: "Q", k_proj: "K", v_proj: "V", w_gate: "g", w_in: "h", logits: "z", head: "z" };
 
+const wave = (by: string, name: string) => (
+  <mtr><mtd>
+    <Sub of="p" by={`t,${by}`} /><Eq /><Fn>{name}</Fn><Op>&#x2061;</Op>
+    <mfrac><V>t</V><msup><mn>10000</mn><mrow><mn>2</mn><V>i</V><Op>/</Op><V>d</V></mrow></msup></mfrac>
+  </mtd></mtr>
+);
+
 function body(node: TraceNode): ComponentChildren {
   const name = leaf(node);
   const letter = name[0] === "q" ? "q" : name[0] === "k" ? "k" : "v";
@@ -34,12 +41,7 @@ function body(node: TraceNode): ComponentChildren {
         : <Row><Sub of="x" by="t" /><Op>·</Op><msqrt><V>d</V></msqrt></Row>;
     case "positions":
       if (node.attrs.scheme !== "sinusoidal") return <Row><Sub of="p" by="t" /><Eq /><V>P</V><Op>[</Op><V>t</V><Op>]</Op></Row>;
-      return (
-        <Row>
-          <Sub of="p" by="t,2i" /><Eq /><Fn>sin</Fn><Op>&#x2061;</Op><mfrac><V>t</V><msup><mn>10000</mn><mrow><mn>2</mn><V>i</V><Op>/</Op><V>d</V></mrow></msup></mfrac>
-          <mspace width="1.2em" /><Sub of="p" by="t,2i+1" /><Eq /><Fn>cos</Fn><Op>&#x2061;</Op><mfrac><V>t</V><msup><mn>10000</mn><mrow><mn>2</mn><V>i</V><Op>/</Op><V>d</V></mrow></msup></mfrac>
-        </Row>
-      );
+      return <mtable columnalign="left">{wave("2i", "sin")}{wave("2i+1", "cos")}</mtable>;
     case "add":
       return name === "residual"
         ? <Row><V>x</V><Op>←</Op><V>x</V><Op>+</Op><Fn>{node.block === "ff" ? "FeedForward" : "Attention"}</Fn><Parens><V>x</V></Parens></Row>

@@ -4,6 +4,7 @@ import { Bars } from "./Bars";
 import { Matrix } from "./Matrix";
 import { idsSlice, predictionAt, PROBABILITIES, rowOf } from "../check";
 import type { Cell } from "../arithmetic";
+import { count } from "../format";
 import { axisLabels, manifest, setParams, useTensor } from "../state";
 import { role, scaleOfNode, title } from "../steps";
 import type { TensorValue } from "../tensor";
@@ -64,7 +65,7 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
         colName={prediction.position === null ? "class" : "token"}
       />
       {prediction.position !== null && all > numbers.length && (
-        <p class="note">The {numbers.length} likeliest of {all} tokens, best first.</p>
+        <p class="note">The {numbers.length} likeliest of {count(all)} tokens, best first.</p>
       )}
     </section>
   );
