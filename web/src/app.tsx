@@ -49,8 +49,8 @@ export function App() {
       <main id="main" tabIndex={-1} data-screen={screen} aria-busy={busy.value !== null}>
         {manifest.value && <Answer />}
         {manifest.value ? <Component /> : <p class="waiting">{busy.value ? `${busy.value} …` : "Nothing is traced yet."}</p>}
+        <p class="visually-hidden" role="status">{busy.value ?? ""}</p>
       </main>
-      <p class="visually-hidden" role="status">{busy.value ?? ""}</p>
     </>
   );
 }

@@ -41,7 +41,7 @@ function same(computed: ArrayLike<number>, shown: ArrayLike<number>, halves: boo
     if (!(apart <= delta)) delta = Number.isNaN(apart) ? Infinity : apart;
   }
   const tolerance = (halves ? 5e-3 : 1e-4) * largest;
-  return { state: delta <= tolerance ? "ok" : "bad", delta, words: "" };
+  return { state: delta <= tolerance ? "ok" : "bad", delta, words: halves ? "from numbers saved with three digits" : "" };
 }
 
 /** Everything `node` computes, again. `position` chooses the row of large logits. */

@@ -51,8 +51,17 @@ export function Matrix(props: MatrixProps) {
   const fetched: Loaded = useTensor(props.value === undefined ? props.node : null, props.slice);
   const value = props.value ?? fetched.value;
   const { node, slice = "", mini, label } = props;
+  const figure = useRef<HTMLElement>(null);
+  const refocus = useRef(false);
+  // Another head or layer: its numbers are fetched, and whoever walked the grid goes on in the new one.
+  if (!value && figure.current?.contains(document.activeElement)) refocus.current = true;
+  useEffect(() => {
+    if (!value || !refocus.current) return;
+    refocus.current = false;
+    figure.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();
+  }, [value]);
   return (
-    <figure class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
+    <figure ref={figure} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error}</p>
         : value ? (mini ? <Mini {...props} value={value} /> : <Large {...props} value={value} />) : <div class="matrix-empty" />}
@@ -121,7 +130,7 @@ function Large(props: Ready) {
   const always = (props.numbers ?? "always") === "always";
   return (
     <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
-      <div class="matrix-scroll" tabIndex={-1}>
+      <div class="matrix-scroll" tabIndex={cols * cellWidth > across ? 0 : undefined} role="group" aria-label={`${props.label}: heat map`}>
         <div class="matrix-grid" style={{ gridTemplateColumns: `${LABEL_WIDTH}px auto` }} aria-hidden="true">
           <div class="matrix-corner">
             {props.rowName && <span>{props.rowName} ↓</span>}

@@ -71,7 +71,9 @@ export function NumberGrid(props: NumberGridProps) {
         <tbody>
           {Array.from({ length: shownRows }, (_, r) => (
             <tr key={r} aria-rowindex={top + r + 1}>
-              <th scope="row"><bdi>{rowLabels ? visible(rowLabels[top + r] ?? "") : rows > 1 ? top + r : ""}</bdi></th>
+              {rows > 1 || rowLabels
+                ? <th scope="row"><bdi>{rowLabels ? visible(rowLabels[top + r] ?? "") : top + r}</bdi></th>
+                : <td class="numbers-none" />}
               {Array.from({ length: shownCols }, (_, c) => {
                 const [row, col] = [top + r, left + c];
                 const at = row * cols + col;

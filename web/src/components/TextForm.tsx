@@ -12,7 +12,7 @@ export function TextForm() {
   const examples = runFacts.value?.examples ?? [];
   return (
     <form
-      class="text-form"
+      class="text-form" aria-label="Text"
       onSubmit={(event) => {
         event.preventDefault();
         submit();
