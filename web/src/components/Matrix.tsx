@@ -128,9 +128,10 @@ function Large(props: Ready) {
   const width = LABEL_WIDTH + cols * cellWidth;
   const beside = room - width > 430 && (props.numbers ?? "always") === "always";
   const always = (props.numbers ?? "always") === "always";
+  const scrolls = cols * cellWidth > across || rows * cellHeight + 112 > Math.min(0.7 * innerHeight, 640); // labels: 7rem at most
   return (
     <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
-      <div class="matrix-scroll" tabIndex={cols * cellWidth > across ? 0 : undefined} role="group" aria-label={`${props.label}: heat map`}>
+      <div class="matrix-scroll" tabIndex={scrolls ? 0 : undefined} role="group" aria-label={`${props.label}: heat map`}>
         <div class="matrix-grid" style={{ gridTemplateColumns: `${LABEL_WIDTH}px auto` }} aria-hidden="true">
           <div class="matrix-corner">
             {props.rowName && <span>{props.rowName} ↓</span>}

@@ -47,7 +47,8 @@ export function StepScreen() {
   if (!trace || !step) return null;
   const { head, row, col } = selection.value;
   const position = positionOf(trace, route.value.params);
-  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: row ?? 0, col: col ?? 0, position };
+  const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may point beyond
+  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (
     <div class="step">
       <StepList steps={steps} current={step.id} />
