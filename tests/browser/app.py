@@ -5,7 +5,9 @@ What is looked for are the page's `data-` attributes, which are a promise of the
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -77,6 +79,20 @@ class App:
         return self.page.evaluate(
             "Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))"
         )
+
+    def until(self, holds: str, arg: object = None) -> None:
+        """Wait until a JavaScript function of `arg` returns something true. Playwright's own way of waiting
+        for a function evaluates a string, which the page's policy rightly forbids."""
+        for began in itertools.repeat(time.monotonic()):
+            if self.page.evaluate(holds, arg):
+                return
+            assert time.monotonic() - began < 10, f"in vain: {holds}"
+            self.page.wait_for_timeout(20)
+
+    def settle(self) -> None:
+        """Wait until everything that was asked for has come."""
+        self.page.wait_for_load_state("networkidle")
+        self.until("() => !document.querySelector('[aria-busy=true], [data-state=pending]')")
 
     def check(self, node: str) -> str | None:
         """Open a step and wait for its check: ok, bad or unavailable."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from tests.browser.app import App, Watch
-from tests.browser.models import MODELS, subject_of
+from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.server import PageServer
@@ -54,7 +54,8 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
             if key not in known:
                 subject = subject_of(MODELS[model]) if isinstance(model, str) else model
                 kept.append(subject)
-                server = stack.enter_context(PageServer(subject, port=0, start=[{"text": "abc good"}]))
+                start = [{"text": TEXTS[subject.task.name]}]
+                server = stack.enter_context(PageServer(subject, port=0, start=start))
                 known[key] = server.address
             return known[key]
 

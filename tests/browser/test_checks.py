@@ -37,8 +37,9 @@ def test_one_perturbed_number_turns_the_check_red(app: Callable[..., App], name:
     page.page.reload()
     page.ready("step")
     assert page.check(node) == "bad"
-    shown = page.page.inner_text(f'[data-check="{node}"]')
-    assert "disagree" in shown and re.search(r"0\.01\b|1\.00? ?[·×] ?10⁻²|0\.0100", shown), shown
+    check = page.page.locator(f'[data-check="{node}"]')
+    assert float(check.get_attribute("data-delta") or "nan") == pytest.approx(0.01, rel=0.05)
+    assert "disagree" in check.inner_text()
 
 
 def test_a_step_after_a_perturbed_one_is_checked_from_what_is_shown(app: Callable[..., App]) -> None:
@@ -61,12 +62,18 @@ def test_a_step_after_a_perturbed_one_is_checked_from_what_is_shown(app: Callabl
 
 def test_the_arithmetic_of_a_cell_sums_to_the_cell(app: Callable[..., App]) -> None:
     page = app("classify, pre-norm", "step", node="encoder.0.self.products", head=1, cell="2,3", arithmetic=1)
-    arithmetic = page.page.wait_for_selector("[data-role=arithmetic]:has-text('=')")
-    assert arithmetic is not None
+    rows = page.page.locator("[data-role=arithmetic] tr")
+    rows.first.wait_for()
     (figure,) = [f for f in page.figures() if f["node"] == "encoder.0.self.products"]
     value = next(float(v) for r, c, v, _ in figure["cells"] if (r, c) == (2, 3))
-    numbers = re.findall(r"[−-]?\d+\.\d+", arithmetic.inner_text())
-    assert any(abs(float(n.replace("−", "-")) - value) < 5e-3 * max(1, abs(value)) for n in numbers)
+    cells = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    numbers = [[float(n.replace("−", "-")) for n in row[1:4]] for row in cells if row[0].isdigit()]
+    assert len(numbers) == 8, "a product for each feature of the head"
+    for q, k, product in numbers:
+        assert product == pytest.approx(q * k, rel=2e-3)
+    assert sum(product for _, _, product in numbers) == pytest.approx(value, abs=5e-3 * abs(value))
+    said = next(row for row in cells if row[0] == "sum")
+    assert float(said[-1].replace("−", "-") or said[-2].replace("−", "-")) == pytest.approx(value, rel=1e-3)
 
 
 def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[..., App]) -> None:

@@ -59,9 +59,7 @@ def test_what_a_saved_page_cannot_do_it_says(app: Callable[..., App], tmp_path: 
     word = page.page.locator("[data-word='1']")
     word.click()  # every word erased alone is in the file
     probability = page.page.locator("[data-role=probability]")
-    page.page.wait_for_function(
-        "document.querySelector('[data-role=probability]').textContent.includes('was')"
-    )
+    page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
     data = re.search(r'id="glassformer-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)
     assert data is not None
     erased = json.loads(data[1])["erased"][1]["erased"]["prediction"]["top"]

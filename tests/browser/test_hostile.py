@@ -71,7 +71,7 @@ def test_hostile_texts_are_text_on_every_screen(app: Callable[..., App], tmp_pat
             page.page.wait_for_timeout(50)
             assert page.page.evaluate("window.pwned") is None
             assert page.page.locator("script").count() == scripts
-            assert page.page.locator("main img, main b >> text=no").count() == 0
+            assert page.page.locator("img, iframe, object, embed").count() == 0
             width = page.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert width <= 0, f"{screen} is {width} pixels too wide"
         answer = page.page.inner_text("[data-role=answer]")

@@ -1,6 +1,6 @@
 """A figure of what words weigh: the text with its words marked, the heaviest words as bars, and the test.
 
-Blue and a full underline speak for the answer, orange and a dotted underline against it; the bars carry their
+Orange and a full underline speak for the answer, blue and a dotted underline against it; the bars carry their
 numbers. The scores come from `attribution.py`.
 """
 

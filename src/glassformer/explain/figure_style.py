@@ -24,11 +24,11 @@ INK, QUIET, RULE = ps.INK, ps.QUIET, ps.RULE
 PAPER = "#ffffff"
 """The page of a paper is white, whatever the report's is."""
 
-POSITIVE, NEGATIVE = "#2166ac", "#b35806"
-"""Blue for, orange against: told apart by every kind of colour vision, and always by a mark as well."""
+POSITIVE, NEGATIVE = "#d9730d", "#2166c4"
+"""Orange for, blue against, as on the page: told apart by every kind of colour vision, and never by colour alone."""
 
-SEQUENTIAL = ["#ffffff", "#d6e4f0", "#8fb8d8", "#3f7fb5", "#0b3c6f"]
-DIVERGING = [NEGATIVE, "#e9b27c", "#ffffff", "#8fb8d8", POSITIVE]
+SEQUENTIAL = ["#ffffff", "#cfe3dc", "#86bcab", "#3c9079", "#0b5a47"]
+DIVERGING = [NEGATIVE, "#90b3e2", "#ffffff", "#ecb986", POSITIVE]
 
 FAMILIES = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
 """They come with matplotlib, so they are everywhere."""
@@ -102,7 +102,7 @@ def inset(figure: Any, left: float, top: float, width: float, height: float) -> 
 
 
 def colours(signed: bool) -> Any:
-    """The colour map: white to blue for weights, orange over white to blue for signed numbers."""
+    """The colour map: white to green for weights, blue over white to orange for signed numbers."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("glassformer", DIVERGING if signed else SEQUENTIAL)

@@ -1,0 +1,126 @@
+"""Decode, Why, Attention and Compare show what Python computes, and do what they offer to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.browser.app import App
+from tests.browser.models import MODELS, TEXTS, subject_of
+
+from glassformer.explain.attribution import EraseRequest, erase
+from glassformer.explain.explanation import TraceRequest, explain
+
+
+def test_an_erased_word_moves_the_probability_as_in_python(app: Callable[..., App]) -> None:
+    name = "classify, pre-norm"
+    page = app(name, "why", text=TEXTS["classify"])
+    readout = page.page.locator("main [data-role=probability]").first
+    readout.wait_for()
+    explanation = explain(subject_of(MODELS[name]), TEXTS["classify"])
+    best = explanation.predictions[0].top[0]
+    assert float(readout.get_attribute("data-value") or "nan") == pytest.approx(
+        math.exp(best.log_prob), rel=1e-5
+    )
+    page.page.locator("[data-word='2']").click()
+    page.page.wait_for_selector("[data-word='2'][aria-pressed=true]")
+    told = erase(explanation, EraseRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
+    expected = next(math.exp(c.log_prob) for c in told.prediction.top if c.id == best.id)
+    page.until(
+        "expected => Math.abs(document.querySelector('main [data-role=probability]').dataset.value - expected) < 1e-5",
+        expected,
+    )
+    page.page.click("[data-role=restore]")
+    page.page.wait_for_selector("[data-word='2'][aria-pressed=false]")
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_words_are_scored_as_in_python(app: Callable[..., App], method: str) -> None:
+    name = "classify, pre-norm"
+    page = app(name, "why", text=TEXTS["classify"], method=method)
+    page.page.wait_for_selector("[data-word='0'][data-sign]:not([data-score='0'])")
+    explanation = explain(subject_of(MODELS[name]), TEXTS["classify"])
+    expected = explanation.attribute(method).scores["text"]
+    scores = page.page.locator("[data-word]").evaluate_all("words => words.map(w => +w.dataset.score)")
+    assert scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    signs = page.page.locator("[data-word]").evaluate_all("words => words.map(w => w.dataset.sign)")
+    largest = max(map(abs, expected))
+    for sign, score in zip(signs, expected, strict=True):
+        if abs(score) > 0.03 * largest:
+            assert sign == ("for" if score > 0 else "against")
+
+
+def test_forcing_a_token_goes_on_from_it(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "decode", text=TEXTS["translate"])
+    force = page.page.locator("[data-role=force]:not([disabled])").first
+    force.wait_for()
+    candidate = int(force.get_attribute("data-candidate") or "-1")
+    force.click()
+    page.until("() => location.hash.includes('prefix=')")
+    page.ready("decode")
+    prefix = [int(i) for i in page.param["prefix"].split(".")]
+    assert prefix[-1] == candidate
+    explanation = explain(subject_of(MODELS[name]), TraceRequest(TEXTS["translate"], prefix=tuple(prefix)))
+    assert explanation.streams[1].ids[1 : 1 + len(prefix)] == prefix
+    headline = explanation.answer["headline"]
+    assert "".join(headline.split()) in "".join(page.page.inner_text("[data-role=answer]").split())
+    page.page.click("[data-role=unforce]")
+    page.until("() => !location.hash.includes('prefix=')")
+
+
+def test_the_beam_tree_has_every_candidate(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "decode", text="abc", beam_size=3, max_new_tokens=6)
+    page.page.wait_for_selector("[data-beam]")
+    request = TraceRequest("abc", decode={"beam_size": 3, "max_new_tokens": 6})
+    steps = explain(subject_of(MODELS[name]), request).decode.to_json()["steps"]
+    toggle = page.page.locator("[data-role=show-pruned]")
+    if toggle.count() and not toggle.is_checked():
+        toggle.check()
+    drawn = set(page.page.locator("[data-beam]").evaluate_all("nodes => nodes.map(n => n.dataset.beam)"))
+    kept = {
+        f"{t}.{i}"
+        for t, row in enumerate(steps)
+        for i, c in enumerate(row)
+        if c["row"] is not None or c["finished"]
+    }
+    assert kept <= drawn
+    assert drawn <= {f"{t}.{i}" for t, row in enumerate(steps) for i in range(len(row))}
+    assert len(drawn) > len(kept), "pruned branches are drawn too"
+
+
+def test_temperature_reshapes_the_bars_exactly(app: Callable[..., App]) -> None:
+    name = "lm, pre-norm"
+    page = app(name, "decode", text=TEXTS["lm"], position=2)
+    page.page.wait_for_selector("[data-candidate]")
+    explanation = explain(subject_of(MODELS[name]), TEXTS["lm"])
+    index = next(i for i, p in enumerate(explanation.predictions) if p.position == 2)
+    logits = np.asarray(explanation.tensor("logits"), dtype=np.float64)[index]
+    shown = page.page.locator("[data-candidate]").evaluate_all("bars => bars.map(b => +b.dataset.candidate)")
+    best = [int(i) for i in np.argsort(-logits, kind="stable")]
+    assert shown == best[: len(shown)]
+    text = page.page.locator(f'[data-candidate="{best[0]}"]').inner_text()
+    p = np.exp(logits[best[0]] - np.logaddexp.reduce(logits))
+    assert f"{100 * p:.1f}" in text
+
+
+def test_every_head_of_attention_is_shown(app: Callable[..., App]) -> None:
+    page = app("translate, pre-norm", "attention", text=TEXTS["translate"])
+    page.settle()
+    explanation = explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"])
+    figures = page.page.locator("main figure[data-node], main [data-node][data-slice]")
+    shown = set(figures.evaluate_all("all => all.map(f => f.dataset.node)"))
+    assert shown & {id for id in explanation.records if id.endswith(".weights")}
+
+
+def test_compare_shows_both_answers(app: Callable[..., App]) -> None:
+    name = "classify, pre-norm"
+    page = app(name, "compare", **{"text": "good good", "o.text": "bad bad"})
+    page.settle()
+    run = subject_of(MODELS[name])
+    main = page.page.inner_text("main")
+    for text in ("good good", "bad bad"):
+        assert explain(run, text).answer["detail"].split()[0] in main
