@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
-.PHONY: help demo test test-all lint web web-check clean
+.PHONY: help demo test test-all browser lint web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (two minutes)"
 	@echo "make test       the tests (under ten minutes on two cores)"
 	@echo "make test-all   the slow tests too"
+	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make lint       ruff and pyright"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
 	@echo "make web-check  the page's types, and that the built page is the one its sources give"
@@ -25,6 +26,14 @@ test: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	$(TESTS)
+
+# Without a browser the tests of the page are skipped, except where CI=true: there they fail.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+		command -v $$name >/dev/null && exit 0; done; \
+	command -v apt-get >/dev/null || { echo "Install Chromium, so that 'chromium' is on the PATH." >&2; exit 1; }; \
+	if [ "$$(id -u)" = 0 ]; then as=; else as=sudo; fi; \
+	$$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
