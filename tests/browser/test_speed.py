@@ -16,6 +16,7 @@ from glassformer.run import Run
 
 SECONDS = 2.0
 N_TOKENS = 128
+DRAWN = "() => { const all = [...document.querySelectorAll('main canvas')]; return all.length > 3 && all.every(c => c.width > 1) }"
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +27,19 @@ def run() -> Run:
 
 @pytest.mark.parametrize("screen", ["flow", "attention"])
 def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen: str) -> None:
-    """The best of three, from pressing Enter on: a busy machine says nothing about the page."""
+    """The best of five, from asking on: a busy machine says nothing about the page."""
     text = "abcdefg " * 15 + "abcdefg"
     page = app(run, screen, text="abc", max_new_tokens=1)
     took: list[float] = []
-    for attempt in range(3):
+    for attempt in range(5):
         page.page.goto("about:blank")
         page.open(screen, text="abc", max_new_tokens=1)
-        asked = text[attempt:] + "defg"[:attempt]
+        asked = text[attempt:] + "defga"[:attempt]
         began = time.perf_counter()
         page.page.evaluate("hash => { location.hash = hash }", f"#/{screen}?max_new_tokens=1&text={asked}")
         page.until("text => document.querySelector('[data-role=text]').value === text", asked)
-        page.settle()
+        page.ready(screen)
+        page.until(DRAWN)
         page.press("2")  # and it listens
         page.ready("step")
         page.press(" ")
@@ -55,9 +57,9 @@ def test_a_saved_page_of_128_tokens_opens_within_two_seconds(
     file = tmp_path / "report.html"
     file.write_text(html, encoding="utf-8")
     took: list[float] = []
-    for _ in range(2):
+    for _ in range(5):
         began = time.perf_counter()
         page = app(file, "attention")
-        page.settle()
+        page.until(DRAWN)
         took.append(time.perf_counter() - began)
     assert min(took) < SECONDS, took
