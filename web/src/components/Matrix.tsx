@@ -2,7 +2,7 @@
  * A matrix as a heat map with labels and, under it, the numbers themselves: a window of cells that is walked
  * with the arrow keys and moves along. The canvas is for eyes and pointers; the table says the same to everyone.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { number, visible } from "../format";
 import { drawHeat, magnitude } from "../heat";
 import { useTensor, type Loaded } from "../state";
@@ -55,7 +55,7 @@ export function Matrix(props: MatrixProps) {
   const refocus = useRef(false);
   // Another head or layer: its numbers are fetched, and whoever walked the grid goes on in the new one.
   if (!value && figure.current?.contains(document.activeElement)) refocus.current = true;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!value || !refocus.current) return;
     refocus.current = false;
     figure.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();

@@ -1,5 +1,5 @@
 /** The numbers of a matrix as a grid of a few rows and columns around the chosen cell, walked with the arrow keys. */
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { exact, number, visible } from "../format";
 import type { TensorValue } from "../tensor";
 import { css, palette, shade } from "../theme";
@@ -35,7 +35,7 @@ export function NumberGrid(props: NumberGridProps) {
   const shownCols = Math.min(cols, Math.max(2, Math.floor((room - 110) / 78)));
   const top = first(cell[0], rows, shownRows);
   const left = first(cell[1], cols, shownCols);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!refocus.current) return;
     refocus.current = false;
     table.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();
