@@ -2,7 +2,7 @@
  * Keys that work everywhere: 1–6 open a screen, [ ] change the layer, , . the head, ? opens the help.
  * Keys of one screen (Space, Enter, arrows) are handled there; nothing is taken while someone types.
  */
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./hash";
 import { go, manifest, route, setParams } from "./state";
 
@@ -18,7 +18,7 @@ const listeners = new Set<Listener>();
 
 /** Keys of a screen: `handler` returns true when it took the key. */
 export function useScreenKeys(handler: Listener) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     listeners.add(handler);
     return () => void listeners.delete(handler);
   });

@@ -26,11 +26,12 @@ export function positionOf(trace: Manifest, params: Record<string, string>): num
 export function StepScreen() {
   const trace = manifest.value;
   const steps = trace ? stepsOf(trace) : [];
-  const index = Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
+  const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
+  const index = here();
   const step = steps[index];
   const open = route.value.params.arithmetic === "1";
   const move = (by: number) => {
-    const next = steps[index + by];
+    const next = steps[here() + by]; // of now: keys may come quicker than the screen is drawn
     if (next) setParams({ node: next.id, cell: null }, { push: true });
   };
   useScreenKeys((event) => {
@@ -40,7 +41,7 @@ export function StepScreen() {
     if (event.key === " " && !at?.matches("button, summary")) move(event.shiftKey ? -1 : 1);
     else if (event.key === "ArrowRight" && !control) move(1);
     else if (event.key === "ArrowLeft" && !control) move(-1);
-    else if (event.key === "Enter" && !control) setParams({ arithmetic: open ? null : 1 });
+    else if (event.key === "Enter" && !control) setParams({ arithmetic: route.value.params.arithmetic === "1" ? null : 1 });
     else return false;
     return true;
   });
