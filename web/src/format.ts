@@ -25,7 +25,8 @@ export function signed(x: number, digits = 3): string {
 /** All the digits of a float, for attributes that tests and copies read. */
 export const exact = (x: number) => (Object.is(x, -0) ? "0" : String(x));
 
-export function percent(p: number, digits = 1): string {
+/** "41.2%", and near 0 and 1 "0.03%", "<0.01%". */
+export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p > 0.999) ? 2 : 1): string {
   if (p > 0 && p * 100 < 0.5 * 10 ** -digits) return `<${(10 ** -digits).toFixed(digits)}%`;
   if (p < 1 && p * 100 > 100 - 0.5 * 10 ** -digits) return `>${(100 - 10 ** -digits).toFixed(digits)}%`;
   return `${(p * 100).toFixed(digits)}%`;

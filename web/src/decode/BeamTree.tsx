@@ -3,78 +3,60 @@
  * pruned ones, told apart by line, mark and weight and not by colour alone. Places come from `beam.ts`.
  */
 import { useEffect, useRef } from "preact/hooks";
-import type { DecodeLog } from "../types";
-import { layoutBeam, LONGEST_PIECE, neighbour, pathTo, SIZES, type BeamNode } from "./beam";
-import { cut, label, percent, plain } from "./numbers";
+import { number, percent, visible } from "../format";
+import { FATES, GAP, LONGEST_PIECE, neighbour, pathTo, TOP, type BeamLayout, type BeamNode } from "./beam";
 
 interface Props {
-  log: DecodeLog;
-  showPruned: boolean;
+  layout: BeamLayout;
   /** Step whose column is marked. */
   step: number;
-  selected: { step: number; index: number } | null;
+  selected: string | undefined;
   onSelect: (node: BeamNode) => void;
 }
 
-export function BeamTree({ log, showPruned, step, selected, onSelect }: Props) {
+export function BeamTree({ layout, step, selected, onSelect }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const layout = layoutBeam(log, showPruned);
-  const nodes = layout.columns.flat();
-  const at = nodes.find((n) => n.step === selected?.step && n.index === selected.index) ?? null;
+  const { columns, edges, width, height } = layout;
+  const nodes = columns.flat();
+  const at = nodes.find((node) => node.key === selected);
   const lit = new Set(at ? pathTo(at) : []);
-  const entry = at ?? layout.columns[step]?.find((n) => n.chosen) ?? nodes[0];
-  const left = layout.edges[Math.min(step, layout.columns.length - 1)] ?? 0;
+  const entry = at ?? columns[step]?.find((node) => node.chosen) ?? nodes[0];
+  const left = edges[step] ?? 0;
 
   useEffect(() => {
     const element = box.current;
     if (!element || (left > element.scrollLeft + 60 && left < element.scrollLeft + element.clientWidth - 160)) return;
-    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    element.scrollTo({ left: Math.max(0, left - element.clientWidth / 3), behavior: calm ? "auto" : "smooth" });
+    element.scrollLeft = left - element.clientWidth / 3;
   }, [left]);
 
   const move = (event: KeyboardEvent, node: BeamNode): void => {
-    if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      event.stopPropagation();
-      onSelect(node);
-      return;
-    }
-    const next = neighbour(layout, node, event.key);
+    const next = event.key === "Enter" || event.key === " " ? node : neighbour(layout, node, event.key);
     if (!next) return;
     event.preventDefault();
     event.stopPropagation();
     onSelect(next);
-    box.current?.querySelector<SVGGElement>(`[data-beam="${next.step}.${next.index}"]`)?.focus();
+    box.current?.querySelector<SVGGElement>(`[data-beam="${next.key}"]`)?.focus();
   };
 
   return (
     <div class="beam-box" ref={box}>
-      <svg class="beam" width={layout.width} height={layout.height} role="group" aria-label="Beam search tree">
-        {layout.columns.map((_, t) => (
-          <text key={t} class="beam-step" data-now={t === step} x={layout.edges[t]} y={14}>
-            {t + 1}
-          </text>
+      <svg class="beam" width={width} height={height} role="group" aria-label="Beam search tree">
+        <rect class="beam-column" x={left - 8} y={TOP - 10} width={18 + Math.max(12, ...(columns[step] ?? []).map((node) => node.width))} height={height} />
+        {edges.map((x, t) => <text key={t} class="beam-step" data-now={t === step} x={x} y={14}>{t + 1}</text>)}
+        <text class="beam-step" x={4} y={TOP + 5}>start</text>
+        {inkLast(nodes, lit).map((node) => (
+          <path key={node.key} class="beam-line" data-fate={node.fate} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
         ))}
-        <rect class="beam-column" x={left - 8} y={SIZES.top - 10} width={columnWidth(layout, step)} height={layout.height - SIZES.top} />
-        <text class="beam-start" x={4} y={SIZES.top + 5}>start</text>
-        <g class="beam-lines">
-          {inkLast(nodes, lit).map((node) => (
-            <path key={keyOf(node)} class="beam-line" data-fate={node.fate} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
-          ))}
-        </g>
         {nodes.map((node) => (
           <g
-            key={keyOf(node)} class="beam-node" data-beam={`${node.step}.${node.index}`} data-fate={node.fate}
-            data-chosen={node.chosen} data-lit={lit.has(node)} role="button" aria-pressed={node === at}
-            tabindex={node === entry ? 0 : -1} aria-label={spoken(node)}
+            key={node.key} class="beam-node" data-beam={node.key} data-fate={node.fate} data-chosen={node.chosen} role="button"
+            aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={spoken(node)}
             onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
           >
             <title>{spoken(node)}</title>
-            <rect x={node.x - 6} y={node.y - 11} width={textWidth(node) + 12} height={22} rx={3} />
-            <text x={node.x} y={node.y + 4.5}>
-              <Shown piece={cut(label(node.candidate.piece), LONGEST_PIECE)} />
-            </text>
-            {node.fate === "finished" && <path class="beam-end" d={`M${node.x + textWidth(node) + 10} ${node.y - 8}v16`} />}
+            <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
+            <text x={node.x} y={node.y + 4.5}>{cut(visible(node.candidate.piece))}</text>
+            {node.fate === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
           </g>
         ))}
       </svg>
@@ -82,38 +64,27 @@ export function BeamTree({ log, showPruned, step, selected, onSelect }: Props) {
   );
 }
 
-/** As `Piece.tsx`, in SVG. */
-function Shown({ piece }: { piece: string }) {
-  return piece.length > 1 && piece.startsWith("▁") ? <><tspan class="word-mark">▁</tspan>{piece.slice(1)}</> : <>{piece}</>;
-}
-
-const keyOf = (node: BeamNode): string => `${node.step}.${node.index}`;
-
-const textWidth = (node: BeamNode): number =>
-  Math.min(LONGEST_PIECE, Math.max(1, [...node.candidate.piece].length)) * SIZES.characterWidth;
-
-function columnWidth(layout: ReturnType<typeof layoutBeam>, step: number): number {
-  const column = layout.columns[step] ?? [];
-  return Math.max(30, ...column.map((node) => textWidth(node) + 18));
+function cut(piece: string): string {
+  const letters = [...piece];
+  return letters.length <= LONGEST_PIECE ? piece : `${letters.slice(0, LONGEST_PIECE - 1).join("")}…`;
 }
 
 /** From the right side of the parent to this candidate, level at both ends. */
-function line(node: BeamNode): string {
-  const x0 = node.parent ? node.parent.x + textWidth(node.parent) + 6 : 40;
-  const y0 = node.parent ? node.parent.y : SIZES.top;
-  const x1 = node.x - 6;
-  const bend = Math.max(x1 - SIZES.gap, x0);
-  return `M${x0} ${y0}H${bend}C${(bend + x1) / 2} ${y0} ${(bend + x1) / 2} ${node.y} ${x1} ${node.y}`;
+function line({ parent, x, y }: BeamNode): string {
+  const x0 = parent ? parent.x + parent.width + 6 : 40;
+  const y0 = parent?.y ?? TOP;
+  const x1 = x - 6;
+  const bend = Math.max(x1 - GAP, x0);
+  return `M${x0} ${y0}H${bend}C${(bend + x1) / 2} ${y0} ${(bend + x1) / 2} ${y} ${x1} ${y}`;
 }
 
 /** Faint lines first, so that the ones that matter lie on top. */
 function inkLast(nodes: BeamNode[], lit: Set<BeamNode>): BeamNode[] {
-  const weight = (n: BeamNode): number => (lit.has(n) ? 3 : n.chosen ? 2 : n.fate === "pruned" ? 0 : 1);
+  const weight = (node: BeamNode): number => (lit.has(node) ? 3 : node.chosen ? 2 : node.fate === "pruned" ? 0 : 1);
   return [...nodes].sort((a, b) => weight(a) - weight(b));
 }
 
 function spoken({ candidate, step, fate, chosen }: BeamNode): string {
-  const end = { lives: "goes on", finished: "ends here", pruned: "pruned" }[fate];
-  return `step ${step + 1}, ${label(candidate.piece)}, ${percent(Math.exp(candidate.log_prob))}, `
-    + `sum of log-probabilities ${plain(candidate.total)}, ${end}${chosen ? ", part of the answer" : ""}`;
+  return `step ${step + 1}, ${visible(candidate.piece)}, ${percent(Math.exp(candidate.log_prob))}, `
+    + `sum of log-probabilities ${number(candidate.total)}, ${FATES[fate]}${chosen ? ", part of the answer" : ""}`;
 }

@@ -1,5 +1,5 @@
 /** The logistic curve, with the text's logit on it: where a logit becomes a probability. Two classes only. */
-import { percent, plain } from "./numbers";
+import { number, percent, visible } from "../format";
 
 interface Props {
   logit: number;
@@ -8,36 +8,31 @@ interface Props {
   names: [string, string];
 }
 
-const WIDTH = 420;
-const HEIGHT = 190;
-const PAD = { left: 40, right: 14, top: 14, bottom: 34 };
+const [LEFT, RIGHT, TOP, BOTTOM] = [40, 406, 14, 156];
 
-export function Sigmoid({ logit, temperature, names }: Props) {
+export function Sigmoid({ logit, temperature, names: [high, low] }: Props) {
   const reach = Math.max(4, Math.ceil(Math.abs(logit) * 1.25));
-  const x = (z: number): number => PAD.left + ((z + reach) / (2 * reach)) * (WIDTH - PAD.left - PAD.right);
-  const y = (p: number): number => PAD.top + (1 - p) * (HEIGHT - PAD.top - PAD.bottom);
+  const x = (z: number): number => LEFT + ((z + reach) / (2 * reach)) * (RIGHT - LEFT);
+  const y = (p: number): number => BOTTOM - p * (BOTTOM - TOP);
   const sigmoid = (z: number): number => 1 / (1 + Math.exp(-z / temperature));
-  const curve = Array.from({ length: 121 }, (_, i) => -reach + (i / 120) * 2 * reach);
+  const curve = Array.from({ length: 121 }, (_, i) => (i / 60 - 1) * reach);
   const p = sigmoid(logit);
   return (
-    <svg class="sigmoid" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img"
-      aria-label={`A logit of ${plain(logit, 3)} is a probability of ${percent(p)} for ${names[0]}`}>
+    <svg class="plot" viewBox="0 0 420 190" role="img" aria-label={`A logit of ${number(logit)} is a probability of ${percent(p)} for ${high}`}>
       {[0, 0.5, 1].map((level) => (
         <g key={level}>
-          <path class="axis" d={`M${PAD.left} ${y(level)}H${WIDTH - PAD.right}`} />
-          <text class="axis-label" x={PAD.left - 6} y={y(level) + 4} text-anchor="end">{100 * level}%</text>
+          <path class="axis" d={`M${LEFT} ${y(level)}H${RIGHT}`} />
+          <text x={LEFT - 6} y={y(level) + 4} text-anchor="end">{100 * level}%</text>
         </g>
       ))}
-      {[-reach, 0, reach].map((z) => (
-        <text key={z} class="axis-label" x={x(z)} y={HEIGHT - 18} text-anchor={z < 0 ? "start" : z > 0 ? "end" : "middle"}>
-          {plain(z, 0)}
-        </text>
-      ))}
-      <text class="axis-label" x={x(-reach)} y={HEIGHT - 3}>← {names[1]}</text>
-      <text class="axis-label" x={x(reach)} y={HEIGHT - 3} text-anchor="end">{names[0]} →</text>
-      <path class="sigmoid-curve" d={`M${curve.map((z) => `${x(z).toFixed(1)} ${y(sigmoid(z)).toFixed(1)}`).join("L")}`} />
-      <path class="sigmoid-drop" d={`M${x(logit)} ${y(0)}V${y(p)}H${PAD.left}`} />
-      <circle class="dot" cx={x(logit)} cy={y(p)} r={6} />
+      <text x={LEFT} y={173}>−{reach}</text>
+      <text x={x(0)} y={173} text-anchor="middle">0</text>
+      <text x={RIGHT} y={173} text-anchor="end">{reach}</text>
+      <text x={LEFT} y={187}>← {visible(low)}</text>
+      <text x={RIGHT} y={187} text-anchor="end">{visible(high)} →</text>
+      <path class="plot-line" d={`M${curve.map((z) => `${x(z).toFixed(1)} ${y(sigmoid(z)).toFixed(1)}`).join("L")}`} />
+      <path class="plot-drop" d={`M${x(logit)} ${y(0)}V${y(p)}H${LEFT}`} />
+      <circle cx={x(logit)} cy={y(p)} r={6} />
     </svg>
   );
 }

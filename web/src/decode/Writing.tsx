@@ -2,30 +2,29 @@
  * The steps of a text that is being written: a line of tokens to scrub along, the distribution behind each one,
  * and the knobs of sampling. The beam search below is `BeamSection.tsx`.
  */
+import { count, percent, visible } from "../format";
 import { useScreenKeys } from "../keys";
-import { busy, route, setParams, source, trace, useTensor } from "../state";
+import { route, setParams, source, trace, useTensor } from "../state";
 import type { Manifest, TraceRequest } from "../types";
 import { BeamSection } from "./BeamSection";
-import { filterAll, filterTop, isNeutral, type Filtered, type Knobs } from "./filters";
+import { filterAll, filterTop, isNeutral, type Knobs } from "./filters";
 import { bannedIds, lockedAt, prefixWith, requestWith, stepIndex, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
-import { percent, sentence } from "./numbers";
-import { Piece } from "./Piece";
-import { PairBars } from "./PairBars";
+import { NextTokens } from "./NextTokens";
 import { Scrubber } from "./Scrubber";
 import { WriteAgain } from "./WriteAgain";
 
 const BARS = 14;
 
 export function Writing({ manifest }: { manifest: Manifest }) {
-  const { predictions, model } = manifest;
+  const { predictions, model, decode } = manifest;
   const { params } = route.value;
-  const stream = written(manifest);
   const index = stepIndex(manifest, params["position"]);
   const prediction = predictions[index];
   const knobs = knobsOf(manifest, params["knobs"]);
+  const neutral = isNeutral(knobs);
   const position = prediction?.position ?? 0;
-  const { filtered, pieces, loading } = useFiltered(manifest, index, knobs);
+  const { filtered, loading } = useFiltered(manifest, index, knobs);
 
   const ask = (request: TraceRequest, next: number | null): void => {
     trace(request);
@@ -40,60 +39,65 @@ export function Writing({ manifest }: { manifest: Manifest }) {
     return true;
   });
   if (!prediction || !filtered) return <p>There is no step to show: the text is empty.</p>;
-  const actual = prediction.actual;
   const locked = lockedAt(manifest, position, source.live);
-  const before = stream.pieces.slice(Math.max(0, position - 5), position + 1);
 
   return (
     <>
-      <header class="screen-head">
-        <h1>Decode</h1>
-        <p>
-          The model writes one token at a time. At each step it gives every token of its vocabulary ({model.vocab_size.toLocaleString("en")})
-          a probability, a rule picks one, and the pick is read at the next step.
-        </p>
-      </header>
+      <h1>Decode</h1>
+      <p>
+        The model writes one token at a time. At each step it gives every token of its vocabulary ({count(model.vocab_size)}) a
+        probability, a rule picks one, and the pick is read at the next step.
+      </p>
       <Scrubber manifest={manifest} index={index} onStep={goTo} />
-      <div class="decode-columns">
+      <div class="columns">
         <section aria-labelledby="after-title">
-          <h2 id="after-title" class="after">
-            after <span class="after-tokens">{position > 5 && "… "}{before.map((piece, i) => <>{i > 0 && " "}<Piece piece={piece} /></>)}</span> comes
-          </h2>
-          <p class="written-line" aria-live="polite" data-role="probability" data-value={actual ? Math.exp(actual.log_prob) : undefined}>
-            {actual
-              ? <><b class="piece"><Piece piece={actual.piece} /></b> {position + 1 < stream.n_given ? "was given" : "was written"}: {percent(Math.exp(actual.log_prob))}, {ordinal(actual.rank)} of {model.vocab_size.toLocaleString("en")}.</>
-              : "nothing yet: the text stops here."}
-          </p>
-          <PairBars
-            filtered={filtered} pieces={pieces} actual={actual?.id ?? null} neutral={isNeutral(knobs)}
-            locked={locked} eos={model.special_ids.eos}
+          <Written manifest={manifest} index={index} />
+          <NextTokens
+            filtered={filtered} pieces={new Map(prediction.top.map((c) => [c.id, c.piece]))} actual={prediction.actual?.id}
+            neutral={neutral} locked={locked} eos={model.special_ids.eos}
             onForce={(id) => force(prefixWith(manifest, position, id), position + 1)}
           />
-          <p class="quiet">{exactness(filtered, isNeutral(knobs), loading)} {locked === null ? "Choose a bar to write that token instead." : sentence(locked)}</p>
+          <p class="note">
+            {!neutral && "The thin lines and the first numbers are the model’s own probabilities, the bars and the second what is drawn with. "}
+            {loading ? "Fetching all logits of this step. "
+              : !filtered.exact && "Only the 50 best logits are in this page: the others are taken as equally probable. "}
+            {locked ?? "Choose a bar to write that token instead."}
+          </p>
         </section>
         <section aria-labelledby="knobs-title">
           <h2 id="knobs-title">If it is sampled</h2>
-          <p class="quiet">
-            <span class="swatch swatch-before" /> the model’s own probability <span class="swatch swatch-after" /> what is drawn with
-          </p>
           <KnobSliders knobs={knobs} onChange={(next) => setParams({ knobs: spell(next) })} />
-          <p class="kept-count">
-            {filtered.nKept === null ? "How many tokens can be drawn is not known here." : filtered.nKept === 1 ? "One token can be drawn." : `${filtered.nKept.toLocaleString("en")} tokens can be drawn.`}
+          <p>
+            {`${filtered.exact ? "" : "About "}${count(filtered.nKept)} token${filtered.nKept === 1 ? "" : "s"} can be drawn.`}
             {params["knobs"] && <> <button type="button" class="link" onClick={() => setParams({ knobs: null })}>Put back</button></>}
           </p>
-          {source.live && <WriteAgain key={manifest.id} manifest={manifest} knobs={knobs} busy={busy.value !== null} onTrace={(request) => ask(request, null)} />}
+          {source.live && <WriteAgain key={manifest.id} manifest={manifest} knobs={knobs} onTrace={(request) => ask(request, null)} />}
         </section>
       </div>
-      {manifest.decode.kind === "beam" && manifest.decode.steps.length > 0 && (
-        <BeamSection
-          manifest={manifest} step={Math.min(index, manifest.decode.steps.length - 1)} selected={params["beam"]}
-          showPruned={params["pruned"] !== "0"} live={source.live}
-          onShowPruned={(shown) => setParams({ pruned: shown ? null : "0" })}
-          onSelect={(node) => setParams({ beam: `${node.step}.${node.index}` })}
-          onForce={(prefix) => force(prefix, prefix.length)}
-        />
+      {decode.kind === "beam" && decode.steps.length > 0 && (
+        <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
       )}
-      {manifest.decode.kind === "given" && <p>You named this translation, so nothing was searched: each step shows how probable your next token was.</p>}
+      {decode.kind === "given" && <p>You named this translation, so nothing was searched: each step shows how probable your next token was.</p>}
+    </>
+  );
+}
+
+/** What stands before, and the token that follows with its probability and rank. */
+function Written({ manifest, index }: { manifest: Manifest; index: number }) {
+  const { actual, position } = manifest.predictions[index]!;
+  const stream = written(manifest);
+  const at = (position ?? 0) + 1;
+  const p = actual && Math.exp(actual.log_prob);
+  return (
+    <>
+      <h2 id="after-title">
+        after <i><bdi>{at > 6 && "… "}{stream.pieces.slice(Math.max(0, at - 6), at).map(visible).join(" ")}</bdi></i> comes
+      </h2>
+      <p aria-live="polite" data-role="probability" data-value={p ?? undefined}>
+        {actual && p !== null
+          ? <><b><bdi>{visible(actual.piece)}</bdi></b> was {at < stream.n_given ? "given" : "written"}: {percent(p)}, rank {count(actual.rank + 1)} of {count(manifest.model.vocab_size)}.</>
+          : "nothing yet: the text stops here."}
+      </p>
     </>
   );
 }
@@ -104,14 +108,13 @@ function useFiltered(manifest: Manifest, index: number, knobs: Knobs) {
   const node = manifest.nodes.find((one) => one.id === "logits");
   const wanted = node !== undefined && !isNeutral(knobs); // a saved page has them of a small vocabulary, or an error
   const loaded = useTensor(wanted ? "logits" : null, `token:${index}`, manifest);
-  const pieces = new Map<number, string>(prediction?.top.map((c) => [c.id, c.piece]));
-  if (!prediction) return { filtered: null, pieces, loading: false };
+  if (!prediction) return { filtered: null, loading: false };
   const size = node?.axes.at(-1)?.size ?? manifest.model.vocab_size;
   const banned = bannedIds(manifest);
   const filtered = loaded.value
-    ? filterAll(loaded.value.data, knobs, banned, BARS)
+    ? filterAll(Array.from(loaded.value.data), knobs, banned, BARS)
     : filterTop(prediction.top, prediction.logsumexp, size, knobs, banned, BARS);
-  return { filtered, pieces, loading: wanted && !loaded.value && !loaded.error };
+  return { filtered, loading: wanted && !loaded.value && !loaded.error };
 }
 
 function knobsOf(manifest: Manifest, spelled: string | undefined): Knobs {
@@ -124,17 +127,3 @@ function knobsOf(manifest: Manifest, spelled: string | undefined): Knobs {
 }
 
 const spell = ({ temperature, topK, topP, minP }: Knobs): string => [temperature, topK, topP, minP].join(",");
-
-function exactness(filtered: Filtered, neutral: boolean, loading: boolean): string {
-  if (neutral) return "From the logits of the best tokens and the logsumexp of all: exact.";
-  if (loading) return "Fetching all logits of this step.";
-  return filtered.exact
-    ? "From all logits of this step: exact."
-    : "Only the 50 best logits are in this page: where the rest would matter, both bounds are given.";
-}
-
-function ordinal(rank: number): string {
-  const n = rank + 1;
-  const ending = n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] ?? "th";
-  return n === 1 ? "the most probable" : `${n.toLocaleString("en")}${ending} most probable`;
-}

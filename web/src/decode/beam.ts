@@ -4,12 +4,14 @@
  */
 import type { BeamCandidate, DecodeLog } from "../types";
 
-export type Fate = "lives" | "finished" | "pruned";
+/** What becomes of a candidate, in words. */
+export const FATES = { lives: "goes on", finished: "ends here", pruned: "is pruned" };
+export type Fate = keyof typeof FATES;
 
 export interface BeamNode {
   step: number;
-  /** Place in `steps[step]`, best first. */
-  index: number;
+  /** "step.place", with the place in `steps[step]`, best first. */
+  key: string;
   candidate: BeamCandidate;
   parent: BeamNode | null; // null: the start
   fate: Fate;
@@ -17,27 +19,23 @@ export interface BeamNode {
   chosen: boolean;
   x: number;
   y: number;
+  width: number;
 }
 
 export interface BeamLayout {
   columns: BeamNode[][];
-  /** Left edge of each step's column, and the right edge of the last. */
+  /** Left edge of each step's column. */
   edges: number[];
   width: number;
   height: number;
-  rowHeight: number;
 }
 
-export interface BeamSizes {
-  rowHeight: number;
-  characterWidth: number;
-  /** Room for lines between two columns. */
-  gap: number;
-  top: number;
-  left: number;
-}
-
-export const SIZES: BeamSizes = { rowHeight: 26, characterWidth: 8.2, gap: 46, top: 30, left: 92 };
+export const TOP = 30;
+/** Room for lines between two columns. */
+export const GAP = 46;
+const LEFT = 92;
+const ROW_HEIGHT = 26;
+const CHARACTER_WIDTH = 8.2;
 const MARGIN = 12;
 
 /** Pieces longer than this are cut in the picture (their title has all of it). */
@@ -48,76 +46,58 @@ export function fateOf(candidate: BeamCandidate): Fate {
 }
 
 /** Every candidate with its place; without the pruned ones if not wanted. */
-export function layoutBeam(log: DecodeLog, showPruned: boolean, sizes: BeamSizes = SIZES): BeamLayout {
-  const columns: BeamNode[][] = [];
+export function layoutBeam(log: DecodeLog, showPruned: boolean): BeamLayout {
   const edges: number[] = [];
   let live: (BeamNode | null)[] = [null]; // by row; before the first step there is the start alone
-  let x = sizes.left;
-  let mostRows = 1;
-  log.steps.forEach((candidates, step) => {
+  let x = LEFT;
+  const columns = log.steps.map((candidates, step) => {
     const next: (BeamNode | null)[] = [];
     const column: BeamNode[] = [];
-    let longest = 1;
     candidates.forEach((candidate, index) => {
       const fate = fateOf(candidate);
       if (fate === "pruned" && !showPruned) return;
       const node: BeamNode = {
-        step, index, candidate, fate, chosen: false, parent: live[candidate.parent] ?? null, x,
-        y: sizes.top + column.length * sizes.rowHeight,
+        step, key: `${step}.${index}`, candidate, fate, chosen: false, parent: live[candidate.parent] ?? null, x,
+        y: TOP + column.length * ROW_HEIGHT,
+        width: Math.min(LONGEST_PIECE, Math.max(1, [...candidate.piece].length)) * CHARACTER_WIDTH,
       };
       column.push(node);
-      longest = Math.max(longest, Math.min(LONGEST_PIECE, [...candidate.piece].length));
       if (candidate.row !== null) next[candidate.row] = node;
     });
-    columns.push(column);
     edges.push(x);
-    mostRows = Math.max(mostRows, column.length);
-    x += longest * sizes.characterWidth + MARGIN + sizes.gap;
+    x += Math.max(CHARACTER_WIDTH, ...column.map((node) => node.width)) + MARGIN + GAP;
     live = next;
+    return column;
   });
-  edges.push(x - sizes.gap);
-  markChosen(log, columns);
-  return {
-    columns, edges, width: Math.max(x - sizes.gap + MARGIN, sizes.left * 2),
-    height: sizes.top + mostRows * sizes.rowHeight + MARGIN, rowHeight: sizes.rowHeight,
-  };
-}
-
-function markChosen(log: DecodeLog, columns: BeamNode[][]): void {
-  const end = log.hypotheses[0]?.end;
-  let node = end ? columns[end[0]]?.find((n) => n.index === end[1]) : undefined;
-  while (node) {
-    node.chosen = true;
-    node = node.parent ?? undefined;
-  }
+  const end = log.hypotheses[0]?.end?.join(".");
+  const last = columns.flat().find((node) => node.key === end);
+  if (last) for (const node of pathTo(last)) node.chosen = true;
+  const mostRows = Math.max(1, ...columns.map((column) => column.length));
+  return { columns, edges, width: x - GAP + MARGIN, height: TOP + mostRows * ROW_HEIGHT + MARGIN };
 }
 
 /** From the first step to this candidate. */
 export function pathTo(node: BeamNode): BeamNode[] {
-  const path: BeamNode[] = [];
-  for (let at: BeamNode | null = node; at; at = at.parent) path.unshift(at);
-  return path;
+  return [...(node.parent ? pathTo(node.parent) : []), node];
 }
 
 /** Where an arrow key leads: left to the parent, right to its best continuation, up and down in the column. */
-export function neighbour(layout: BeamLayout, node: BeamNode, key: string): BeamNode | null {
-  const column = layout.columns[node.step]!;
+export function neighbour({ columns }: BeamLayout, node: BeamNode, key: string): BeamNode | null | undefined {
+  const column = columns[node.step]!;
+  const at = column.indexOf(node);
   switch (key) {
     case "ArrowLeft":
       return node.parent;
-    case "ArrowRight": {
-      const next = layout.columns[node.step + 1] ?? [];
-      return next.find((n) => n.parent === node) ?? null;
-    }
+    case "ArrowRight":
+      return columns[node.step + 1]?.find((next) => next.parent === node);
     case "ArrowUp":
-      return column[column.indexOf(node) - 1] ?? null;
+      return column[at - 1];
     case "ArrowDown":
-      return column[column.indexOf(node) + 1] ?? null;
+      return column[at + 1];
     case "Home":
-      return layout.columns[0]?.[0] ?? null;
+      return columns[0]?.[0];
     case "End":
-      return layout.columns.flat().filter((n) => n.chosen).at(-1) ?? null;
-    default:
-      return null;
+      return columns.flat().filter((one) => one.chosen).at(-1);
   }
+  return null;
 }

@@ -30,8 +30,8 @@ export function fixedLength(manifest: Manifest): number {
 
 /** One sentence why nothing can be forced after this position, or null. */
 export function lockedAt(manifest: Manifest, position: number, live: boolean): string | null {
-  if (!live) return "an exported page cannot ask the model again";
-  if (position + 1 < fixedLength(manifest)) return "this token is part of your prompt: change it in the text above";
+  if (!live) return "A saved page cannot ask the model again.";
+  if (position + 1 < fixedLength(manifest)) return "This token is part of your prompt.";
   return null;
 }
 

@@ -3,96 +3,92 @@
  * ranking can be trusted. Numbers come from the server; nothing is attributed in the browser.
  */
 import { useState } from "preact/hooks";
+import { Bars } from "../components/Bars";
 import { stepIndex } from "../decode/forcing";
-import { plain, sentence } from "../decode/numbers";
+import { number, percent, signed } from "../format";
 import { route, setParams } from "../state";
-import type { AttributeRequest, Manifest } from "../types";
+import type { AttributeRequest, Attribution, Manifest } from "../types";
 import { useAttribution, useErased } from "./asking";
-import { FaithfulnessPlot } from "./Faithfulness";
+import { Faithfulness } from "./Faithfulness";
 import { Probability } from "./Probability";
 import { Question } from "./Question";
-import { Strongest } from "./Strongest";
-import { erasedPositions, keyOf, scaleOf, wordsOf, type Word } from "./words";
-import { WordText } from "./WordText";
+import { Trouble } from "./Trouble";
+import { erasedPositions, keyOf, scaleOf, strongest, wordsOf, type Word } from "./words";
+import { pointing, WordText } from "./WordText";
 
 export function Explained({ manifest }: { manifest: Manifest }) {
   const { params } = route.value;
   const classify = manifest.model.task === "classify";
-  const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
   const index = classify ? 0 : explainedIndex(manifest, params["position"]);
   const prediction = manifest.predictions[index];
-  const foil = params["foil"] === undefined || classify ? undefined : Number(params["foil"]);
-  const chosen = params["class"] === undefined || !classify ? undefined : Number(params["class"]);
-  const request: AttributeRequest = { trace: manifest.id, method };
-  if (!classify) request.prediction = index;
-  if (foil !== undefined) request.foil = foil;
-  if (chosen !== undefined) request.target = chosen;
-
+  const request = requestOf(manifest, index, params);
   const attribution = useAttribution(prediction ? request : null);
   const found = attribution.value;
   const upTo = classify ? null : (prediction?.position ?? 0) + 1;
-  const groups = manifest.streams.map((stream) => {
-    const words = wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo);
-    return { stream, words };
-  });
-  const all = groups.flatMap((group) => group.words).filter((word) => !word.later);
+  const groups = manifest.streams.map((stream) => ({
+    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo).filter((word) => !word.later),
+  }));
+  const all = groups.flatMap(({ words }) => words);
   const erased = new Set((params["erased"] ?? "").split(",").filter(Boolean));
   const erase = erasedPositions(all, erased);
   const wants = Object.keys(erase).length > 0;
   const { method: _, ...asked } = request;
   const after = useErased(wants && prediction ? { ...asked, erase } : null);
-  const [pointed, point] = useState<string | null>(null);
+  const [current, onCurrent] = useState<string | null>(null);
   const scale = scaleOf(all);
 
-  const toggle = (word: Word): void => {
+  const onToggle = (word: Word): void => {
     const next = new Set(erased);
     if (!next.delete(keyOf(word))) next.add(keyOf(word));
-    setParams({ erased: next.size ? [...next].join(",") : null });
+    setParams({ erased: [...next].join(",") || null });
   };
 
   if (!prediction) return <p>There is nothing to explain: the text is empty.</p>;
+  const explained = prediction.top.find((c) => c.id === request.target) ?? (classify ? prediction.top[0]! : prediction.actual);
   return (
     <>
-      <header class="screen-head">
-        <h1>Why</h1>
-        <p>
-          {classify
-            ? "Which words does the answer hang on? Each is scored by what it does to the answer, and each can be erased to see for yourself."
-            : "Which words does one written token hang on? Each is scored by what it does to that token’s probability, and each can be erased."}
-        </p>
-      </header>
-      <Question manifest={manifest} index={index} method={method} foil={foil} target={chosen} attribution={found} />
-      <div class="why-main">
-      <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
-        {groups.map(({ stream, words }) => (
-          <section key={stream.name}>
-            {groups.length > 1 && <h2 class="stream-name" id={`why-${stream.name}`}>{stream.name === "source" ? "Source" : "Written so far"}</h2>}
-            {words.length === 0 ? <p class="quiet">no words yet</p> : (
-              <WordText
-                words={words.filter((word) => !word.later)} text={stream.text} scale={scale} erased={erased}
-                erasedWith={found?.erased_with ?? "[UNK]"} current={pointed} onToggle={toggle}
-                onCurrent={point} labelledBy={groups.length > 1 ? `why-${stream.name}` : undefined}
-              />
-            )}
-          </section>
-        ))}
-        {!attribution.error && <Key found={found !== null} scale={scale} />}
+      <h1>Why</h1>
+      <p>
+        Which words does {classify ? "the answer" : "one written token"} hang on? Each is scored by what it does
+        to {classify ? "the answer" : "that token’s probability"}, and can be erased.
+      </p>
+      <Question manifest={manifest} index={index} request={request} attribution={found} />
+      <div class="columns">
+        <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
+          {groups.map(({ stream, words }) => {
+            const name = { text: "Text", source: "Source", target: "Written so far" }[stream.name];
+            return (
+              <section key={stream.name}>
+                {groups.length > 1 && <h2 class="note">{name}</h2>}
+                {words.length === 0 && <p class="note">no words yet</p>}
+                <WordText
+                  words={words} text={stream.text} scale={scale} erased={erased} erasedWith={found?.erased_with ?? "[UNK]"}
+                  current={current} onToggle={onToggle} onCurrent={onCurrent} name={name}
+                />
+              </section>
+            );
+          })}
+          {found
+            ? <p class="note">
+                <span class="word" data-sign="for">for</span> and <span class="word" data-sign="against">against</span> it; the
+                deepest colour is {number(scale)}. Click a word to erase it.
+              </p>
+            : !attribution.error && <p class="note">Working it out.</p>}
+        </div>
+        {explained && <Probability prediction={prediction} explained={explained} attribution={found} erased={after} nErased={wants ? erased.size : 0} />}
       </div>
-      <Probability
-        manifest={manifest} prediction={prediction} attribution={found} erased={after} nErased={wants ? erased.size : 0}
-        target={chosen} onClear={() => setParams({ erased: null })}
-      />
-      </div>
-      {attribution.error && <p role="alert" class="trouble">{attribution.error.message} {attribution.error.hint}</p>}
+      <Trouble error={attribution.error} />
       {found && (
-        <div class="why-columns">
-          <Strongest words={all} scale={scale} erased={erased} classify={classify} onToggle={toggle} onCurrent={point} />
-          <section aria-labelledby="trust-title">
-            <h2 id="trust-title">Can it be trusted?</h2>
-            {found.completeness && <Completeness {...found.completeness} />}
-            {found.method === "erase" && <p>Each score is the fall of the quantity when that word alone is replaced by {found.erased_with}: exact for one word, blind to words that stand in for each other.</p>}
-            <FaithfulnessPlot attribution={found} />
-            {found.warnings.map((warning) => <p key={warning} class="warning">{sentence(warning)}</p>)}
+        <div class="columns">
+          <Trust found={found} />
+          <section aria-labelledby="strongest-title">
+            <h2 id="strongest-title">Strongest words</h2>
+            <Bars
+              label="Strongest words" signs limit={scale} bars={strongest(all, 12).map((word) => ({
+                key: keyOf(word), label: word.text, value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
+                attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word), ...pointing(keyOf(word), onCurrent) },
+              }))}
+            />
           </section>
         </div>
       )}
@@ -106,23 +102,32 @@ function explainedIndex(manifest: Manifest, position: string | undefined): numbe
   return Math.min(stepIndex(manifest, position), Math.max(0, answered - 1));
 }
 
-function Key({ found, scale }: { found: boolean; scale: number }) {
-  if (!found) return <p class="quiet">Working it out.</p>;
-  return (
-    <p class="why-key">
-      <span class="word" data-sign="for" style={{ "--strength": "80%" }}>for</span> speaks for it
-      <span class="word" data-sign="against" style={{ "--strength": "80%" }}>against</span> speaks against it
-      <span class="quiet">The deepest colour is {plain(scale, 3)}. Click a word to erase it.</span>
-    </p>
-  );
+function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
+  const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
+  const request: AttributeRequest = { trace: manifest.id, method };
+  if (manifest.model.task === "classify") {
+    if (params["class"] !== undefined) request.target = Number(params["class"]);
+    return request;
+  }
+  request.prediction = index;
+  if (params["foil"] !== undefined) request.foil = Number(params["foil"]);
+  return request;
 }
 
-function Completeness({ error, relative, n_steps, ok }: { error: number; relative: number; n_steps: number; ok: boolean }) {
+function Trust({ found }: { found: Attribution }) {
+  const { completeness, erased_with, warnings } = found;
   return (
-    <p class={ok ? "" : "warning"} data-role="completeness" data-value={relative}>
-      The scores should sum to the difference between this text and the text with every word erased. They miss it by{" "}
-      <b>{plain(Math.abs(error), 4)}</b>, {(100 * Math.abs(relative)).toFixed(2)}% of the range, with {n_steps} steps of integration
-      {ok ? "." : ": too much. Take the scores as rough, or use erase-one."}
-    </p>
+    <section aria-labelledby="trust-title">
+      <h2 id="trust-title">Can it be trusted?</h2>
+      {completeness
+        ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
+            The scores should sum to the difference between this text and the erased one. They miss it
+            by <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the range,
+            in {completeness.n_steps} steps{completeness.ok ? "." : ": too much. Take them as rough, or erase one word at a time."}
+          </p>
+        : <p>A score is the fall when that word alone is replaced by {erased_with}: exact for one word, blind to words that stand in for each other.</p>}
+      <Faithfulness attribution={found} />
+      {warnings.map((warning) => <p key={warning} class="warning">{warning}.</p>)}
+    </section>
   );
 }

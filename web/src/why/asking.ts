@@ -15,22 +15,21 @@ export interface Asked<T> {
 
 function useAsked<Q extends { trace: string }, A>(question: Q | null, ask: (question: Q) => Promise<A>): Asked<A> {
   const key = JSON.stringify(question);
-  const [answer, setAnswer] = useState<{ key: string; trace: string; value: A } | null>(null);
-  const [failure, setFailure] = useState<{ key: string; error: { message: string; hint: string } } | null>(null);
+  const [last, setLast] = useState<{ key: string; trace: string; value: A | null; error: Asked<A>["error"] }>();
   useEffect(() => {
     if (!question) return;
     let alive = true;
     ask(question).then(
-      (value) => alive && setAnswer({ key, trace: question.trace, value }),
-      (error: Error & { hint?: string }) => alive && setFailure({ key, error: { message: error.message, hint: error.hint ?? "" } }),
+      (value) => alive && setLast({ key, trace: question.trace, value, error: null }),
+      ({ message, hint = "" }: Error & { hint?: string }) => alive && setLast({ key, trace: question.trace, value: null, error: { message, hint } }),
     );
     return () => {
       alive = false;
     };
   }, [key]);
-  const usable = question && answer?.trace === question.trace ? answer : null;
-  const error = failure?.key === key ? failure.error : null;
-  return { value: error ? null : (usable?.value ?? null), stale: usable?.key !== key && !error, error };
+  const answer = question && last?.trace === question.trace ? last : null;
+  const current = answer?.key === key;
+  return { value: answer?.value ?? null, stale: !current, error: current ? answer.error : null };
 }
 
 export const useAttribution = (request: AttributeRequest | null): Asked<Attribution> =>

@@ -51,6 +51,15 @@ export function scaleOf(words: readonly Word[]): number {
   return Math.max(1e-12, ...words.map((word) => Math.abs(word.score)));
 }
 
+/** How a score looks on a `.word`: its sign, and its strength as the depth of the colour. */
+export function colours(score: number, scale: number) {
+  const share = score / scale;
+  return {
+    "data-sign": Math.abs(share) < 0.02 ? "none" : share > 0 ? "for" : "against",
+    style: { "--strength": `${Math.round(100 * Math.abs(share) ** 0.75)}%` },
+  };
+}
+
 /** The words that count most, by absolute score. */
 export function strongest(words: readonly Word[], n: number): Word[] {
   return [...words].filter((word) => word.score !== 0).sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, n);
