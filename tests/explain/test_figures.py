@@ -13,11 +13,13 @@ import pytest
 import torch
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from tests.explain.stand_in import Subject, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain import figure_style as fs
 from glassformer.explain import trace
+from glassformer.explain.alignment import alignment, best_reading
 from glassformer.explain.attribution import Attribution, Candidate
 from glassformer.explain.attribution_figure import draw_attribution, words_of
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -111,13 +113,11 @@ def test_cross_attention_and_the_stack_that_is_asked_for(explanations: dict[str,
         np.testing.assert_array_equal(drawn.data[seen], np.asarray(records[id])[1][seen])
 
 
-def test_alignment_is_read_where_the_token_is_input(explanations: dict[str, Explanation]) -> None:
+def test_alignment_is_read_at_either_step(explanations: dict[str, Explanation]) -> None:
     explanation = explanations["translate"]
-    weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(
-        axis=0
-    )  # layer 1 of 2: the lower
+    weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(axis=0)
     for shifted, rows in ((True, weights[1:]), (False, weights[:-1])):
-        (axes,) = panels(explanation.plot.alignment(shifted=shifted))
+        (axes,) = panels(explanation.plot.alignment(1, shifted=shifted))
         drawn = cells(axes)
         assert drawn is not None
         np.testing.assert_allclose(drawn, rows)
@@ -127,6 +127,22 @@ def test_alignment_is_read_where_the_token_is_input(explanations: dict[str, Expl
             [c.get_offsets() for c in axes.collections if not isinstance(c, QuadMesh | PolyCollection)]
         )
         assert {(int(y), int(x)) for x, y in dots} == {(i, int(row.argmax())) for i, row in enumerate(rows)}
+
+
+def test_alignment_is_read_where_it_agrees_best(explanations: dict[str, Explanation]) -> None:
+    explanation = explanations["translate"]
+    for layer, n_readings in ((None, 4), (1, 2)):
+        best = best_reading(explanation, None if layer is None else layer - 1)
+        figure = explanation.plot.alignment(layer)
+        drawn = cells(panels(figure)[0])
+        assert drawn is not None
+        np.testing.assert_allclose(drawn, alignment(explanation, best.layer, shifted=best.shifted))
+        words = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
+        assert f"of {n_readings} readings this agrees best with erasing: {best.agreement:.2f}" in words
+    # A bare trace knows of no words to erase: it takes the paper's choice.
+    bare = cells(panels(explanation.trace.plot.alignment())[0])
+    assert bare is not None
+    np.testing.assert_allclose(bare, alignment(explanation, 0, shifted=True))
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "none"])

@@ -1,4 +1,4 @@
-"""Rollout on weights whose answer is known, alignment at the shifted step, and both on real explanations."""
+"""Rollout on weights whose answer is known, and on real explanations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 from tests.explain.stand_in import untrained
 
-from glassformer.errors import UsageError
-from glassformer.explain.attribution import EraseRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.information_flow import (
-    agreement,
-    alignment,
-    information_flow,
-    rollout,
-    rollout_decoder,
-)
+from glassformer.explain.information_flow import information_flow, rollout, rollout_decoder
 
 
 def random_weights(n_heads: int, n_queries: int, n_keys: int, seed: int) -> np.ndarray:
@@ -57,21 +49,6 @@ def test_one_decoder_layer_is_half_source() -> None:
     assert np.allclose(target, (own.mean(axis=0) / 2 + np.eye(3) / 2) / 2)
 
 
-def test_agreement_with_erasing() -> None:
-    """An alignment with the word that is missed most agrees always, one with the least missed never."""
-    e = explain(untrained("translate"), TraceRequest("abc!defg", target="abc"))
-    source, target = e.streams
-    assert source.word_texts == ["abc", "!", "defg"]
-    best, worst = np.zeros((2, len(target) - 1, len(source)))
-    for i in range(len(target) - 1):
-        places = [[k for k, w in enumerate(source.words) if w == word] for word in range(3)]
-        costs = [-erase(e, EraseRequest({"source": p}, prediction=i)).value for p in places]
-        best[i, source.words.index(int(np.argmax(costs)))] = 1
-        worst[i, source.words.index(int(np.argmin(costs)))] = 1
-    assert agreement(e, best) == 1.0
-    assert agreement(e, worst) == 0.0
-
-
 @pytest.mark.parametrize("name", ["classify", "translate", "lm"])
 def test_on_explanations_of_the_three_tasks(name: str) -> None:
     subject = untrained(name, n_layers=2)
@@ -83,15 +60,3 @@ def test_on_explanations_of_the_three_tasks(name: str) -> None:
     assert np.allclose(sum(m.sum(axis=-1) for m in flow.values()), 1, atol=1e-6)
     if name != "classify":
         assert np.allclose(np.triu(flow[explanation.streams[-1].name], 1), 0)  # nothing from the future
-    if name == "translate":
-        for layer in (None, 0, 1):
-            weights = explanation.tensor(f"decoder.{1 if layer is None else layer}.cross.weights")
-            # Token t + 1 is input at step t + 1, and written at step t.
-            assert np.allclose(alignment(explanation, layer), weights.mean(axis=0)[1:], atol=1e-6)
-            written = alignment(explanation, layer, shifted=False)
-            assert np.allclose(written, weights.mean(axis=0)[:-1], atol=1e-6)
-        with pytest.raises(UsageError, match="layer 2"):
-            alignment(explanation, 2)
-    else:
-        with pytest.raises(UsageError, match="cross attention"):
-            alignment(explanation)

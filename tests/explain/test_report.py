@@ -17,6 +17,7 @@ from tests.serving import DTYPES, TEXTS, tiny_run
 
 from glassformer.errors import GlassformerError
 from glassformer.explain import report
+from glassformer.explain.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.report import escaped, one_file, report_html, write_report
 
@@ -117,6 +118,17 @@ def test_words_are_weighed_and_each_erased(made: tuple[str, str, list[str]]) -> 
         [(stream_name, positions)] = erased["request"]["erase"].items()
         stream = next(s for s in manifest["streams"] if s["name"] == stream_name)
         assert len({stream["words"][i] for i in positions}) == 1 and stream["words"][positions[0]] >= 0
+
+
+def test_translations_say_how_to_align_them(made: tuple[str, str, list[str]]) -> None:
+    name, html, _ = made
+    data = Page(html).data()
+    if name != "translate":
+        assert data["alignments"] == {}
+        return
+    question = TraceRequest.from_dict({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
+    reference = explain(tiny_run(name), question)
+    assert data["alignments"] == {data["traces"][0]["id"]: readings_json(reference.readings())}
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import pytest
 from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
+from glassformer.explain.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.security import TOKEN_HEADER
 from glassformer.explain.server import PageServer, listen
 from glassformer.run import Run
 
@@ -127,6 +129,22 @@ def test_words_are_weighed_and_erased(clients: Clients, name: str) -> None:
     assert client.post("/api/attribute", {"trace": "t0", "method": "erase"}).status == 404
     assert client.post("/api/attribute", {"trace": manifest["id"], "method": "guess"}).status == 400
     assert client.post("/api/erase", {"trace": manifest["id"], "erase": {"text": "all"}}).status == 400
+
+
+@everyone
+def test_the_ways_to_align_are_measured(clients: Clients, name: str) -> None:
+    run, client = clients[name]
+    trace = client.post("/api/trace", {"text": TEXTS[name]}).json()["id"]
+    told = client.ask("GET", f"/api/trace/{trace}/alignment")
+    if name != "translate":
+        assert told.status == 400 and "cross attention" in told.json()["error"]["message"]
+        return
+    assert told.json() == readings_json(explain(run, TEXTS[name]).readings())
+    assert {(r["layer"], r["shifted"]) for r in told.json()["readings"]} >= {(0, False), (0, True)}
+    assert client.ask("GET", "/api/trace/t0/alignment").status == 404
+    assert client.post(f"/api/trace/{trace}/alignment", {}).status == 405
+    unasked = client.ask("GET", f"/api/trace/{trace}/alignment", headers={TOKEN_HEADER: None})
+    assert unasked.status in (401, 403)
 
 
 def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:

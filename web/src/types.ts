@@ -285,6 +285,17 @@ export interface Erased {
   original: number;
 }
 
+/** GET /api/trace/{id}/alignment, of a translation: where its alignment can be read, the best place first. */
+export interface Alignments {
+  best: { layer: number; shifted: boolean };
+  readings: {
+    layer: number;
+    shifted: boolean; // where the token is the decoder's input, not where it is predicted
+    /** Share of the written tokens whose aligned word is the one whose erasing costs them most; null: none is missed. */
+    agreement: number | null;
+  }[];
+}
+
 /** GET /api/run: what the page needs before anything is traced. */
 export interface RunFacts {
   model: ModelFacts;
@@ -310,5 +321,6 @@ export interface ReportData {
   tensors: Record<string, Record<string, { dtype: "f16" | "f32" | "i32" | "u8"; shape: number[]; data: string }>>; // by trace id, then node or parameter id
   attributions: { request: AttributeRequest; attribution: Attribution }[];
   erased: { request: EraseRequest; erased: Erased }[]; // every word erased alone
+  alignments?: Record<string, Alignments>; // by trace id, of translations
   dropped: string[]; // sentences: what did not fit, and how to see it
 }

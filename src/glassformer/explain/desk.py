@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.explain.alignment import readings_json
 from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.explanation import Explanation, Subject, TraceRequest, decode, explain, run_facts
 from glassformer.explain.responses import Refused
@@ -65,6 +66,12 @@ class Desk:
         explanation = self._find(trace_id)
         with self._model if explanation.records.layered else nullcontext():
             return explanation.tensor(name, part)
+
+    def alignment(self, trace_id: str) -> dict[str, Any]:
+        """`Alignments`: how well each way to read a translation's alignment agrees with erasing."""
+        explanation = self._find(trace_id)
+        with self._model:
+            return readings_json(explanation.readings())
 
     def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Attribution` of an `AttributeRequest`."""

@@ -20,6 +20,7 @@ from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
 from glassformer.errors import UsageError
 from glassformer.explain import manifest as form
+from glassformer.explain.alignment import Reading, measure_readings
 from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.facts import model_facts, run_facts
@@ -98,6 +99,7 @@ class Explanation:
         self.omitted = form.omitted(records, {stream.name: len(stream) for stream in self.streams})
         self.seconds = 0.0
         self._manifest: dict[str, Any] | None = None
+        self._readings: list[Reading] | None = None
 
     def manifest(self) -> dict[str, Any]:
         """`Manifest` of web/src/types.ts, ready for JSON; made once, so not to be changed."""
@@ -158,6 +160,16 @@ class Explanation:
 
         wanted = {"method": method, "trace": self.id} | request
         return attribute(self, AttributeRequest.from_dict(wanted))
+
+    def readings(self) -> list[Reading]:
+        """Where an alignment can be read, the place that agrees best with erasing first; measured once.
+
+        Raises:
+            UsageError: the model is no translator, or the text is too long.
+        """
+        if self._readings is None:
+            self._readings = measure_readings(self)
+        return self._readings
 
     @property
     def plot(self) -> Any:

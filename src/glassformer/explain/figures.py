@@ -7,6 +7,7 @@ here, as on the page and in the command; in the ids of records they are counted 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -117,24 +118,24 @@ class TracePlots:
         head: int | None = None,
         tokens: Tokens | None = None,
         *,
-        shifted: bool = True,
+        shifted: bool | None = None,
     ) -> Any:
-        """Which source tokens each target token was aligned with, by cross attention.
+        """Which source tokens each target token was aligned with, by cross attention: not why it was written.
 
-        A token's row is read at the step at which the token is the decoder's input: what attended there knew
-        the token already (Shift-Att, Chen et al. 2020, arXiv 2004.14837). It tells of alignment, not of
-        reasons. A decoder of few layers may be occupied with the next token at once; then the other reading
-        aligns better.
+        An explanation chooses the layer and the step that agree best with erasing, where none is named; see
+        `alignment.Reading`. A bare trace takes the choice of the paper (Chen et al. 2020, arXiv 2004.14837):
+        a layer of the lower half, the third of six, and `shifted`.
 
         Args:
-            layer: counted from 1; when absent one of the lower half, as in the paper (the third of six).
+            layer: counted from 1.
             head: counted from 1; the mean of all heads when absent.
             tokens: pieces by stream.
-            shifted: False reads the row of the step that predicted the token.
+            shifted: read the step at which the token is the decoder's input, not the one that predicted it.
 
         Raises:
             UsageError: the trace holds no cross attention, or no such layer or head.
         """
+        layer, shifted, why = self._reading(layer, shifted)
         id, number = self._weights_id("cross", None, layer, of_all=lambda n: (n + 1) // 2)
         record = self._records[id]
         weights = _one_text(record)
@@ -149,13 +150,17 @@ class TracePlots:
         with fs.style():
             return one_matrix(
                 "Alignment",
-                f"cross-attention of layer {number}, {of}, read {where}; a dot: the largest of a row",
+                f"cross-attention of layer {number}, {of}, read {where}{why}; a dot: the largest of a row",
                 weights[heads].mean(axis=0)[read],
                 None if masked is None else masked[read],
                 (rows[1:], columns),
                 words=("translation", "source"),
                 best=True,
             )
+
+    def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
+        """The layer, counted from 1, and the step at which an alignment is read, and words on the choice."""
+        return layer, shifted is not False, ""
 
     def _weights_id(
         self, block: str, stack: str | None, layer: int | None, of_all: Callable[[int], int] = lambda n: n
@@ -218,6 +223,18 @@ class ExplanationPlots(TracePlots):
         cut = {name: p[start:end] if len(p) > LAYERED else p for name, p in pieces.items()}
         super().__init__(explanation.records, cut)
         self._explanation = explanation
+
+    def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
+        cross = any(id.endswith(".cross.weights") for id in self._records)
+        if self._explanation.window is not None or not cross or None not in (layer, shifted):
+            return super()._reading(layer, shifted)
+        readings = self._explanation.readings()
+        fits = [r for r in readings if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        if not fits:  # there is no such layer
+            return super()._reading(layer, shifted)
+        best = fits[0]
+        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f})"
+        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else why
 
     def attribution(
         self, method: Literal["erase", "integrated_gradients"] = "erase", *, of: Attribution | None = None

@@ -1,12 +1,11 @@
-"""Where information moved: attention weights followed through the layers, and words aligned by cross attention.
+"""Where information moved: attention weights followed through the layers.
 
-Both describe attention, and neither says why a model answered as it did: weights do not tell what was in the
+This describes attention and does not say why a model answered as it did: weights do not tell what was in the
 vectors they moved, nor what became of them (Jain and Wallace 2019). For that see `attribution.py`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -14,9 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import UsageError
-from glassformer.explain.asking import AttributeRequest, Explained, ask
 from glassformer.explain.checkpoints import Subject
-from glassformer.explain.erasing import erase_one
 from glassformer.explain.streams import Stream
 
 
@@ -97,57 +94,6 @@ def rollout_decoder(
         kept = 1 - read.sum(axis=-1, keepdims=True) / 2  # a half, or all where there was nothing to attend to
         source, target = kept * source + read / 2, kept * target
     return source, target
-
-
-def alignment(
-    explanation: Seen, layer: int | None = None, *, shifted: bool = True
-) -> Float[np.ndarray, "N S"]:
-    """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
-
-    Shift-Att (Chen et al. 2020, arXiv 2004.14837) reads the cross attention of a token at the step where it
-    is the decoder's input, not at the step that wrote it, when it was not known yet. That suits deep
-    decoders; shallow ones may look at a word only to write it. `agreement` says which reading fits.
-
-    Args:
-        explanation: of a translation.
-        layer: decoder layer, from 0; the middle one when absent.
-        shifted: False reads the step that wrote the token.
-
-    Raises:
-        UsageError: the model is no translator, or has no such layer.
-    """
-    task = explanation.subject.task
-    if task.name != "translate":
-        raise UsageError(f"a model trained to {task.name} has no cross attention to align by")
-    n_layers = task.config.model.n_decoder_layers or task.config.model.n_layers
-    layer = n_layers // 2 if layer is None else layer
-    if not 0 <= layer < n_layers:
-        raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
-    mean = explanation.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
-    return mean[1:] if shifted else mean[:-1]
-
-
-def agreement(explanation: Explained, weights: Float[np.ndarray, "N S"]) -> float:
-    """How often the source word a token is aligned with is the one whose erasing costs the token most.
-
-    Args:
-        explanation: of a translation.
-        weights: an `alignment` of it.
-
-    Returns:
-        A share of the written tokens for which erasing some word costs anything; NaN where there is none.
-    """
-    target, hits = explanation.streams[1], []
-    for i, prediction in enumerate(explanation.predictions[: len(weights)]):
-        if prediction.position is None or target.special[prediction.position + 1]:
-            continue
-        question = ask(explanation, AttributeRequest(prediction=i))
-        word_of = question.words[0].word_of
-        costs = question.per_word(erase_one(question))[: word_of.max() + 1]
-        if len(costs) and costs.max() > 0:
-            aligned = np.where(word_of < 0, -np.inf, weights[prediction.position]).argmax()
-            hits.append(word_of[aligned] == costs.argmax())
-    return float(np.mean(hits)) if hits else math.nan
 
 
 def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L L"]:

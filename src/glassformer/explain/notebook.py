@@ -49,7 +49,7 @@ def frame(explanation: Explanation) -> str:
 
 
 def picture(explanation: Explanation) -> bytes:
-    """A PNG that needs no forward pass: alignment of a translation, attention of any other model."""
+    """A PNG, soon made: alignment of a translation, attention of any other model."""
     translated = explanation.subject.task.name == "translate" and len(explanation.streams[-1]) > 1
     plot = explanation.plot
     figure = plot.alignment() if translated else plot.attention()

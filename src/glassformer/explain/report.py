@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
+from glassformer.explain.alignment import readings_json
 from glassformer.explain.assets import asset
 from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.explanation import Explanation, Subject, run_facts
@@ -75,12 +76,22 @@ def report_html(
         "tensors": {},
         "attributions": [a for attributions, _ in weighed for a in attributions],
         "erased": [e for _, erased in weighed for e in erased],
+        "alignments": alignments(explanations),
         "dropped": dropped,
     }
     spent = sum(len(part.encode()) for part in page) + len(escaped(to_json(data)).encode()) + 10_000
     data["tensors"] = packed_tensors(explanations, max_bytes - spent, dropped)
     data["dropped"] = list(dict.fromkeys(dropped))  # two traces lack much the same
     return one_file(*page, data), data["dropped"]
+
+
+def alignments(explanations: list[Explanation]) -> dict[str, dict[str, Any]]:
+    """`ReportData.alignments`: of each translation, by trace."""
+    return {
+        e.id: readings_json(e.readings())
+        for e in explanations
+        if e.subject.task.name == "translate" and e.window is None
+    }
 
 
 def words_weighed(

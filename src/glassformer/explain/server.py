@@ -71,6 +71,9 @@ def build_app(
 
         return endpoint
 
+    async def alignment(request: Request) -> Response:
+        return json_response(await ask(request, partial(desk.alignment, request.path_params["trace_id"])))
+
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
         job = partial(desk.tensor, trace_id, name, request.query_params.get("slice", ""))
@@ -96,6 +99,7 @@ def build_app(
         Route("/app.css", _answered(static)),
         Route("/favicon.ico", icon),
         Route("/api/run", _answered(run)),
+        Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
         *(Route(f"/api/{name}", _answered(question(f)), methods=["POST"]) for name, f in posts.items()),
     ]
