@@ -3,10 +3,10 @@
  * bias, and becomes a probability. Every part is the model's own number; the sum is checked against its logit.
  */
 import { Bars } from "../components/Bars";
+import { Tokens } from "../components/Tokens";
 import { number, percent, signed, tiny, visible } from "../format";
 import { hrefTo, route, setParams, useTensor } from "../state";
 import type { Manifest, Prediction } from "../types";
-import { colours } from "../why/words";
 import { Knob } from "./Knobs";
 import { contributions, softmax, type Contributions } from "./pooling";
 import { Sigmoid } from "./Sigmoid";
@@ -114,32 +114,21 @@ interface PartsProps {
 }
 
 function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
-  const stream = manifest.streams[0]!;
-  const limit = Math.max(1e-12, ...parts.tokens.map(Math.abs));
-  const real = [...parts.tokens.keys()].filter((t) => !stream.padding[t]);
-  const bySize = [...real].sort((a, b) => Math.abs(parts.tokens[b]!) - Math.abs(parts.tokens[a]!));
-  const total = (sign: number): number => parts.tokens.reduce((sum, value) => (value * sign > 0 ? sum + value : sum), 0);
-  const off = Math.abs(parts.logit - model);
-  const ok = off <= (exported ? 5e-3 : 1e-4) * Math.max(1, total(1) - total(-1));
+  const { tokens, bias, logit } = parts;
+  const sizes = tokens.map(Math.abs);
+  const off = Math.abs(logit - model);
+  const ok = off <= (exported ? 5e-3 : 1e-4) * Math.max(1, sizes.reduce((a, b) => a + b, 0));
   return (
     <>
-      <p class="word-text" data-stream={stream.name}>
-        {real.map((t) => (
-          <>
-            <span class="word" data-token={t} title={signed(parts.tokens[t]!, 4)} {...colours(parts.tokens[t]!, limit)}>{visible(stream.pieces[t]!)}</span>{" "}
-          </>
-        ))}
-      </p>
-      <details>
-        <summary class="note">The numbers, largest first</summary>
-        <Bars label="Tokens" signs limit={limit} bars={bySize.map((t) => ({ key: t, label: stream.pieces[t]!, value: parts.tokens[t]!, text: signed(parts.tokens[t]!, 4) }))} />
-      </details>
+      <div class="written">
+        <Tokens stream={manifest.streams[0]!} weights={tokens} limit={2 * Math.max(...sizes)} marks={tokens.map((value) => signed(value, 2))} />
+      </div>
       <p data-role="arithmetic">
-        {signed(total(1))} tokens for {signed(total(-1))} tokens against {signed(parts.bias)} bias = <b>{number(parts.logit)}</b>, {quantity}
+        {number(logit - bias)} from the tokens {signed(bias)} bias = <b>{number(logit)}</b>, {quantity}
       </p>
       <p class={`check check-${ok ? "ok" : "bad"}`} data-check="decision" data-state={ok ? "ok" : "bad"} data-delta={off}>
         <span class="check-mark" aria-hidden="true">{ok ? "✓" : "✗"}</span>
-        {ok ? "Added up in your browser; the model’s own number differs by" : "The sum disagrees with the model’s own number by"} {tiny(off)}.
+        {ok ? "Added up in your browser" : "The sum disagrees with the model’s own number"}, Δ {tiny(off)}.
       </p>
     </>
   );

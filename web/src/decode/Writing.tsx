@@ -7,7 +7,7 @@ import { useScreenKeys } from "../keys";
 import { route, setParams, source, trace, useTensor } from "../state";
 import type { Manifest, TraceRequest } from "../types";
 import { BeamSection } from "./BeamSection";
-import { filterAll, filterTop, isNeutral, type Knobs } from "./filters";
+import { filterAll, filterTop, isNeutral, NEUTRAL, type Knobs } from "./filters";
 import { bannedIds, lockedAt, prefixWith, requestWith, stepIndex, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
 import { NextTokens } from "./NextTokens";
@@ -119,11 +119,11 @@ function useFiltered(manifest: Manifest, index: number, knobs: Knobs) {
 
 function knobsOf(manifest: Manifest, spelled: string | undefined): Knobs {
   const { settings, kind } = manifest.decode;
-  const sampled = manifest.model.task === "lm" || kind === "sample";
-  const own = sampled ? [settings.temperature, settings.top_k, settings.top_p, settings.min_p] : [1, 0, 1, 0];
+  const { temperature, top_k, top_p, min_p } = settings;
+  const own = manifest.model.task === "lm" || kind === "sample" ? { temperature, topK: top_k, topP: top_p, minP: min_p } : NEUTRAL;
   const given = (spelled ?? "").split(",").map(Number);
-  const [temperature, topK, topP, minP] = (given.length === 4 && given.every((x) => Number.isFinite(x) && x >= 0) ? given : own) as [number, number, number, number];
-  return { temperature, topK, topP: topP || 1, minP };
+  if (given.length !== 4 || !given.every((x) => x >= 0)) return own;
+  return { temperature: given[0]!, topK: given[1]!, topP: given[2]! || 1, minP: given[3]! };
 }
 
 const spell = ({ temperature, topK, topP, minP }: Knobs): string => [temperature, topK, topP, minP].join(",");

@@ -32,8 +32,8 @@ export interface Filtered {
   exact: boolean;
 }
 
-export const isNeutral = ({ temperature, topK, topP, minP }: Knobs): boolean =>
-  temperature === 1 && topK === 0 && topP === 1 && minP === 0;
+export const NEUTRAL: Knobs = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+export const isNeutral = (knobs: Knobs): boolean => (Object.keys(NEUTRAL) as (keyof Knobs)[]).every((knob) => knobs[knob] === NEUTRAL[knob]);
 
 /** From all V logits of a position: every number exact. `show` bars, the rest summed up. */
 export function filterAll(logits: readonly number[], knobs: Knobs, banned: readonly number[], show: number): Filtered {
