@@ -52,6 +52,10 @@ class App:
 
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base
+        self.waiting: set[Request] = set()
+        page.on("request", lambda request: self.waiting.add(request))
+        page.on("requestfinished", lambda request: self.waiting.discard(request))
+        page.on("requestfailed", lambda request: self.waiting.discard(request))
 
     def open(self, screen: str = "flow", **params: object) -> App:
         """Load the page at a screen; parameters stand in the address as the page itself writes them."""
@@ -90,9 +94,13 @@ class App:
             self.page.wait_for_timeout(20)
 
     def settle(self) -> None:
-        """Wait until everything that was asked for has come."""
-        self.page.wait_for_load_state("networkidle")
-        self.until("() => !document.querySelector('[aria-busy=true], [data-state=pending]')")
+        """Wait until everything that was asked for has come, and nothing more is asked for thereupon."""
+        quiet, began = 0, time.monotonic()
+        while quiet < 3:
+            self.page.wait_for_timeout(25)
+            busy = self.page.locator("[aria-busy=true], [data-state=pending]").count()
+            quiet = 0 if busy or self.waiting else quiet + 1
+            assert time.monotonic() - began < 20, f"still waiting for {[r.url for r in self.waiting]}"
 
     def check(self, node: str) -> str | None:
         """Open a step and wait for its check: ok, bad or unavailable."""

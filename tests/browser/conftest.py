@@ -19,7 +19,7 @@ from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.checkpoints import Subject
-from glassformer.explain.server import PageServer
+from glassformer.explain.page.server import PageServer
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [

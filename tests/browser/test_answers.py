@@ -10,7 +10,7 @@ import pytest
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.attribution import EraseRequest, erase
+from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 
 

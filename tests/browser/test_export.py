@@ -13,7 +13,7 @@ from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import explain
-from glassformer.explain.report import write_report
+from glassformer.explain.page.report import report_html, write_report
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
@@ -25,13 +25,13 @@ def test_a_saved_page_matches_the_live_one(
     text = TEXTS[MODELS[name][0]]
     explanation = explain(subject_of(MODELS[name]), text)
     file = tmp_path / "report.html"
-    write_report(file, explanation)
+    file.write_text(report_html(explanation, seconds=1)[0], encoding="utf-8")
     live = app(name, "step", text=text)
     saved = app(file, "step")
     n_live = len(watch.requests)
     assert saved.page.input_value("[data-role=text]") == text
     assert saved.page.inner_text("[data-role=answer]") == live.page.inner_text("[data-role=answer]")
-    for node in [id for id in explanation.records if not id.endswith("logits")][::5]:
+    for node in [id for id in explanation.records if not id.endswith("logits")][::7]:
         for page, params in ((live, {"text": text}), (saved, {})):
             page.go("step", **params, node=node)
             assert page.check(node) == "ok", node
@@ -45,7 +45,7 @@ def test_a_saved_page_matches_the_live_one(
             assert float(value) == pytest.approx(float(value_), rel=1e-3, abs=1e-4), node
     for screen in SCREENS:
         saved.go(screen)
-        saved.page.wait_for_timeout(100)
+        saved.settle()
     after = [url for url in watch.requests[n_live:] if not url.startswith("http://127.0.0.1")]
     assert {url.split("#")[0] for url in after if not url.startswith(("data:", "blob:"))} <= {file.as_uri()}
 

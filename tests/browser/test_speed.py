@@ -11,7 +11,7 @@ from tests.browser.app import App
 from tests.browser.models import subject_of
 
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.report import report_html
+from glassformer.explain.page.report import report_html
 from glassformer.run import Run
 
 SECONDS = 2.0
@@ -29,6 +29,8 @@ def run() -> Run:
 def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen: str) -> None:
     """The best of five, from asking on: a busy machine says nothing about the page."""
     text = "abcdefg " * 15 + "abcdefg"
+    request = TraceRequest(text, decode={"max_new_tokens": 1})
+    assert len(explain(run, request).streams[0].ids) == N_TOKENS
     page = app(run, screen, text="abc", max_new_tokens=1)
     took: list[float] = []
     for attempt in range(5):
@@ -45,9 +47,9 @@ def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen
         page.press(" ")
         page.until("() => location.hash.includes('node=')")
         took.append(time.perf_counter() - began)
-    request = TraceRequest(asked, decode={"max_new_tokens": 1})
-    assert len(explain(run, request).streams[0].ids) == N_TOKENS
-    assert min(took) < SECONDS, took
+        if took[-1] < SECONDS:
+            return
+    pytest.fail(f"never within {SECONDS} s: {took}")
 
 
 def test_a_saved_page_of_128_tokens_opens_within_two_seconds(
@@ -62,4 +64,6 @@ def test_a_saved_page_of_128_tokens_opens_within_two_seconds(
         page = app(file, "attention")
         page.until(DRAWN)
         took.append(time.perf_counter() - began)
-    assert min(took) < SECONDS, took
+        if took[-1] < SECONDS:
+            return
+    pytest.fail(f"never within {SECONDS} s: {took}")
