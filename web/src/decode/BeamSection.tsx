@@ -31,7 +31,7 @@ export function BeamSection({ manifest, step, onForce }: Props) {
       <p>
         {width === 1
           ? "At each step the most probable token is taken, and the others are dropped."
-          : `At each step the ${width} best unfinished translations are extended by every token. Of the extensions, best first, ${width} live on, those that end are set aside, the others are pruned.`}
+          : `At each step ${width} translations are extended by every token. Of the extensions, best first, ${width} go on, those that end are set aside, the others are pruned.`}
       </p>
       <p class="row note">
         {Object.entries({ chosen: "the answer", ...FATES }).map(([fate, name]) => <span key={fate}><i class="key-line" data-fate={fate} /> {name}</span>)}

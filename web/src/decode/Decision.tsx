@@ -6,7 +6,7 @@ import { Bars } from "../components/Bars";
 import { Tokens } from "../components/Tokens";
 import { number, percent, signed, tiny, visible } from "../format";
 import { hrefTo, route, setParams, useTensor } from "../state";
-import type { Manifest, Prediction } from "../types";
+import type { Candidate, Manifest, Prediction } from "../types";
 import { Knob } from "./Knobs";
 import { contributions, softmax, type Contributions } from "./pooling";
 import { Sigmoid } from "./Sigmoid";
@@ -17,7 +17,6 @@ export function Decision({ manifest }: { manifest: Manifest }) {
   if (!prediction) return <p>The model gave no prediction.</p>;
   const temperature = Math.max(0, Number(params["heat"] ?? 1) || 0);
   const chosen = prediction.top.find((c) => String(c.id) === params["class"]) ?? prediction.top[0]!;
-  const rival = prediction.top.find((c) => c.id !== chosen.id)!;
   const logits = [...prediction.top].sort((a, b) => a.id - b.id);
   const p = softmax(logits.map((c) => c.logit), temperature);
   const [first, second] = logits;
@@ -30,7 +29,7 @@ export function Decision({ manifest }: { manifest: Manifest }) {
         into {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} makes probabilities.
       </p>
       <div class="columns">
-        <TakenApart manifest={manifest} prediction={prediction} chosen={chosen.id} rival={rival.id} />
+        <TakenApart manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
         <section aria-labelledby="probability-title">
           <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
           {binary && temperature > 0 && <Sigmoid logit={second!.logit - first!.logit} temperature={temperature} names={[second!.piece, first!.piece]} />}
@@ -55,11 +54,12 @@ export function Decision({ manifest }: { manifest: Manifest }) {
 interface ApartProps {
   manifest: Manifest;
   prediction: Prediction;
-  chosen: number;
-  rival: number;
+  chosen: Candidate;
+  /** The head has one row, the logit of class 1, and that of class 0 is pinned to 0. */
+  binary: boolean;
 }
 
-function TakenApart({ manifest, prediction, chosen, rival }: ApartProps) {
+function TakenApart({ manifest, prediction, chosen, binary }: ApartProps) {
   const stream = manifest.streams[0]!;
   const pooled = manifest.nodes.find((one) => one.op === "pool");
   const head = manifest.nodes.find((one) => one.op === "linear" && one.inputs[0] === pooled?.id);
@@ -67,18 +67,14 @@ function TakenApart({ manifest, prediction, chosen, rival }: ApartProps) {
   const weight = useTensor(head?.params["weight"] ?? null, "", manifest);
   const bias = useTensor(head?.params["bias"] ?? null, "", manifest);
   const how = String(pooled?.attrs["how"] ?? "");
-  const [rows = 0, width = 0] = weight.value?.shape ?? [];
-  // Two classes have one row; of more, the difference of two rows is taken apart.
-  const binary = rows === 1;
-  const [plus, minus] = binary ? [1, 0] : [chosen, rival];
-  const told = (id: number) => prediction.top.find((c) => c.id === id)!;
-  const quantity = `the logit of ${visible(told(plus).piece)}${binary ? "" : ` minus that of ${visible(told(minus).piece)}`}`;
-  const difference = (data: ArrayLike<number>, j: number, size: number): number =>
-    binary ? data[j]! : data[plus * size + j]! - data[minus * size + j]!;
+  const of = binary ? prediction.top.find((c) => c.id === 1)! : chosen;
+  const row = binary ? 0 : chosen.id;
+  const quantity = `the logit of ${visible(of.piece)}`;
   let parts: Contributions | null = null;
   if (x.value && weight.value && (bias.value || !head?.params["bias"]) && x.value.shape[0] === stream.ids.length) {
-    const w = Array.from({ length: width }, (_, j) => difference(weight.value!.data, j, width));
-    parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value ? difference(bias.value.data, 0, 1) : 0);
+    const width = weight.value.shape[1]!;
+    const w = weight.value.data.slice(row * width, (row + 1) * width);
+    parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
   }
   const error = x.error ?? weight.error ?? bias.error;
   const missing = error ?? (manifest.window ? "Only a window of this long text is here: the sum cannot be taken apart." : "Fetching the vectors.");
@@ -87,7 +83,7 @@ function TakenApart({ manifest, prediction, chosen, rival }: ApartProps) {
       <h2 id="apart-title">What each token adds to {quantity}</h2>
       <p>{SENTENCES[how]} With the bias that makes the logit.</p>
       {parts
-        ? <Parts manifest={manifest} parts={parts} model={told(plus).logit - told(minus).logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
+        ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
         : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}
       <p class="note">
         This is arithmetic, not an explanation: through attention each vector has already read the other tokens. What the answer hangs
@@ -121,7 +117,7 @@ function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
   return (
     <>
       <div class="written">
-        <Tokens stream={manifest.streams[0]!} weights={tokens} limit={2 * Math.max(...sizes)} marks={tokens.map((value) => signed(value, 2))} />
+        <Tokens stream={manifest.streams[0]!} weights={tokens} limit={3.5 * Math.max(...sizes)} marks={tokens.map((value) => signed(value, 2))} />
       </div>
       <p data-role="arithmetic">
         {number(logit - bias)} from the tokens {signed(bias)} bias = <b>{number(logit)}</b>, {quantity}
