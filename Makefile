@@ -45,7 +45,7 @@ web: web/node_modules/.installed
 
 web-check: web/node_modules/.installed
 	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
-	diff -r build/web src/glassformer/explain/static
+	diff -r build/web src/glassformer/explain/page/static
 
 clean:
 	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build

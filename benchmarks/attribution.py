@@ -18,12 +18,12 @@ import numpy as np
 
 import glassformer
 from glassformer.data.datasets import load_text_data
-from glassformer.explain.asking import AttributeRequest, ask
-from glassformer.explain.erasing import erase_one
+from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.erasing import erase_one
+from glassformer.explain.attribution.faithfulness import falls, random_falls
+from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.attribution.question import Question
 from glassformer.explain.explanation import explain
-from glassformer.explain.faithfulness import falls, random_falls
-from glassformer.explain.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.question import Question
 
 METHODS = ("erase", "integrated gradients")
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from tests.small import CPU, small
 
-from glassformer.explain.security import TOKEN_HEADER
+from glassformer.explain.page.security import TOKEN_HEADER
 from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}

@@ -11,7 +11,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const chosen = process.argv.find((argument) => argument.startsWith("--outdir="));
 const outdir = chosen
   ? resolve(chosen.slice("--outdir=".length))
-  : join(here, "..", "src", "glassformer", "explain", "static");
+  : join(here, "..", "src", "glassformer", "explain", "page", "static");
 const BUDGET = 60_000; // bytes of app.js and app.css together, gzipped
 
 mkdirSync(outdir, { recursive: true });

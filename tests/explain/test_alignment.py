@@ -10,8 +10,8 @@ import pytest
 from tests.explain.stand_in import untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain import alignment as module
-from glassformer.explain.alignment import (
+from glassformer.explain.attribution import alignment as module
+from glassformer.explain.attribution.alignment import (
     Missed,
     Reading,
     agreement,
@@ -20,7 +20,7 @@ from glassformer.explain.alignment import (
     readings_json,
     words_missed,
 )
-from glassformer.explain.attribution import EraseRequest, erase
+from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 

@@ -14,11 +14,11 @@ import torch
 from tests.explain.stand_in import Asked, asked, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.asking import AttributeRequest, EraseRequest, ask
-from glassformer.explain.attribution import attribute, erase
+from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, ask
+from glassformer.explain.attribution.attribute import attribute, erase
+from glassformer.explain.attribution.faithfulness import faithfulness, falls, random_falls
+from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.faithfulness import faithfulness, falls, random_falls
-from glassformer.explain.integrated_gradients import integrated_gradients
 
 TASKS = ["classify", "translate", "lm"]
 

@@ -11,8 +11,8 @@ from captum.attr import LayerIntegratedGradients
 from tests.explain.stand_in import Asked, asked, untrained
 from torch import Tensor
 
-from glassformer.explain.asking import AttributeRequest, ask
-from glassformer.explain.integrated_gradients import integrated_gradients
+from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 

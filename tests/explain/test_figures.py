@@ -17,14 +17,14 @@ from matplotlib.text import Text
 from tests.explain.stand_in import Subject, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain import figure_style as fs
 from glassformer.explain import trace
-from glassformer.explain.alignment import alignment, best_reading
-from glassformer.explain.attribution import Attribution, Candidate
-from glassformer.explain.attribution_figure import draw_attribution, words_of
+from glassformer.explain.attribution.alignment import alignment, best_reading
+from glassformer.explain.attribution.attribute import Attribution, Candidate
+from glassformer.explain.attribution.faithfulness import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.faithfulness import Faithfulness
-from glassformer.explain.figures import save_figure
+from glassformer.explain.figures import style as fs
+from glassformer.explain.figures.attribution_figure import draw_attribution, words_of
+from glassformer.explain.figures.plots import save_figure
 from glassformer.explain.trace import Trace
 
 TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.explain.stand_in import untrained
 
+from glassformer.explain.attribution.information_flow import information_flow, rollout, rollout_decoder
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.information_flow import information_flow, rollout, rollout_decoder
 
 
 def random_weights(n_heads: int, n_queries: int, n_keys: int, seed: int) -> np.ndarray:

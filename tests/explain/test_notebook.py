@@ -12,8 +12,8 @@ import pytest
 from tests.explain.stand_in import untrained
 
 from glassformer.errors import GlassformerError
-from glassformer.explain import notebook
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.page import notebook
 
 TEXT = 'good </script> "quoted" &amp; <b> b c'
 
@@ -56,7 +56,7 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
     def missing(name: str) -> str:
         raise GlassformerError(f"the page <{name}> is missing", "build it: make web")
 
-    monkeypatch.setattr("glassformer.explain.report.asset", missing)
+    monkeypatch.setattr("glassformer.explain.page.report.asset", missing)
     assert notebook.frame(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
 
 

@@ -16,10 +16,10 @@ import torch
 from tests.explain.stand_in import Asked, Subject, asked
 from tests.small import data_of, small
 
-from glassformer.explain.asking import AttributeRequest, ask
-from glassformer.explain.attribution import attribute
-from glassformer.explain.erasing import erase_one
-from glassformer.explain.integrated_gradients import integrated_gradients
+from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.attribute import attribute
+from glassformer.explain.attribution.erasing import erase_one
+from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 
 N_TEXTS = 50
 PLANTED = ("bad", "good")

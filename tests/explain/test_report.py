@@ -16,10 +16,10 @@ import pytest
 from tests.serving import DTYPES, TEXTS, tiny_run
 
 from glassformer.errors import GlassformerError
-from glassformer.explain import report
-from glassformer.explain.alignment import readings_json
+from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.report import escaped, one_file, report_html, write_report
+from glassformer.explain.page import report
+from glassformer.explain.page.report import escaped, one_file, report_html, write_report
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.explain.responses import F16_MOST, MAX_TENSOR_BYTES, Refused, pack, tensor_response
+from glassformer.explain.page.responses import F16_MOST, MAX_TENSOR_BYTES, Refused, pack, tensor_response
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ import uvicorn
 from tests.serving import Client
 
 from glassformer.errors import CheckpointError, ResourceError, UsageError
-from glassformer.explain import security
-from glassformer.explain.desk import Desk
-from glassformer.explain.server import build_app, listen
-from glassformer.explain.worker import Worker
+from glassformer.explain.page import security
+from glassformer.explain.page.server import build_app, listen
+from glassformer.explain.page.service import Service
+from glassformer.explain.page.worker import Worker
 
 
-class Echo(Desk):
+class Echo(Service):
     """Answers with the question, and does as it says: waits, fails, or answers what cannot be sent."""
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ def start() -> Iterator[Start]:
     running: list[tuple[uvicorn.Server, threading.Thread, Worker]] = []
 
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
-        listener, desk = listen(0), Echo()
-        port, worker = listener.getsockname()[1], Watched(n_waiting, desk.work)
-        app = build_app(desk, (worker, worker), port, "secret", seconds)
+        listener, service = listen(0), Echo()
+        port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
+        app = build_app(service, (worker, worker), port, "secret", seconds)
         server = uvicorn.Server(
             uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         running.append((server, thread, worker))
-        return Client(port, "secret"), desk
+        return Client(port, "secret"), service
 
     yield make
     for server, thread, worker in running:
@@ -297,17 +297,17 @@ def until(condition: Callable[[], bool]) -> None:
 
 def test_a_hundred_at_once(start: Start) -> None:
     """One is worked on, eight wait, the others are told to come back; then all is as before."""
-    client, desk = start(n_waiting=8)
+    client, service = start(n_waiting=8)
     with ThreadPoolExecutor(100) as pool:
         asked = [pool.submit(client.post, "/api/trace", {"wait": True, "i": i}) for i in range(100)]
         # Until the thread has taken the first from the queue one more may find the queue full.
         until(lambda: sum(f.done() for f in asked) >= 91)
-        desk.gate.set()
+        service.gate.set()
         answers = [f.result() for f in asked]
     statuses = [a.status for a in answers]
     assert statuses.count(503) in (91, 92) and statuses.count(200) + statuses.count(503) == 100
-    assert desk.most_running == 1
-    assert desk.n_done == statuses.count(200)
+    assert service.most_running == 1
+    assert service.n_done == statuses.count(200)
     refused = next(a for a in answers if a.status == 503)
     assert int(refused.headers["retry-after"]) > 0
     for i, answer in enumerate(answers):
@@ -316,21 +316,21 @@ def test_a_hundred_at_once(start: Start) -> None:
 
 
 def test_what_takes_too_long_is_given_up(start: Start) -> None:
-    client, desk = start(seconds=1)
+    client, service = start(seconds=1)
     with ThreadPoolExecutor(2) as pool:
         slow = pool.submit(client.post, "/api/trace", {"wait": True})
-        until(lambda: desk.running == 1)
+        until(lambda: service.running == 1)
         waiting = pool.submit(client.post, "/api/trace", {})
         assert slow.result().status == 504
         assert waiting.result().status == 504
-    desk.gate.set()
-    until(lambda: desk.running == 0)
+    service.gate.set()
+    until(lambda: service.running == 0)
     assert client.post("/api/trace", {}).status == 200
-    assert desk.n_done == 2, "what waited in vain is not done after all"
+    assert service.n_done == 2, "what waited in vain is not done after all"
 
 
 def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
-    client, desk = start()
+    client, service = start()
     body = b"{}"
     head = (
         f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
@@ -338,13 +338,13 @@ def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
     ).encode()
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(client.post, "/api/trace", {"wait": True})
-        until(lambda: desk.running == 1)
+        until(lambda: service.running == 1)
         for i in range(5):
             with socket.create_connection(("127.0.0.1", client.port)) as raw:
                 raw.sendall(head + body)
-                until(lambda n=i + 2: len(desk.work) == n)
-        until(lambda: all(future.cancelled() for future in desk.work[1:]))
-        desk.gate.set()
+                until(lambda n=i + 2: len(service.work) == n)
+        until(lambda: all(future.cancelled() for future in service.work[1:]))
+        service.gate.set()
         assert busy.result().status == 200
     assert client.ask("GET", "/api/run").status == 200
-    assert desk.n_done == 1
+    assert service.n_done == 1

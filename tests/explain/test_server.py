@@ -13,10 +13,10 @@ import pytest
 from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.alignment import readings_json
+from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.security import TOKEN_HEADER
-from glassformer.explain.server import PageServer, listen
+from glassformer.explain.page.security import TOKEN_HEADER
+from glassformer.explain.page.server import PageServer, listen
 from glassformer.run import Run
 
 
@@ -189,7 +189,7 @@ def test_tensors_are_looked_at_while_words_are_weighed(
         gate.wait(20)
         raise UsageError("enough")
 
-    monkeypatch.setattr("glassformer.explain.desk.attribute", slow)
+    monkeypatch.setattr("glassformer.explain.page.service.attribute", slow)
     with ThreadPoolExecutor(1) as pool:
         weighing = pool.submit(client.post, "/api/attribute", {"trace": trace, "method": "erase"})
         assert begun.wait(20)
@@ -249,7 +249,7 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setattr("glassformer.explain.server.PORT", port)
+    monkeypatch.setattr("glassformer.explain.page.server.PORT", port)
     return port
 
 

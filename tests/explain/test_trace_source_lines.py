@@ -11,7 +11,7 @@ import torch
 import glassformer
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
-from glassformer.explain.source_lines import LINES, source_of
+from glassformer.explain.capture.source_lines import LINES, source_of
 from glassformer.models import LanguageModel, TextClassifier
 
 PACKAGE = Path(glassformer.__file__).parent

@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from glassformer.explain.responses import Refused
-from glassformer.explain.worker import Worker
+from glassformer.explain.page.responses import Refused
+from glassformer.explain.page.worker import Worker
 
 
 def test_work_is_done_in_order_by_one_thread() -> None:

@@ -1,5 +1,5 @@
 /**
- * What the page is told about one forward pass: the one truth that Python (explain/manifest) and the page share.
+ * What the page is told about one forward pass: the one truth that Python (explain/manifest.py) and the page share.
  *
  * A manifest holds no tensors. Tensors are fetched one at a time by node id or parameter id (`source.ts`).
  */
@@ -62,7 +62,7 @@ export interface SourceLine {
 }
 
 export interface TraceNode {
-  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/wiring.py. */
+  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py. */
   id: string;
   op: Op;
   inputs: string[];

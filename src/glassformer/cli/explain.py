@@ -138,7 +138,7 @@ def read_text(word: str) -> str:
 
 def facts(trained: Any, requests: list[dict[str, Any]], method: str) -> dict[str, Any]:
     """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
-    from glassformer.explain.attribution import AttributeRequest, attribute
+    from glassformer.explain.attribution.attribute import AttributeRequest, attribute
     from glassformer.explain.explanation import TraceRequest, explain
 
     told: list[dict[str, Any]] = []
@@ -162,14 +162,14 @@ def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         console.warn(warning)
     if arguments.figure is not None:
-        from glassformer.explain.figures import save_figure
+        from glassformer.explain.figures.plots import save_figure
 
         save_figure(
             explanations[0], arguments.figure, path,
             layer=arguments.layer, head=arguments.head, method=arguments.method,
         )  # fmt: skip
     else:
-        from glassformer.explain.report import write_report
+        from glassformer.explain.page.report import write_report
 
         console.say("weighing the words, for up to half a minute …")
         other = explanations[1] if len(explanations) > 1 else None
@@ -180,8 +180,8 @@ def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
     """The page, until Ctrl-C."""
-    from glassformer.explain.server import PORT
-    from glassformer.explain.server import serve as serve_page
+    from glassformer.explain.page.server import PORT
+    from glassformer.explain.page.server import serve as serve_page
 
     def tell(address: str) -> None:
         if arguments.port is None and f":{PORT}/" not in address:

@@ -3,7 +3,7 @@
 `trace` records a forward pass; the other files make explanations, figures and a page of such records.
 """
 
-from glassformer.explain.records import Axis, Check, Record, SourceLine
+from glassformer.explain.capture.records import Axis, Check, Record, SourceLine
 from glassformer.explain.trace import Trace, trace
 
 __all__ = ["Axis", "Check", "Record", "SourceLine", "Trace", "trace"]

@@ -20,13 +20,13 @@ from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
 from glassformer.errors import UsageError
 from glassformer.explain import manifest as form
-from glassformer.explain.alignment import Reading, measure_readings
+from glassformer.explain.attribution.alignment import Reading, measure_readings
+from glassformer.explain.capture.records import Check
 from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.facts import model_facts, run_facts
 from glassformer.explain.inputs import Prepared, prepare
 from glassformer.explain.predictions import Prediction, predict
-from glassformer.explain.records import Check
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.tensors import Records, take, to_numpy
 from glassformer.explain.trace import Trace
@@ -156,7 +156,7 @@ class Explanation:
 
     def attribute(self, method: str = "erase", **request: Any) -> Any:
         """Why the model said that, see `attribution.attribute`; fields of `AttributeRequest` by name."""
-        from glassformer.explain.attribution import AttributeRequest, attribute
+        from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
         wanted = {"method": method, "trace": self.id} | request
         return attribute(self, AttributeRequest.from_dict(wanted))
@@ -174,18 +174,18 @@ class Explanation:
     @property
     def plot(self) -> Any:
         """Figures of this explanation: `explanation.plot.attribution()`."""
-        from glassformer.explain.figures import ExplanationPlots
+        from glassformer.explain.figures.plots import ExplanationPlots
 
         return ExplanationPlots(self)
 
     def save(self, path: str | Path) -> None:
         """Write the whole page, with this explanation in it, as one HTML file."""
-        from glassformer.explain.report import write_report
+        from glassformer.explain.page.report import write_report
 
         write_report(Path(path), self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
-        from glassformer.explain.notebook import mimebundle
+        from glassformer.explain.page.notebook import mimebundle
 
         return mimebundle(self)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.records import Check
 from glassformer.explain.tensors import FULL, LAYERED, Node, Records
 
 FORMAT = "glassformer-trace-1"

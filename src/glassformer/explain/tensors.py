@@ -4,7 +4,7 @@
     129 … 512            one layer at a time: looking at another is another forward pass
     beyond               a window of 128 positions of everything
 
-How a tensor is captured is `trace.py`'s business, what it means `wiring.py`'s.
+How a tensor is captured is `trace.py`'s business, what it means `capture/wiring.py`'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.records import Check, Record, UnknownRecord
+from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.trace import Trace, trace
 
 FULL, LAYERED = 128, 512

@@ -5,7 +5,7 @@
     t["decoder.1.cross.weights"]     # (H, T, S)
 
 Nothing of the model is changed by it and nothing is left behind: hooks, observer and evaluation mode end
-with the block. What the steps are called is in `wiring.py`.
+with the block. What the steps are called is in `capture/wiring.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.exactly import exactly
-from glassformer.explain.hooks import Watch
-from glassformer.explain.records import Check, Record, UnknownRecord
-from glassformer.explain.tape import Tape
-from glassformer.explain.wiring import attach
+from glassformer.explain.capture.exactly import exactly
+from glassformer.explain.capture.hooks import Watch
+from glassformer.explain.capture.records import Check, Record, UnknownRecord
+from glassformer.explain.capture.tape import Tape
+from glassformer.explain.capture.wiring import attach
 from glassformer.nn.attention import fused_attention, observe_attention
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
@@ -104,7 +104,7 @@ class Trace(Mapping[str, Record]):
     @property
     def plot(self) -> Any:
         """Figures of these records: `t.plot.attention(layer=1)`."""
-        from glassformer.explain.figures import TracePlots
+        from glassformer.explain.figures.plots import TracePlots
 
         return TracePlots(self)
 

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from glassformer.errors import UsageError
+from glassformer.explain.attribution.question import Question, Words
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.question import Question, Words
 from glassformer.explain.request import check_fields, check_ids, check_integer
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.explain.records import SourceLine
+from glassformer.explain.capture.records import SourceLine
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, _explicit, _watched_scores
@@ -20,7 +20,7 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[2]
 AROUND = 4
 """Lines shown before and after the marked one."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.explain.question import Question
+from glassformer.explain.attribution.question import Question
 
 
 def erase_one(question: Question) -> dict[str, list[float]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from glassformer.explain.question import Question
+from glassformer.explain.attribution.question import Question
 
 SHARES = (0.1, 0.2, 0.5)
 """Shares of the words that are erased, or kept; the falls are averaged."""

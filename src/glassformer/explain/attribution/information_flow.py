@@ -1,7 +1,7 @@
 """Where information moved: attention weights followed through the layers.
 
 This describes attention and does not say why a model answered as it did: weights do not tell what was in the
-vectors they moved, nor what became of them (Jain and Wallace 2019). For that see `attribution.py`.
+vectors they moved, nor what became of them (Jain and Wallace 2019). For that see `attribute.py`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.hooks import Call, Watch
-from glassformer.explain.part_wires import FEATURE, add_linear
-from glassformer.explain.records import Axis
+from glassformer.explain.capture.hooks import Call, Watch
+from glassformer.explain.capture.part_wires import FEATURE, add_linear
+from glassformer.explain.capture.records import Axis
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation

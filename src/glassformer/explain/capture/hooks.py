@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from glassformer.explain.tape import Tape
+from glassformer.explain.capture.tape import Tape
 
 
 class Watch:

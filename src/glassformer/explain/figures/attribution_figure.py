@@ -1,7 +1,7 @@
 """A figure of what words weigh: the text with its words marked, the heaviest words as bars, and the test.
 
 Orange and a full underline speak for the answer, blue and a dotted underline against it; the bars carry their
-numbers. The scores come from `attribution.py`.
+numbers. The scores come from `attribute.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.explain import figure_style as fs
+from glassformer.explain.figures import style as fs
 from glassformer.explain.streams import Stream
 
 WIDTH, EDGE, LINE = 6.6, 0.12, 0.25

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.explain.alignment import readings_json
-from glassformer.explain.assets import asset
-from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
+from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.explanation import Explanation, Subject, run_facts
-from glassformer.explain.responses import pack, to_json
+from glassformer.explain.page.assets import asset
+from glassformer.explain.page.responses import pack, to_json
 from glassformer.files import atomic_write_text
 
 MAX_BYTES = 20_000_000

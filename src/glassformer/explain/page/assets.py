@@ -23,7 +23,7 @@ def asset(name: str) -> str:
         GlassformerError: it was not built.
     """
     try:
-        return (files("glassformer.explain") / "static" / name).read_text(encoding="utf-8")
+        return (files("glassformer.explain.page") / "static" / name).read_text(encoding="utf-8")
     except OSError as error:
         raise GlassformerError(
             f"the page's file {name} is missing from this installation", "in a source checkout: make web"

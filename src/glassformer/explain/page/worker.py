@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from glassformer.explain.responses import Refused
+from glassformer.explain.page.responses import Refused
 
 N_WAITING = 32
 """Pieces of work that may wait: a page asks for a screenful of tensors at once."""

@@ -1,7 +1,7 @@
 """Figures of a forward pass for papers and slides: attention, positions, alignment of a translation.
 
 Each method returns a matplotlib `Figure`, to be shown, changed or saved; how they look is in
-`figure_style.py`, what a word weighs is drawn in `attribution_figure.py`. Layers and heads are counted from 1
+`style.py`, what a word weighs is drawn in `attribution_figure.py`. Layers and heads are counted from 1
 here, as on the page and in the command; in the ids of records they are counted from 0.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain import figure_style as fs
-from glassformer.explain.attribution_figure import draw_attribution
-from glassformer.explain.matrix_figures import one_matrix, positions_and_likeness, small_multiples
-from glassformer.explain.records import Record
+from glassformer.explain.capture.records import Record
+from glassformer.explain.figures import style as fs
+from glassformer.explain.figures.attribution_figure import draw_attribution
+from glassformer.explain.figures.matrix_figures import one_matrix, positions_and_likeness, small_multiples
 from glassformer.explain.tensors import LAYERED
 
 if TYPE_CHECKING:
-    from glassformer.explain.attribution import Attribution
+    from glassformer.explain.attribution.attribute import Attribution
     from glassformer.explain.explanation import Explanation
 
 Tokens: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.hooks import Call, Watch
-from glassformer.explain.records import Axis
-from glassformer.explain.tape import Origin, Tape
+from glassformer.explain.capture.hooks import Call, Watch
+from glassformer.explain.capture.records import Axis
+from glassformer.explain.capture.tape import Origin, Tape
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual

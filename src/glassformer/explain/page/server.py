@@ -1,7 +1,7 @@
 """The server behind the page: which address answers what, within which time, on which port.
 
 It listens on this machine alone and reads no path from any request; who may ask is decided in
-`security.py`, what is answered in `desk.py`.
+`security.py`, what is answered in `service.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from starlette.routing import Route
 
 from glassformer import console
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.assets import CONTENT_TYPES, asset
-from glassformer.explain.desk import Desk
 from glassformer.explain.explanation import Subject
-from glassformer.explain.responses import Refused, error_response, json_response, tensor_response
-from glassformer.explain.security import Guard, new_token, read_json, same_token
-from glassformer.explain.worker import Worker
+from glassformer.explain.page.assets import CONTENT_TYPES, asset
+from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
+from glassformer.explain.page.security import Guard, new_token, read_json, same_token
+from glassformer.explain.page.service import Service
+from glassformer.explain.page.worker import Worker
 
 HOST = "127.0.0.1"
 PORT = 8317
@@ -45,12 +45,12 @@ Result = TypeVar("Result")
 
 
 def build_app(
-    desk: Desk, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
+    service: Service, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
 ) -> Guard:
     """The web application.
 
     Args:
-        desk: answers the questions. workers: the threads it does so in, one for tensors, one for the rest.
+        service: answers the questions. workers: the threads it does so in, one for tensors, one for the rest.
         port: part of the Host that requests must name. token: the secret they must carry.
         seconds: time an answer may take before it is refused with 504.
     """
@@ -61,7 +61,7 @@ def build_app(
         return await _within(request, worker, job, seconds)
 
     async def run(request: Request) -> Response:
-        return json_response(await ask(request, desk.run))
+        return json_response(await ask(request, service.run))
 
     def question(
         answer: Callable[[dict[str, Any]], dict[str, Any]],
@@ -72,11 +72,11 @@ def build_app(
         return endpoint
 
     async def alignment(request: Request) -> Response:
-        return json_response(await ask(request, partial(desk.alignment, request.path_params["trace_id"])))
+        return json_response(await ask(request, partial(service.alignment, request.path_params["trace_id"])))
 
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
-        job = partial(desk.tensor, trace_id, name, request.query_params.get("slice", ""))
+        job = partial(service.tensor, trace_id, name, request.query_params.get("slice", ""))
         values = await _within(request, reader, job, seconds)
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
@@ -92,7 +92,12 @@ def build_app(
     async def icon(request: Request) -> Response:
         return Response(status_code=204)
 
-    posts = {"trace": desk.trace, "attribute": desk.attribute, "erase": desk.erase, "decode": desk.decode}
+    posts = {
+        "trace": service.trace,
+        "attribute": service.attribute,
+        "erase": service.erase,
+        "decode": service.decode,
+    }
     routes = [
         Route("/", _answered(page)),
         Route("/app.js", _answered(static)),
@@ -182,7 +187,7 @@ class PageServer:
         self._workers, self.token = (Worker(), Worker()), new_token()
         self.port: int = self._listener.getsockname()[1]
         self.address = f"http://{HOST}:{self.port}/?token={self.token}"
-        app = build_app(Desk(subject, start), self._workers, self.port, self.token)
+        app = build_app(Service(subject, start), self._workers, self.port, self.token)
         config = uvicorn.Config(
             app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
             server_header=False, proxy_headers=False, limit_concurrency=256, timeout_graceful_shutdown=2,

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassformer.explain.responses import Refused, error_response
+from glassformer.explain.page.responses import Refused, error_response
 
 TOKEN_HEADER = "X-Glassformer-Token"
 MAX_BODY_BYTES = 1 << 20

@@ -1,6 +1,6 @@
 """Layouts of figures made of matrices: one with its tokens, all heads of a layer, positions beside likeness.
 
-They take arrays and words; which arrays and words is decided in `figures.py`.
+They take arrays and words; which arrays and words is decided in `plots.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glassformer.explain import figure_style as fs
+from glassformer.explain.figures import style as fs
 
 MAX_SIDE = 8.0
 """Inches that the longer side of a matrix may take."""

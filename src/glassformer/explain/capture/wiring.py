@@ -22,17 +22,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.attention_wires import AttentionWires
-from glassformer.explain.hooks import Call, Watch
-from glassformer.explain.part_wires import (
+from glassformer.explain.capture.attention_wires import AttentionWires
+from glassformer.explain.capture.hooks import Call, Watch
+from glassformer.explain.capture.part_wires import (
     EmbeddingWires,
     FeedForwardWires,
     ResidualWires,
     add_linear,
     add_norm,
 )
-from glassformer.explain.records import Axis
-from glassformer.explain.tape import Origin
+from glassformer.explain.capture.records import Axis
+from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding

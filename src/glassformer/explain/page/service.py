@@ -15,18 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.explain.alignment import readings_json
-from glassformer.explain.attribution import AttributeRequest, EraseRequest, attribute, erase
+from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.explanation import Explanation, Subject, TraceRequest, decode, explain, run_facts
-from glassformer.explain.responses import Refused
-
-MAX_TRACES = 4
-"""A long text's trace holds a hundred megabytes."""
-MAX_TEXT_BYTES = 200_000
-"""Far more than any model here reads; reading it into tokens still takes a moment only."""
+from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES
+from glassformer.explain.page.responses import Refused
 
 
-class Desk:
+class Service:
     """What is known about one run, and the newest of its traces.
 
     Two threads may ask at once, one for work with the model and one for tensors: what has been captured can
@@ -45,9 +41,7 @@ class Desk:
 
     def run(self) -> dict[str, Any]:
         """`RunFacts`."""
-        facts = run_facts(self.subject)
-        facts["limits"] = facts["limits"] | {"max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES}
-        return facts | {"start": self.start}
+        return run_facts(self.subject) | {"start": self.start}
 
     def trace(self, question: dict[str, Any]) -> dict[str, Any]:
         """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""

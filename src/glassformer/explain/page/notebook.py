@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import GlassformerError
-from glassformer.explain import figure_style as fs
+from glassformer.explain.figures import style as fs
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
@@ -36,7 +36,7 @@ def mimebundle(explanation: Explanation) -> dict[str, Any]:
 
 def frame(explanation: Explanation) -> str:
     """The page in an `<iframe>`; where it is not built, a sentence that says so."""
-    from glassformer.explain.report import report_html
+    from glassformer.explain.page.report import report_html
 
     try:
         page, _ = report_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)

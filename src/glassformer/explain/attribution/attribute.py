@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glassformer.decode.stepper import evaluation_mode
 from glassformer.errors import UsageError
-from glassformer.explain.asking import (
+from glassformer.explain.attribution.asking import (
     AttributeRequest,
     EraseRequest,
     Explained,
@@ -28,11 +28,11 @@ from glassformer.explain.asking import (
     index_of,
     masked_in_training,
 )
-from glassformer.explain.erasing import erase_one
-from glassformer.explain.faithfulness import Faithfulness, faithfulness, random_falls
-from glassformer.explain.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.attribution.erasing import erase_one
+from glassformer.explain.attribution.faithfulness import Faithfulness, faithfulness, random_falls
+from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
+from glassformer.explain.attribution.question import Question
 from glassformer.explain.predictions import Candidate, Prediction, predict
-from glassformer.explain.question import Question
 from glassformer.text.tokenizer import UNK
 
 __all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase"]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.records import Axis, Record
-from glassformer.explain.source_lines import source_of
+from glassformer.explain.capture.records import Axis, Record
+from glassformer.explain.capture.source_lines import source_of
 
 BLOCKS = ("self", "cross", "ff")
 EMBEDDING = ("ids", "lookup", "embedding", "positions")

@@ -2,7 +2,7 @@
 
 There are several places to read it, every decoder layer at two steps, and which is right depends on the model;
 so each is measured against erasing: the word a token is aligned with should be the one it misses most. Why a
-model chose a word is not asked here; `attribution.py` does that.
+model chose a word is not asked here; `attribute.py` does that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from glassformer.decode.stepper import evaluation_mode
 from glassformer.errors import UsageError
-from glassformer.explain.asking import AttributeRequest, Explained, ask
+from glassformer.explain.attribution.asking import AttributeRequest, Explained, ask
 
 MOST_WORDS = 64
 """Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""

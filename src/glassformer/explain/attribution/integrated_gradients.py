@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.explain.question import Question
+from glassformer.explain.attribution.question import Question
 
 PANEL = 8
 """Points of a panel: a part of the path that is integrated, and checked, by itself."""

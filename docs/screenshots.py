@@ -1,0 +1,86 @@
+"""Takes the pictures in docs/images: all six screens of the page for three runs, on a desk and on a phone.
+
+    python docs/screenshots.py runs/imdb runs/ende runs/bard
+
+The runs are those of the recipes imdb, multi30k-en-de and shakespeare. It needs Chromium and the test extras.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import glassformer
+from glassformer.explain.page.server import PageServer
+
+IMAGES = Path(__file__).parent / "images"
+SIZES = {"desk": (1440, 900), "phone": (390, 844)}
+TEXTS = {
+    "classify": "This film was a complete waste of time, but the music was wonderful.",
+    "translate": "Two dogs are playing in the snow.",
+    "lm": "ROMEO:\n",
+}
+OTHER = {
+    "classify": "This film was a complete waste of time, and the music was terrible.",
+    "translate": "Two cats are playing in the snow.",
+    "lm": "JULIET:\n",
+}
+STEP = {
+    "classify": "encoder.0.self.weights",
+    "translate": "decoder.1.cross.weights",
+    "lm": "decoder.1.self.weights",
+}
+SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
+
+
+def shots(browser: Browser, run: Any, name: str) -> None:
+    """Every screen of one run in both sizes."""
+    task = run.task.name
+    with PageServer(run, start=[{"text": TEXTS[task]}, {"text": OTHER[task]}]) as server:
+        for size, (width, height) in SIZES.items():
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+            page.goto(server.address)
+            page.wait_for_selector("[data-role=answer]")
+            for screen in SCREENS:
+                where = f"#/{screen}" + (f"?node={STEP[task]}&cell=2,2" if screen == "step" else "")
+                page.evaluate("where => { location.hash = where }", where)
+                page.wait_for_selector(f"main[data-screen={screen}]")
+                settle(page)
+                save(page.screenshot(), IMAGES / f"{name}-{screen}-{size}.png")
+            page.close()
+
+
+def settle(page: Page) -> None:
+    """Wait until nothing is being fetched or computed any more."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1500)
+    page.wait_for_load_state("networkidle")
+
+
+def save(data: bytes, path: Path) -> None:
+    """A PNG of 256 colours: a third of the size, and the page has few colours."""
+    Image.open(io.BytesIO(data)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
+    print(path)
+
+
+def main(folders: list[str]) -> None:
+    """The runs in the order imdb, translation, Shakespeare."""
+    IMAGES.mkdir(exist_ok=True)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for folder, name in zip(folders, ("imdb", "ende", "bard"), strict=True):
+            shots(browser, glassformer.load(folder), name)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

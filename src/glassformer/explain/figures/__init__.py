@@ -1,0 +1,1 @@
+"""Pictures of explanations for papers and slides, drawn by matplotlib."""
