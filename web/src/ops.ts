@@ -1,8 +1,9 @@
 /**
- * Every operation of a forward pass again, in float64, from arrays alone. These are the formulas that the Step
- * screen shows; `check.ts` fetches their inputs and compares. Shapes as in the table of `types.ts`.
+ * The operations of a forward pass again, in float64, from arrays alone. `operations.ts` fetches their inputs;
+ * these are the formulas that the Step screen shows. Shapes as in the table of `types.ts`.
  */
 export type Numbers = ArrayLike<number>;
+type Typed = Float32Array | Float64Array | Int32Array | Uint8Array;
 
 const at = (x: Numbers, i: number): number => x[i] ?? NaN;
 
@@ -20,39 +21,26 @@ export function linear(x: Numbers, weight: Numbers, bias: Numbers | null, n: num
   return out;
 }
 
-/** q (H, Q, E) kᵀ per head, for k (H, K, E): (H, Q, K). */
-export function dot(q: Numbers, k: Numbers, heads: number, width: number): Float64Array {
-  const [rows, cols] = [q.length / (heads * width), k.length / (heads * width)];
-  const out = new Float64Array(heads * rows * cols);
-  for (let h = 0; h < heads; h++) {
-    for (let r = 0; r < rows; r++) {
-      for (let c = 0; c < cols; c++) {
-        let sum = 0;
-        const [a, b] = [(h * rows + r) * width, (h * cols + c) * width];
-        for (let e = 0; e < width; e++) sum += (q[a + e] as number) * (k[b + e] as number);
-        out[(h * rows + r) * cols + c] = sum;
-      }
-    }
-  }
-  return out;
+/** (A, B, E) to (B, A, E): how heads are split, laid side by side again, and, with E = 1, a matrix is transposed. */
+export function swapAxes(x: Numbers, a: number, b: number, width: number): Float64Array {
+  return Float64Array.from(x, (_, i) => {
+    const [e, row, group] = [i % width, Math.floor(i / width) % a, Math.floor(i / width / a)];
+    return at(x, (row * b + group) * width + e);
+  });
 }
 
-/** weights (H, Q, K) · v (H, K, E): (H, Q, E). */
-export function mixValues(weights: Numbers, v: Numbers, heads: number, keys: number): Float64Array {
-  const [rows, width] = [weights.length / (heads * keys), v.length / (heads * keys)];
-  const out = new Float64Array(heads * rows * width);
-  for (let h = 0; h < heads; h++) {
-    for (let r = 0; r < rows; r++) {
-      for (let c = 0; c < keys; c++) {
-        const weight = at(weights, (h * rows + r) * keys + c);
-        for (let e = 0; e < width; e++) {
-          out[(h * rows + r) * width + e]! += weight * at(v, (h * keys + c) * width + e);
-        }
-      }
-    }
-  }
-  return out;
+function perHead(x: Typed, y: Typed, heads: number, one: (x: Typed, y: Typed) => Float64Array): number[] {
+  const part = (all: Typed, h: number) => all.subarray((h * all.length) / heads, ((h + 1) * all.length) / heads);
+  return Array.from({ length: heads }, (_, h) => [...one(part(x, h), part(y, h))]).flat();
 }
+
+/** q (H, Q, E) kᵀ per head, for k (H, K, E): (H, Q, K). */
+export const dot = (q: Typed, k: Typed, heads: number, width: number) =>
+  perHead(q, k, heads, (q, k) => linear(q, k, null, width));
+
+/** weights (H, Q, K) · v (H, K, E): (H, Q, E). */
+export const mixValues = (weights: Typed, v: Typed, heads: number, keys: number) =>
+  perHead(weights, v, heads, (weights, v) => linear(weights, swapAxes(v, keys, v.length / keys, 1), null, keys));
 
 /** Over rows of `cols`; `mask` (repeated) is 0 where nothing may be seen. A row with no key gives zeros. */
 export function softmax(scores: Numbers, cols: number, mask: Numbers | null = null): Float64Array {
@@ -70,89 +58,38 @@ export function softmax(scores: Numbers, cols: number, mask: Numbers | null = nu
   return out;
 }
 
-export function logsumexp(x: Numbers): number {
-  let peak = -Infinity;
-  for (let i = 0; i < x.length; i++) peak = Math.max(peak, at(x, i));
-  let total = 0;
-  for (let i = 0; i < x.length; i++) total += Math.exp(at(x, i) - peak);
-  return peak + Math.log(total);
+/** Mean and biased variance of one row; about 0 (RMS norm), the mean of the squares. */
+export function moments(row: Numbers, centred: boolean): { mean: number; variance: number } {
+  const average = (of: (x: number) => number) => Array.from(row, of).reduce((sum, x) => sum + x, 0) / row.length;
+  const mean = centred ? average((x) => x) : 0;
+  return { mean, variance: average((x) => (x - mean) ** 2) };
 }
 
-/** Mean and biased variance of one row. */
-export function moments(x: Numbers, start: number, n: number): { mean: number; variance: number; meanSquare: number } {
-  let [sum, squares] = [0, 0];
-  for (let i = 0; i < n; i++) sum += at(x, start + i);
-  const mean = sum / n;
-  let variance = 0;
-  for (let i = 0; i < n; i++) {
-    variance += (at(x, start + i) - mean) ** 2;
-    squares += at(x, start + i) ** 2;
-  }
-  return { mean, variance: variance / n, meanSquare: squares / n };
-}
-
-export function layerNorm(x: Numbers, weight: Numbers | null, bias: Numbers | null, eps: number, n: number): Float64Array {
+/** Layer norm, or RMS norm if not `centred`, over rows of `n`. */
+export function normalise(x: Typed, n: number, eps: number, weight: Numbers | null, bias: Numbers | null, centred: boolean): Float64Array {
   const out = new Float64Array(x.length);
   for (let start = 0; start < x.length; start += n) {
-    const { mean, variance } = moments(x, start, n);
-    const scale = 1 / Math.sqrt(variance + eps);
+    const { mean, variance } = moments(x.subarray(start, start + n), centred);
     for (let i = 0; i < n; i++) {
-      out[start + i] = (at(x, start + i) - mean) * scale * (weight ? at(weight, i) : 1) + (bias ? at(bias, i) : 0);
+      out[start + i] = ((at(x, start + i) - mean) / Math.sqrt(variance + eps)) * (weight ? at(weight, i) : 1) + (bias ? at(bias, i) : 0);
     }
   }
   return out;
 }
 
-export function rmsNorm(x: Numbers, weight: Numbers | null, eps: number, n: number): Float64Array {
-  const out = new Float64Array(x.length);
-  for (let start = 0; start < x.length; start += n) {
-    const scale = 1 / Math.sqrt(moments(x, start, n).meanSquare + eps);
-    for (let i = 0; i < n; i++) out[start + i] = at(x, start + i) * scale * (weight ? at(weight, i) : 1);
-  }
-  return out;
+/** How rotary positions turn feature j of a head: its angle, and the feature (with its sign) it is paired with. */
+export function rotation(j: number, width: number, position: number, base: number) {
+  const half = width / 2;
+  return { angle: position * base ** ((-2 * (j % half)) / width), partner: (j + half) % width, sign: j < half ? -1 : 1 };
 }
-
-/** (L, H·E) to (H, L, E): feature h·E + e goes to head h. */
-export function splitHeads(x: Numbers, heads: number, width: number): Float64Array {
-  const length = x.length / (heads * width);
-  const out = new Float64Array(x.length);
-  for (let h = 0; h < heads; h++) {
-    for (let t = 0; t < length; t++) {
-      for (let e = 0; e < width; e++) out[(h * length + t) * width + e] = at(x, (t * heads + h) * width + e);
-    }
-  }
-  return out;
-}
-
-/** (H, L, E) to (L, H·E). */
-export function concatHeads(x: Numbers, heads: number, width: number): Float64Array {
-  const length = x.length / (heads * width);
-  const out = new Float64Array(x.length);
-  for (let h = 0; h < heads; h++) {
-    for (let t = 0; t < length; t++) {
-      for (let e = 0; e < width; e++) out[(t * heads + h) * width + e] = at(x, (h * length + t) * width + e);
-    }
-  }
-  return out;
-}
-
-/** Angle by which rotary positions turn the pair (j, j + E/2). */
-export const rotaryAngle = (position: number, j: number, width: number, base: number) =>
-  position * base ** (-2 * (j % (width / 2)) / width);
 
 /** x (H, L, E), positions from `first` on. */
 export function rotate(x: Numbers, length: number, width: number, base: number, first: number): Float64Array {
-  const out = new Float64Array(x.length);
-  const half = width / 2;
-  for (let start = 0; start < x.length; start += width) {
-    const position = first + ((start / width) % length);
-    for (let j = 0; j < width; j++) {
-      const angle = rotaryAngle(position, j, width, base);
-      const partner = j < half ? -at(x, start + j + half) : at(x, start + j - half);
-      out[start + j] = at(x, start + j) * Math.cos(angle) + partner * Math.sin(angle);
-    }
-  }
-  return out;
+  return Float64Array.from(x, (value, i) => {
+    const j = i % width;
+    const { angle, partner, sign } = rotation(j, width, first + (Math.floor(i / width) % length), base);
+    return value * Math.cos(angle) + sign * at(x, i - j + partner) * Math.sin(angle);
+  });
 }
 
 /** One number of the paper's section 3.5. */
@@ -161,39 +98,30 @@ export function sinusoid(position: number, feature: number, width: number): numb
   return feature % 2 ? Math.cos(angle) : Math.sin(angle);
 }
 
-/** Error function to about 1e-12: a series near 0, a continued fraction in the tail. */
-export function erf(x: number): number {
-  const size = Math.abs(x);
-  if (size > 6) return Math.sign(x);
-  if (size < 2.5) {
-    let [term, sum] = [size, size];
-    for (let n = 1; n < 60 && Math.abs(term) > 1e-17; n++) {
-      term *= (-size * size) / n;
-      sum += term / (2 * n + 1);
-    }
-    return (Math.sign(x) * 2 * sum) / Math.sqrt(Math.PI);
+/** Share of a standard normal variable below x, by a series of positive terms: nothing cancels. */
+export function normalShare(x: number): number {
+  if (Math.abs(x) > 8) return Number(x > 0);
+  let [term, sum] = [x, 0];
+  for (let n = 1; n < 200; n++) {
+    sum += term;
+    term *= (x * x) / (2 * n + 1);
   }
-  let fraction = 0;
-  for (let n = 60; n > 0; n--) fraction = n / 2 / (size + fraction);
-  return Math.sign(x) * (1 - Math.exp(-size * size) / Math.sqrt(Math.PI) / (size + fraction));
+  return 0.5 + (sum * Math.exp((-x * x) / 2)) / Math.sqrt(2 * Math.PI);
 }
 
 export const relu = (x: number) => Math.max(0, x);
-export const gelu = (x: number) => 0.5 * x * (1 + erf(x / Math.SQRT2));
+export const gelu = (x: number) => x * normalShare(x);
 export const silu = (x: number) => x / (1 + Math.exp(-x));
 
-/** x (L, D) to one vector, over the positions where `real` is not 0. */
-export function pool(x: Numbers, width: number, how: string, real: Numbers | null): Float64Array {
-  const length = x.length / width;
-  const kept = Array.from({ length }, (_, t) => t).filter((t) => !real || at(real, t) !== 0);
-  const mean = new Float64Array(width);
-  const peak = new Float64Array(width);
-  for (let i = 0; i < width; i++) {
-    for (const t of kept) mean[i]! += at(x, t * width + i) / kept.length;
-    peak[i] = kept.length ? Math.max(...kept.map((t) => at(x, t * width + i))) : 0;
-  }
-  if (how === "mean") return mean;
-  if (how === "max") return peak;
-  if (how === "mean+max") return Float64Array.from([...mean, ...peak]);
-  return Float64Array.from({ length: width }, (_, i) => (kept[0] === 0 ? at(x, i) : 0)); // "first"
+const POOLS: Record<string, (values: number[]) => number> = {
+  mean: (values) => values.reduce((sum, x) => sum + x, 0) / values.length,
+  max: (values) => Math.max(...values),
+  first: ([x]) => x ?? 0,
+};
+
+/** x (L, D) to one vector, over the positions where `real` is not 0; "mean+max" is one after the other. */
+export function pool(x: Numbers, width: number, how: string, real: Numbers | null): number[] {
+  const kept = Array.from({ length: x.length / width }, (_, t) => t).filter((t) => !real || at(real, t) !== 0);
+  const column = (i: number) => kept.map((t) => at(x, t * width + i));
+  return how.split("+").flatMap((name) => Array.from({ length: width }, (_, i) => (kept.length ? (POOLS[name]?.(column(i)) ?? NaN) : 0)));
 }

@@ -101,31 +101,34 @@ export function axisLabels(axis: { name: string; size: number; stream?: StreamNa
   return pieces.slice(start, start + axis.size);
 }
 
-export interface Loaded {
-  value: TensorValue | null;
+export interface Loaded<T = TensorValue> {
+  value: T | null;
   error: string | null;
+}
+
+/** What `ask` answers, asked once for each `key`: null until it is here. `key` null: nothing wanted. */
+export function useAnswer<T>(key: string | null, ask: () => Promise<T>, delay = 0): Loaded<T> {
+  const [state, setState] = useState<Loaded<T> & { key: string }>();
+  useEffect(() => {
+    if (key === null) return;
+    let alive = true;
+    const told = (value: T | null, error: string | null) => alive && setState({ key, value, error });
+    const timer = setTimeout(() => ask().then((value) => told(value, null), (error: Error) => told(null, error.message)), delay);
+    return () => {
+      alive = false;
+      clearTimeout(timer);
+    };
+  }, [key]);
+  return state && state.key === key ? state : { value: null, error: null };
 }
 
 /** A node's or parameter's numbers: null until they are here. `id` null: nothing wanted. */
 export function useTensor(id: string | null, slice = "", of: Manifest | null = manifest.value): Loaded {
   const traceId = of?.id ?? "";
   const key = `${traceId}/${id}?${slice}`;
-  const [state, setState] = useState<{ key: string; value: TensorValue | null; error: string | null }>();
   const here = id && of ? peek(traceId, id, slice) : null;
-  const wanted = Boolean(id && of && !here);
-  useEffect(() => {
-    if (!wanted || !id) return;
-    let alive = true;
-    source.tensor(traceId, id, slice).then(
-      (value) => alive && setState({ key, value, error: null }),
-      (error: Error) => alive && setState({ key, value: null, error: error.message }),
-    );
-    return () => {
-      alive = false;
-    };
-  }, [key, wanted]);
-  if (here) return { value: here, error: null };
-  return state?.key === key ? { value: state.value, error: state.error } : { value: null, error: null };
+  const asked = useAnswer(id && of && !here ? key : null, () => source.tensor(traceId, id ?? "", slice));
+  return here ? { value: here, error: null } : asked;
 }
 
 function peek(traceId: string, id: string, slice: string) {

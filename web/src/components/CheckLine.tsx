@@ -1,8 +1,7 @@
 /** "Recomputed in your browser": a step's numbers made again here, with the largest difference; red when they disagree. */
-import { useEffect, useState } from "preact/hooks";
 import { checkNode, type CheckResult } from "../check";
 import { exact, tiny } from "../format";
-import { manifest, source } from "../state";
+import { manifest, source, useAnswer } from "../state";
 import type { TraceNode } from "../types";
 
 const known = new Map<string, CheckResult>();
@@ -10,24 +9,14 @@ const known = new Map<string, CheckResult>();
 export function CheckLine({ node, position }: { node: TraceNode; position: number }) {
   const trace = manifest.value;
   const key = `${trace?.id}/${node.id}/${node.axes.at(-1)?.name === "vocab" ? position : ""}`;
-  const [result, setResult] = useState<{ key: string; result: CheckResult }>();
-  useEffect(() => {
-    if (!trace || known.has(key)) return;
-    let alive = true;
-    const timer = setTimeout(() => {
-      checkNode(trace, node, position, source)
-        .catch((error: Error): CheckResult => ({ state: "bad", delta: null, words: error.message }))
-        .then((found) => {
-          if (found.state !== "unavailable") known.set(key, found);
-          if (alive) setResult({ key, result: found });
-        });
-    }, 30); // the numbers first, their check when they are on the screen
-    return () => {
-      alive = false;
-      clearTimeout(timer);
-    };
-  }, [key]);
-  const found = known.get(key) ?? (result?.key === key ? result.result : null);
+  // The numbers first, their check when they are on the screen.
+  const asked = useAnswer(trace && !known.has(key) ? key : null, async () => {
+    const found = await checkNode(trace!, node, position, source);
+    if (found.state !== "unavailable") known.set(key, found);
+    return found;
+  }, 30);
+  const failed: CheckResult | null = asked.error === null ? null : { state: "bad", delta: null, words: asked.error };
+  const found = known.get(key) ?? asked.value ?? failed;
   const state = found?.state ?? "pending";
   return (
     <p class={`check check-${state}`} data-check={node.id} data-state={state} data-delta={found?.delta == null ? undefined : exact(found.delta)}>

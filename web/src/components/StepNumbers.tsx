@@ -2,10 +2,9 @@
 import { exactLabels, HeadPicker, PositionPicker } from "./Pickers";
 import { Bars } from "./Bars";
 import { Matrix } from "./Matrix";
-import { idsSlice, predictionAt, PROBABILITIES, rowOf } from "../check";
-import type { Cell } from "../arithmetic";
 import { count } from "../format";
 import { axisLabels, manifest, setParams, useTensor } from "../state";
+import { idsSlice, predictionAt, PROBABILITIES, rowOf, type Cell } from "../stepData";
 import { role, scaleOfNode, title } from "../steps";
 import type { TensorValue } from "../tensor";
 import type { Manifest, TraceNode } from "../types";

@@ -4,9 +4,9 @@ import type { Sizes } from "./Blocks";
 import type { Column } from "./model";
 import { Bars } from "../components/Bars";
 import { Tokens } from "../components/Tokens";
-import { PROBABILITIES } from "../check";
 import { number, percent, visible } from "../format";
 import { go } from "../state";
+import { PROBABILITIES } from "../stepData";
 import type { Manifest, Prediction, TraceNode } from "../types";
 
 export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {

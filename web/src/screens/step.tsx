@@ -8,10 +8,10 @@ import { CheckLine } from "../components/CheckLine";
 import { CodeView } from "../components/CodeView";
 import { Formula } from "../components/Formula";
 import { StepNumbers } from "../components/StepNumbers";
-import { PROBABILITIES } from "../check";
 import { place, shapeText } from "../format";
 import { useScreenKeys } from "../keys";
 import { go, hrefTo, manifest, route, selection, setParams } from "../state";
+import { PROBABILITIES } from "../stepData";
 import { groupsOf, sentence, stepsOf, title } from "../steps";
 import type { Manifest, TraceNode } from "../types";
 

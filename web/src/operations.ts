@@ -1,0 +1,262 @@
+/**
+ * Each operation of a forward pass twice: everything it computes, made again from its real inputs (`again`), and
+ * how one number of it came about (`cell`). `check.ts` compares the first, `ArithmeticView` shows the second.
+ */
+import { count, number, visible } from "./format";
+import * as ops from "./ops";
+import {
+  data, input, inputNode, last, needAllKeys, needed, one, param, pieces, predictionAt, PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, streamOf,
+  Unavailable, width, type Arithmetic, type Cell, type Step,
+} from "./stepData";
+import type { Op } from "./types";
+
+interface Operation {
+  again: (step: Step) => Promise<ops.Numbers>;
+  cell: (step: Step, cell: Cell) => Promise<Arithmetic>;
+}
+
+const n = (x: number) => number(x, 4);
+/** In brackets where a sign would stand beside another. */
+const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
+const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], heads: ["", "", "", ""] });
+
+function products(heads: Arithmetic["heads"], a: ops.Numbers, b: ops.Numbers, labels: string[] = []): Arithmetic {
+  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i), a: x, b: b[i] ?? NaN, value: x * (b[i] ?? NaN) }));
+  return { lines: [], terms, heads };
+}
+
+/** An operation on each number by itself. */
+const each = (f: (x: number) => number, says: (x: number) => string): Operation => ({
+  again: async (step) => Float64Array.from(await data(step, 0), f),
+  cell: async (step, cell) => {
+    const x = await one(step, cell, 0);
+    return lines(`${says(x)} = ${n(f(x))}`);
+  },
+});
+
+const norm = (centred: boolean): Operation => ({
+  again: async (step) =>
+    ops.normalise(await data(step, 0), last(step.node), Number(step.node.attrs.eps), await param(step, "weight"), await param(step, "bias"), centred),
+  cell: async (step, cell) => {
+    const row = await data(step, 0, rowSlice(step, cell));
+    const weight = await param(step, "weight");
+    const bias = await param(step, "bias");
+    const eps = Number(step.node.attrs.eps);
+    const { mean, variance } = ops.moments(row, centred);
+    const [x, gamma, beta] = [row[cell.col] ?? NaN, weight?.[cell.col] ?? 1, bias?.[cell.col] ?? 0];
+    const result = ((x - mean) / Math.sqrt(variance + eps)) * gamma + beta;
+    const what = centred ? `mean μ = ${n(mean)}, variance σ² = ${n(variance)}` : `mean of the squares ${n(variance)}`;
+    return lines(
+      `Over the ${row.length} features: ${what}.`,
+      `${centred ? `(${n(x)} − ${p(mean)})` : n(x)} / √(${n(variance)} + ${number(eps)}) · ${p(gamma)}${bias ? ` + ${p(beta)}` : ""} = ${n(result)}`,
+    );
+  },
+});
+
+export const OPERATIONS: Record<Op, Operation> = {
+  ids: {
+    again: async ({ trace, node }) => streamOf(trace, node.axes[0]?.stream)?.ids.slice(startOf(trace), startOf(trace) + last(node)) ?? [],
+    cell: async (step, cell) => {
+      const piece = pieces(step, step.node, 0)[cell.col] ?? "";
+      return lines(`“${visible(piece)}” is number ${await one(step, cell)} of the ${count(step.trace.model.vocab_size)} tokens of the vocabulary.`);
+    },
+  },
+  lookup: {
+    again: async (step) => {
+      const ids = Array.from(await data(step, 0));
+      const unique = [...new Set(ids)].sort((a, b) => a - b);
+      const rows = await needed(step, "weight", unique);
+      const size = last(step.node);
+      return ids.flatMap((id) => [...rows.subarray(unique.indexOf(id) * size, (unique.indexOf(id) + 1) * size)]);
+    },
+    cell: async (step, cell) =>
+      lines(`Row ${(await data(step, 0))[cell.row]} of the embedding table, feature ${cell.col}: ${n(await one(step, cell))}.`),
+  },
+  scale: {
+    again: async (step) => Float64Array.from(await data(step, 0), (x) => x * Number(step.node.attrs.factor)),
+    cell: async (step, cell) => {
+      const [x, factor] = [await one(step, cell, 0), Number(step.node.attrs.factor)];
+      return lines(`${n(x)} · ${n(factor)} = ${n(x * factor)}`);
+    },
+  },
+  positions: {
+    again: async (step) => {
+      const { trace, node } = step;
+      const [size, first] = [last(node), startOf(trace) + Number(node.attrs.first ?? 0)];
+      const length = node.axes[0]?.size ?? 0;
+      if (node.params.weight) return (await needed(step, "weight")).slice(first * size, (first + length) * size);
+      if (node.attrs.scheme !== "sinusoidal") throw new Unavailable(`the page does not know the scheme ${node.attrs.scheme}`);
+      return Float64Array.from({ length: length * size }, (_, i) => ops.sinusoid(first + Math.floor(i / size), i % size, size));
+    },
+    cell: async (step, cell) => {
+      const position = cell.row + startOf(step.trace);
+      if (step.node.params.weight) return lines(`Row ${position} of the trained position table, feature ${cell.col}: ${n(await one(step, cell))}.`);
+      const [size, wave] = [last(step.node), cell.col % 2 ? "cos" : "sin"];
+      const even = cell.col - (cell.col % 2);
+      const value = ops.sinusoid(position, cell.col, size);
+      return lines(`${wave}(${position} / 10000^(${even}/${size})) = ${wave}(${n(position / 10000 ** (even / size))}) = ${n(value)}`);
+    },
+  },
+  add: {
+    again: async (step) => {
+      const [a, b] = [await data(step, 0), await data(step, 1)];
+      return Float64Array.from(a, (x, i) => x + (b[i] ?? NaN));
+    },
+    cell: async (step, cell) => {
+      const [x, y] = [await one(step, cell, 0), await one(step, cell, 1)];
+      return lines(`${n(x)} + ${p(y)} = ${n(x + y)}`);
+    },
+  },
+  layer_norm: norm(true),
+  rms_norm: norm(false),
+  linear: {
+    again: async (step) => {
+      const x = await input(step, 0);
+      return ops.linear(x.data, await needed(step, "weight"), await param(step, "bias"), width(x));
+    },
+    cell: async (step, cell) => {
+      const { trace, node } = step;
+      const prediction = node.axes.at(-1)?.name === "vocab" ? predictionAt(trace, cell.position) : undefined;
+      const out = prediction?.top[cell.col]?.id ?? cell.col;
+      const row = prediction ? rowOf(trace, prediction) : cell.row;
+      const x = await data(step, 0, node.axes.length > 1 ? `token:${row}` : "");
+      const bias = await param(step, "bias", [out]);
+      const worked = products(["feature", "x", "weight", "product"], x, await needed(step, "weight", [out]));
+      return { ...worked, extra: bias ? { label: "bias b", value: bias[0] ?? 0 } : undefined };
+    },
+  },
+  split_heads: {
+    again: async (step) => ops.swapAxes(await data(step, 0), sizeOf(step.node, "token"), sizeOf(step.node, "head"), last(step.node)),
+    cell: async (step, cell) => {
+      const size = last(step.node);
+      return lines(`Feature ${cell.head}·${size} + ${cell.col} = ${cell.head * size + cell.col} of the token's vector, unchanged: ${n(await one(step, cell))}`);
+    },
+  },
+  concat_heads: {
+    again: async (step) => {
+      const x = await input(step, 0);
+      return ops.swapAxes(x.data, x.shape[0] ?? 1, x.shape[1] ?? 1, width(x));
+    },
+    cell: async (step, cell) => {
+      const size = step.trace.model.d_head;
+      return lines(`Head ${Math.floor(cell.col / size) + 1}, its feature ${cell.col % size}, unchanged: ${n(await one(step, cell))}`);
+    },
+  },
+  rotate: {
+    again: async (step) => {
+      const { trace, node } = step;
+      return ops.rotate(await data(step, 0), sizeOf(node, "token"), last(node), Number(node.attrs.base), startOf(trace) + Number(node.attrs.first ?? 0));
+    },
+    cell: async (step, cell) => {
+      const { trace, node } = step;
+      const x = await data(step, 0, rowSlice(step, cell));
+      const position = cell.row + startOf(trace) + Number(node.attrs.first ?? 0);
+      const { angle, partner, sign } = ops.rotation(cell.col, x.length, position, Number(node.attrs.base));
+      const [own, other] = [x[cell.col] ?? NaN, x[partner] ?? NaN];
+      return lines(
+        `Position ${position}, feature ${cell.col} paired with ${partner}: angle ${n(angle)} radians.`,
+        `${n(own)} · cos ${n(angle)} ${sign < 0 ? "−" : "+"} ${p(other)} · sin ${n(angle)} = ${n(own * Math.cos(angle) + sign * other * Math.sin(angle))}`,
+      );
+    },
+  },
+  dot: {
+    again: async (step) => {
+      const q = await input(step, 0);
+      return ops.dot(q.data, await data(step, 1), sizeOf(step.node, "head"), width(q));
+    },
+    cell: async (step, { head, row, col }) =>
+      products(["feature", "query", "key", "product"], await data(step, 0, `head:${head};token:${row}`), await data(step, 1, `head:${head};token:${col}`)),
+  },
+  mask: {
+    again: async ({ trace, node }) => {
+      const [kind, keys] = [node.attrs.kind, last(node)];
+      if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was given to the model from outside");
+      const padding = streamOf(trace, node.axes.at(-1)?.stream)?.padding ?? [];
+      const rows = node.axes.length > 1 ? (node.axes.at(-2)?.size ?? 1) : 1;
+      return Float64Array.from({ length: rows * keys }, (_, i) =>
+        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[startOf(trace) + (i % keys)]));
+    },
+    cell: async (step, cell) => lines(await one(step, cell) ? "May be looked at." : "May not be looked at: its weight will be exactly 0."),
+  },
+  softmax: {
+    again: async (step) => {
+      needAllKeys(step);
+      return ops.softmax(await data(step, 0), last(step.node), step.node.inputs[1] ? await data(step, 1) : null);
+    },
+    cell: (step, cell) => (step.node.id === PROBABILITIES ? probabilityCell(step, cell) : softmaxCell(step, cell)),
+  },
+  mix: {
+    again: async (step) => {
+      needAllKeys(step);
+      const weights = await input(step, 0);
+      return ops.mixValues(weights.data, await data(step, 1), sizeOf(step.node, "head"), width(weights));
+    },
+    cell: async (step, { head, row, col }) => products(
+      ["token", "weight", "value", "product"], await data(step, 0, `head:${head};token:${row}`), await data(step, 1, `head:${head};head_feature:${col}`),
+      pieces(step, inputNode(step, 1), 1),
+    ),
+  },
+  relu: each(ops.relu, (x) => `max(0, ${n(x)})`),
+  gelu: each(ops.gelu, (x) => `${n(x)} · Φ(${n(x)}) = ${n(x)} · ${n(ops.normalShare(x))}`),
+  swiglu: {
+    again: async (step) => {
+      const [gate, x] = [await data(step, 0), await data(step, 1)];
+      return Float64Array.from(x, (value, i) => ops.silu(gate[i] ?? NaN) * value);
+    },
+    cell: async (step, cell) => {
+      const [gate, x] = [await one(step, cell, 0), await one(step, cell, 1)];
+      return lines(`SiLU(${n(gate)}) · ${p(x)} = ${n(ops.silu(gate))} · ${p(x)} = ${n(ops.silu(gate) * x)}`);
+    },
+  },
+  pool: {
+    again: async (step) => {
+      needAllKeys(step);
+      const x = await input(step, 0);
+      return ops.pool(x.data, width(x), String(step.node.attrs.how), step.node.inputs[1] ? await data(step, 1) : null);
+    },
+    cell: pooledCell,
+  },
+  pin_zero: {
+    again: async (step) => [0, ...(await data(step, 0))],
+    cell: async (step, { col }) =>
+      lines(col === 0 ? "Fixed at 0: only the difference between the two logits matters." : `The score itself: ${n((await data(step, 0))[0] ?? NaN)}`),
+  },
+};
+
+async function softmaxCell(step: Step, { head, row, col }: Cell): Promise<Arithmetic> {
+  const scores = await data(step, 0, `head:${head};token:${row}`);
+  const perRow = (inputNode(step, 1)?.axes.at(-2)?.size ?? 1) > 1; // a padding mask has one row for all
+  const mask = step.node.inputs[1] ? await data(step, 1, perRow ? `token:${row}` : "") : null;
+  const keys = pieces(step, step.node, -1);
+  const shares = ops.softmax(scores, scores.length, mask);
+  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k] ?? NaN }));
+  const sum = terms.reduce((sofar, term) => sofar + term.b, 0);
+  const chosen = terms[col];
+  const says = mask?.[col] === 0
+    ? "Masked: left out of the sum, weight exactly 0."
+    : `e^${p(chosen?.a ?? NaN)} / sum of all = ${n(chosen?.b ?? NaN)} / ${n(sum)} = ${n(shares[col] ?? NaN)}`;
+  return { lines: [says], terms, heads: ["token", "score", "e^score", "share"], mark: col };
+}
+
+async function probabilityCell({ trace }: Step, { position, col }: Cell): Promise<Arithmetic> {
+  const prediction = predictionAt(trace, position);
+  const [logit, total] = [prediction?.top[col]?.logit ?? NaN, prediction?.logsumexp ?? NaN];
+  return lines(
+    `The logarithm of the sum of e^logit over all ${prediction?.position === null ? "classes" : `${count(trace.model.vocab_size)} tokens`} is ${n(total)}.`,
+    `e^(${n(logit)} − ${p(total)}) = ${n(Math.exp(logit - total))}`,
+  );
+}
+
+async function pooledCell(step: Step, { col }: Cell): Promise<Arithmetic> {
+  const x = await input(step, 0);
+  const mask = step.node.inputs[1] ? await data(step, 1) : null;
+  const size = width(x);
+  const how = String(step.node.attrs.how).split("+")[Math.floor(col / size)];
+  const kept = Array.from({ length: x.shape[0] ?? 0 }, (_, t) => t).filter((t) => !mask || mask[t]);
+  const values = kept.map((t) => x.data[t * size + (col % size)] ?? NaN);
+  const tokens = pieces(step, inputNode(step, 0), 0);
+  if (how === "mean") return products(["token", "value", "1/L", "share"], values, values.map(() => 1 / kept.length), kept.map((t) => tokens[t] ?? String(t)));
+  if (how === "first") return lines(`The vector of the first token, feature ${col}: ${n(values[0] ?? NaN)}.`);
+  const largest = Math.max(...values);
+  return lines(`The largest of ${kept.length}: that of “${visible(tokens[kept[values.indexOf(largest)] ?? 0] ?? "")}”, ${n(largest)}.`);
+}

@@ -1,0 +1,106 @@
+/**
+ * A step's way to its numbers: inputs, parameters, one row or one cell of them, and the tokens along its axes.
+ * What is computed from them is in `operations.ts`.
+ */
+import type { TensorValue } from "./tensor";
+import type { Manifest, Prediction, StreamName, TraceNode } from "./types";
+
+/** The last step has no node: probabilities are computed from the logits here. */
+export const PROBABILITIES = "probabilities";
+
+/** Why something cannot be computed again, in words. */
+export class Unavailable extends Error {}
+
+export interface Cell {
+  head: number;
+  row: number;
+  col: number;
+  /** Whose next token is looked at, for logits and probabilities. */
+  position: number;
+}
+
+export interface Term {
+  label: string;
+  /** Factors, if it is a product. */
+  a?: number;
+  b?: number;
+  value: number;
+}
+
+export interface Arithmetic {
+  /** Said before the terms or instead of them, one line each. */
+  lines: string[];
+  terms: Term[];
+  /** Names of label, a, b and value. */
+  heads: [string, string, string, string];
+  /** Added after the terms: a bias. */
+  extra?: Term;
+  /** The term that is the chosen cell's own. */
+  mark?: number;
+}
+
+/** A step with the way to its numbers. */
+export interface Step {
+  trace: Manifest;
+  node: TraceNode;
+  get: (id: string, slice?: string) => Promise<TensorValue>;
+}
+
+export function predictionAt(trace: Manifest, position: number): Prediction | undefined {
+  return trace.predictions.find((one) => one.position === position) ?? trace.predictions[0];
+}
+
+/** Where the window of a long text begins. */
+export const startOf = (trace: Manifest) => trace.window?.[0] ?? 0;
+
+/** Position on the token axis of tensors: a window begins later. */
+export const rowOf = (trace: Manifest, prediction: Prediction) => (prediction.position ?? 0) - startOf(trace);
+
+/** Candidates of one position as a slice: ids ascending; one id is written as a range, which keeps the axis. */
+export function idsSlice(axis: string, ids: readonly number[]): string {
+  return ids.length === 1 ? `${axis}:${ids[0]}-${(ids[0] ?? 0) + 1}` : `${axis}:${ids.join(".")}`;
+}
+
+export const sizeOf = (node: TraceNode, name: string) => node.axes.find((axis) => axis.name === name)?.size ?? 1;
+export const last = (node: TraceNode) => node.axes.at(-1)?.size ?? 1;
+export const width = (x: TensorValue) => x.shape.at(-1) ?? 1;
+export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace.streams.find((one) => one.name === name);
+
+/** The tokens along an axis: of a node's own, or of an input's. */
+export function pieces({ trace }: Step, node: TraceNode | undefined, axis: number): string[] {
+  return streamOf(trace, node?.axes.at(axis)?.stream)?.pieces.slice(startOf(trace)) ?? [];
+}
+
+export const inputNode = ({ trace, node }: Step, i: number) => trace.nodes.find((one) => one.id === node.inputs[i]);
+export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i] ?? "", slice);
+export const data = async (step: Step, i: number, slice = "") => (await input(step, i, slice)).data;
+
+/** A parameter's numbers, or some rows of it; null if the step has none of this role. */
+export async function param({ trace, node, get }: Step, role: string, rows?: readonly number[]) {
+  const id = node.params[role];
+  if (!id) return null;
+  return (await get(id, rows && idsSlice(trace.params[id]?.axes[0]?.name ?? "out", rows))).data;
+}
+
+export async function needed(step: Step, role: string, rows?: readonly number[]) {
+  const found = await param(step, role, rows);
+  if (!found) throw new Unavailable(`the ${role} is not named`);
+  return found;
+}
+
+/** The slice of the row that a cell is in: of its head, if there are heads. */
+export function rowSlice({ node }: Step, { head, row }: Cell): string {
+  const down = node.axes.at(-2)?.name;
+  return down ? `${node.axes.length === 3 ? `head:${head};` : ""}${down}:${row}` : "";
+}
+
+/** The chosen number of the step itself, or the number at its place in an input. */
+export async function one(step: Step, cell: Cell, i?: number): Promise<number> {
+  const slice = `${rowSlice(step, cell)};${step.node.axes.at(-1)?.name}:${cell.col}`;
+  return (await step.get(i === undefined ? step.node.id : (step.node.inputs[i] ?? ""), slice.replace(/^;/, ""))).data[0] ?? NaN;
+}
+
+/** Keys outside a window are not here, so sums over them cannot be made again. */
+export function needAllKeys({ trace }: Step) {
+  if (trace.window) throw new Unavailable("only a window of this long text is here, and this sum runs over all of it");
+}
