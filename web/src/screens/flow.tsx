@@ -37,7 +37,6 @@ export function FlowScreen() {
   return (
     <div class="flow">
       <h1 class="visually-hidden">Flow</h1>
-      <h1 class="visually-hidden">Flow</h1>
       <p class="flow-intro">{introduction(trace.model)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
         {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
