@@ -76,6 +76,8 @@ def test_the_wheel_serves_the_page_without_node(
     assert page.check("encoder.0.self.weights") == "ok"
     assert page.page.input_value("[data-role=text]") == "a b good"
     script = page.page.evaluate("async () => (await fetch('app.js')).text()")
-    assert script == (site / "glassformer" / "explain" / "static" / "app.js").read_text(encoding="utf-8")
+    assert script == (site / "glassformer" / "explain" / "page" / "static" / "app.js").read_text(
+        encoding="utf-8"
+    )
     source = page.page.inner_text("[data-role=code]")
     assert "nn/attention.py" in source, "the sources are in the wheel, and are shown"
