@@ -89,13 +89,22 @@ def test_its_numbers_are_those_of_python(made: tuple[str, str, list[str]]) -> No
     question = TraceRequest.from_dict({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
     reference = explain(tiny_run(name), question)
     packed = data["tensors"][manifest["id"]]
-    vocab = {n["id"] for n in manifest["nodes"] if any(a["name"] == "vocab" for a in n["axes"])}
-    assert vocab if name != "classify" else not vocab
-    assert packed.keys() == {n["id"] for n in manifest["nodes"]} - vocab | manifest["params"].keys()
+    assert packed.keys() == {n["id"] for n in manifest["nodes"]} | manifest["params"].keys()
     for key, value in packed.items():
         expected = reference.tensor(key)
         assert value["dtype"] in ("f16", "i32", "u8"), "nothing of a new model is beyond 16 bits"
         np.testing.assert_allclose(tensor(value), expected, rtol=1e-3, atol=1e-6, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["translate", "lm"])
+def test_logits_of_a_large_vocabulary_are_left_out_and_said_so(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MAX_LOGITS_BYTES", 10)
+    explanation = explain(tiny_run(name), TEXTS[name])
+    html, dropped = report_html(explanation)
+    assert any("Logits of the whole vocabulary" in sentence for sentence in dropped)
+    assert "logits" not in Page(html).data()["tensors"][explanation.id]
 
 
 def test_words_are_weighed_and_each_erased(made: tuple[str, str, list[str]]) -> None:

@@ -25,6 +25,8 @@ from glassformer.explain.page.responses import pack, to_json
 from glassformer.files import atomic_write_text
 
 MAX_BYTES = 20_000_000
+MAX_LOGITS_BYTES = 2_000_000
+"""Logits of a small vocabulary are kept whole; of a large one only the best of each position."""
 WEIGHING_SECONDS = 30.0
 """Time spent on weighing and erasing words; a long translation has more of them than anyone will look at."""
 RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
@@ -154,7 +156,7 @@ def packed_tensors(
     left_out: list[str] = []
     for explanation in explanations:
         manifest = explanation.manifest()
-        nodes = [n for n in manifest["nodes"] if not any(a["name"] == "vocab" for a in n["axes"])]
+        nodes = [n for n in manifest["nodes"] if not _is_large_logits(n["axes"])]
         if len(nodes) < len(manifest["nodes"]):
             dropped.append(
                 "Logits of the whole vocabulary: the 50 most probable tokens of each position are here; "
@@ -201,6 +203,10 @@ def _pack_one(
         return room
     packed[explanation.id][name] = {"dtype": sent, "shape": list(values.shape), "data": text}
     return room - len(text) - len(name) - 200
+
+
+def _is_large_logits(axes: list[dict[str, Any]]) -> bool:
+    return any(axis["name"] == "vocab" for axis in axes) and _size(axes) * 2 > MAX_LOGITS_BYTES
 
 
 def _size(axes: list[dict[str, Any]]) -> int:
