@@ -14,6 +14,7 @@ import { DecodeScreen } from "./screens/decode";
 import { FlowScreen } from "./screens/flow";
 import { StepScreen } from "./screens/step";
 import { WhyScreen } from "./screens/why";
+import { useSignals } from "./signals";
 import { busy, go, hrefTo, manifest, problem, route, runFacts } from "./state";
 import { theme, toggleTheme } from "./theme";
 
@@ -28,6 +29,7 @@ const TITLES: Record<Screen, { name: string; component: ComponentType }> = {
 
 export function App() {
   useKeys();
+  useSignals();
   const { screen } = route.value;
   const { component: Component } = TITLES[screen];
   return (

@@ -1,7 +1,7 @@
 /**
  * Numbers and names as people read them: a real minus sign, few digits, 1-based layers and heads.
  */
-import type { TraceNode } from "./types";
+import type { AxisName, TraceNode } from "./types";
 
 const MINUS = "\u2212";
 
@@ -44,12 +44,17 @@ export function visible(piece: string): string {
   return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
+const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
+  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"],
+};
+
+/** What one place on an axis is, and all of them. */
+export const axisNames = (name: AxisName) => AXES[name] ?? ["feature", "features"];
+
 const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
 
 /** Where in the model a node is: "Encoder layer 1, self-attention". */
-export function place(node: TraceNode): string {
-  const stacks: Record<string, string> = { encoder: "Encoder", decoder: "Decoder", head: "Output" };
-  const stack = stacks[node.stack] ?? (node.stack === "text" ? "Embedding" : `Embedding of the ${node.stack}`);
-  if (node.layer === null) return stack;
-  return `${stack} layer ${node.layer + 1}${node.block ? `, ${BLOCKS[node.block]}` : ""}`;
+export function place({ stack, layer, block }: TraceNode): string {
+  const name = { encoder: "Encoder", decoder: "Decoder", head: "Output", text: "Embedding", source: "Embedding of the source", target: "Embedding of the target" }[stack];
+  return layer === null ? name : `${name} layer ${layer + 1}${block ? `, ${BLOCKS[block]}` : ""}`;
 }

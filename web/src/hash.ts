@@ -30,45 +30,33 @@ const SETTINGS: (keyof DecodeSettings)[] = [
   "decode_seed",
 ];
 
+const whole = (text: string) => Math.max(0, Math.floor(Number(text))) || undefined;
+
 /** The trace request in the address, under `prefix` ("" for the page's own, "o." for the one compared with). */
 export function requestOf(params: Record<string, string>, prefix = ""): TraceRequest | null {
   const get = (name: string) => params[prefix + name];
   const text = get("text");
   if (text === undefined) return null;
-  const request: TraceRequest = { text };
-  const target = get("target");
-  if (target !== undefined) request.target = target;
-  const forced = get("prefix");
-  if (forced) request.prefix = forced.split(".").map(Number).filter(Number.isInteger);
-  const pad = Number(get("pad") ?? 0);
-  if (pad > 0) request.pad = pad;
-  const checkpoint = get("checkpoint");
-  if (checkpoint) request.checkpoint = checkpoint;
-  const start = Number(get("window") ?? 0);
-  if (start > 0) request.window_start = start;
-  const decode: Record<string, number | boolean> = {};
-  for (const name of SETTINGS) {
+  const settings = SETTINGS.flatMap((name) => {
     const value = get(name);
-    if (value !== undefined) decode[name] = name === "sample" ? value === "1" : Number(value);
-  }
-  if (Object.keys(decode).length) request.decode = decode as Partial<DecodeSettings>;
-  return request;
+    return value === undefined ? [] : [[name, name === "sample" ? value === "1" : Number(value)]];
+  });
+  const request: TraceRequest = {
+    text,
+    target: get("target"),
+    prefix: get("prefix") ? get("prefix")?.split(".").map(Number).filter(Number.isInteger) : undefined,
+    pad: whole(get("pad") ?? ""),
+    checkpoint: get("checkpoint") || undefined,
+    window_start: whole(get("window") ?? ""),
+    decode: settings.length ? (Object.fromEntries(settings) as Partial<DecodeSettings>) : undefined,
+  };
+  return JSON.parse(JSON.stringify(request)) as TraceRequest; // without what is undefined
 }
 
 /** The same the other way: what to set (and, as null, to remove) so that the address names `request`. */
 export function paramsOf(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
-  const decode = request?.decode ?? {};
-  const out: Record<string, string | null> = {
-    text: request ? request.text : null,
-    target: request?.target ?? null,
-    prefix: request?.prefix?.length ? request.prefix.join(".") : null,
-    pad: request?.pad ? String(request.pad) : null,
-    checkpoint: request?.checkpoint ?? null,
-    window: request?.window_start ? String(request.window_start) : null,
-  };
-  for (const name of SETTINGS) {
-    const value = decode[name];
-    out[name] = value === undefined ? null : String(Number(value));
-  }
-  return Object.fromEntries(Object.entries(out).map(([name, value]) => [prefix + name, value]));
+  const { text, target, prefix: forced, pad, checkpoint, window_start, decode } = request ?? {};
+  const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, window: window_start || null };
+  for (const name of SETTINGS) out[name] = decode?.[name] === undefined ? null : Number(decode[name]);
+  return Object.fromEntries(Object.entries(out).map(([name, value]) => [prefix + name, value == null ? null : String(value)]));
 }

@@ -4,7 +4,7 @@
  */
 import { decodeBase64, sliceTensor, toTensor, type TensorValue } from "./tensor";
 import type {
-  ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, ReportData, RunFacts, Stream,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, ReportData, RunFacts, Stream,
   TraceRequest,
 } from "./types";
 
@@ -23,6 +23,8 @@ export interface Source {
   tensor(traceId: string, id: string, slice?: string): Promise<TensorValue>;
   /** The same tensor if it is here already. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;
+  /** Where a translation's alignment can be read, the best place first. */
+  alignment(traceId: string): Promise<Alignments>;
   attribute(request: AttributeRequest): Promise<Attribution>;
   erase(request: EraseRequest): Promise<Erased>;
   decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;
@@ -65,26 +67,14 @@ export class LiveSource implements Source {
   }
 
   private async fetch(path: string, body?: unknown): Promise<Response> {
-    const headers: Record<string, string> = { "X-Glassformer-Token": this.token };
-    if (body !== undefined) headers["Content-Type"] = "application/json";
-    let response: Response;
-    try {
-      response = await fetch(path, {
-        method: body === undefined ? "GET" : "POST",
-        headers,
-        body: body === undefined ? undefined : JSON.stringify(body),
-      });
-    } catch {
+    const headers: HeadersInit = { "X-Glassformer-Token": this.token, ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
+    const asked = body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) };
+    const response = await fetch(path, asked).catch(() => {
       throw new Problem("The server does not answer.", "Is `glassformer explain` still running in its terminal?");
-    }
+    });
     if (response.ok) return response;
-    let told: ApiError["error"] | undefined;
-    try {
-      told = ((await response.json()) as ApiError).error;
-    } catch {
-      told = undefined;
-    }
-    throw new Problem(told?.message ?? `The server answered ${response.status}.`, told?.hint ?? "", response.status);
+    const told = (await response.json().catch(() => null)) as ApiError | null;
+    throw new Problem(told?.error.message ?? `The server answered ${response.status}.`, told?.error.hint, response.status);
   }
 
   private async json<T>(path: string, body?: unknown): Promise<T> {
@@ -98,6 +88,9 @@ export class LiveSource implements Source {
     const manifest = await this.json<Manifest>("api/trace", request);
     this.traced.set(manifest.id, { request, now: manifest.id, renewing: null });
     return manifest;
+  }
+  alignment(traceId: string) {
+    return this.inTrace(traceId, (trace) => this.json<Alignments>(`api/trace/${trace}/alignment`));
   }
   attribute(request: AttributeRequest) {
     return this.inTrace(request.trace, (trace) => this.json<Attribution>("api/attribute", { ...request, trace }));
@@ -194,6 +187,11 @@ export class FileSource implements Source {
     const value = this.peek(traceId, id, slice);
     if (!value) throw new Problem(`The numbers of ${id} did not fit into this saved page.`, OFFLINE_HINT);
     return value;
+  }
+  async alignment(traceId: string) {
+    const found = this.data.alignments?.[traceId];
+    if (!found) throw new Problem("This saved page does not say which reading agrees best with erasing.", OFFLINE_HINT);
+    return found;
   }
   async attribute(request: AttributeRequest) {
     const wanted = { trace: request.trace, method: request.method, prediction: request.prediction ?? 0, foil: request.foil ?? null };

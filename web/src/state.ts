@@ -2,9 +2,9 @@
  * The page's state as signals, and the few verbs that change it. The address is the truth: `go` and
  * `setParams` write it, and everything else (which text is traced, what is shown) follows from it.
  */
-import { computed, effect, signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./hash";
+import { computed, follow, signal } from "./signals";
 import { openSource, Problem, type TensorValue } from "./source";
 import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } from "./types";
 
@@ -30,8 +30,8 @@ export interface Selection {
 const whole = (text: string | undefined) => (text !== undefined && /^\d+$/.test(text) ? Number(text) : null);
 
 /** From `node`, `head` and `cell=row,col` in the address. */
-export const selection = computed<Selection>(() => {
-  const { node, head, cell } = route.value.params;
+export const selection = computed(() => route.value, ({ params }): Selection => {
+  const { node, head, cell } = params;
   const [row, col] = (cell ?? "").split(",");
   return { node: node ?? null, head: whole(head) ?? 0, row: whole(row), col: whole(col) };
 });
@@ -88,7 +88,7 @@ export function report(error: unknown) {
     : { message: error instanceof Error ? error.message : String(error), hint: "" };
 }
 
-export const nodes = computed(() => new Map(manifest.value?.nodes.map((node) => [node.id, node]) ?? []));
+export const nodes = computed(() => manifest.value, (trace) => new Map(trace?.nodes.map((node) => [node.id, node])));
 export const node = (id: string): TraceNode | undefined => nodes.value.get(id);
 export const stream = (name: StreamName, of: Manifest | null = manifest.value): Stream | undefined =>
   of?.streams.find((one) => one.name === name);
@@ -169,12 +169,11 @@ export async function start() {
     return;
   }
   busy.value = null;
-  const request = computed(() => JSON.stringify(requestOf(route.value.params) ?? firstRequest()));
-  const second = computed(() => JSON.stringify(requestOf(route.value.params, "o.") ?? secondRequest()));
-  effect(() => void load(JSON.parse(request.value) as TraceRequest, manifest, "Tracing"));
-  effect(() => {
-    const wanted = JSON.parse(second.value) as TraceRequest | null;
-    if (wanted) void load(wanted, other, "Tracing the second");
+  const wanted = (prefix: string, otherwise: () => TraceRequest | null) => () => JSON.stringify(requestOf(route.value.params, prefix) ?? otherwise());
+  follow(wanted("", firstRequest), (request) => void load(JSON.parse(request) as TraceRequest, manifest, "Tracing"));
+  follow(wanted("o.", secondRequest), (request) => {
+    const second = JSON.parse(request) as TraceRequest | null;
+    if (second) void load(second, other, "Tracing the second");
     else other.value = null;
   });
 }

@@ -21,7 +21,7 @@ export const leaf = (node: TraceNode) => role(node).split(".").at(-1) ?? "";
 type Words = [title: string, says: string, formula: string];
 
 const split: Words = ["", "Feature h·{d_head} + e belongs to head h. Heads look independently of each other.", "#_t^{(h)} = #_t [h E : (h + 1) E]"];
-const turned = "Pairs of features are turned by an angle that grows with the position, so that query · key depends on the distance between tokens.";
+const turned = "Pairs of features turn by an angle that grows with the position: query · key depends on the distance.";
 const turn = "#_j^′ = #_j cos~θ_{t,j} ∓ #_{j ± E/2} sin~θ_{t,j}";
 const rms = "y = \\frac{x}{\\sqrt{mean(x^2) + ε}} · γ";
 const scaled = "is divided by its root mean square, then scaled feature by feature as trained.";
@@ -34,14 +34,14 @@ const pooled = "All token vectors become one vector for the whole text.";
  * {words} are put in from the model's facts; # is the letter of queries, keys or values. Formulas: see `Formula.tsx`.
  */
 const STEPS: Record<string, Words> = {
-  ids: ["Token ids", "The tokenizer cut the text into tokens and gave each its number in the vocabulary. This is all the model is told.", "t_1, t_2, …, t_L = tokenizer(text)"],
-  rows: ["Embedding rows", "Each id picks one row of the embedding table: a vector that training found for that token.", "x_t = E[id_t]"],
-  scaled: ["Embedding, scaled", "The row is multiplied by √d, as in the paper, so that it is not drowned by the positions added next.", "x_t · \\sqrt{d}"],
+  ids: ["Token ids", "Each token's number in the vocabulary: all that the model is told.", "t_1, t_2, …, t_L = tokenizer(text)"],
+  rows: ["Embedding rows", "Each id picks its row of the embedding table: a vector found by training.", "x_t = E[id_t]"],
+  scaled: ["Embedding, scaled", "Times √d, as in the paper, so that the positions added next do not drown it.", "x_t · \\sqrt{d}"],
   positions: ["Positions", "Attention does not see order, so every position has a vector of its own.", "p_t = P[t]"],
   "positions:sinusoidal": ["Positions", "Attention does not see order, so every position has a vector of its own.",
     "p_{t,2i} = sin~\\frac{t}{10000^{2i/d}}\np_{t,2i+1} = cos~\\frac{t}{10000^{2i/d}}"],
   sum: ["Embedding + position", "Token and position in one vector. Here the residual stream begins: every layer will add to it.", "x_t = x_t + p_t"],
-  "norm:layer_norm": ["Norm", "Each token's vector is shifted and stretched to mean 0 and variance 1, then scaled feature by feature as trained.",
+  "norm:layer_norm": ["Norm", "Each token's vector is brought to mean 0 and variance 1, then scaled feature by feature as trained.",
     "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
   "norm:rms_norm": ["Norm", `Each token's vector ${scaled}`, rms],
   "final_norm:layer_norm": ["Final norm", last, "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
@@ -60,14 +60,14 @@ const STEPS: Record<string, Words> = {
   "k:rms_norm": ["Keys K", `Each head's key ${scaled}`, rms],
   "q:rotate": ["Queries Q, rotated", turned, turn],
   "k:rotate": ["Keys K, rotated", turned, turn],
-  products: ["Query · key", "Every query is multiplied with every key, feature by feature, and summed: large where they point the same way.", "P = Q K^T"],
-  scores: ["Scores, scaled", "Divided by √d_head, since sums over more features would spread wider and make the softmax too sharp.", "S = \\frac{Q K^T}{\\sqrt{d_{head}}}"],
+  products: ["Query · key", "Every query times every key, feature by feature, summed: large where they point the same way.", "P = Q K^T"],
+  scores: ["Scores, scaled", "Divided by √d_head: sums over more features spread wider and would make the softmax too sharp.", "S = \\frac{Q K^T}{\\sqrt{d_{head}}}"],
   mask: ["Mask", "[PAD] tokens only fill up a batch; nobody may look at them.", "M_s = [t_s ≠ [PAD]]"],
   "mask:causal": ["Mask", "A token may look at itself and at what came before; the future is hatched.", "M_{t,s} = [s ≤ t]"],
   weights: ["Attention weights", "Softmax turns each row of scores into shares that sum to 1: how much this token takes from each other one.",
     "A_{t,s} = \\frac{e^{S_{t,s}}}{∑_r e^{S_{t,r}}}"],
   context: ["Weights · values", "Each token's new content in this head: the values of all tokens, averaged with its weights.", "C = A V"],
-  concat: ["Heads side by side", "The heads' results are laid side by side, back to one vector a token.", "C = [C_1 ; … ; C_H]"],
+  concat: ["Heads side by side", "The heads' results side by side: one vector a token again.", "C = [C_1 ; … ; C_H]"],
   out: ["Output projection", "W_O mixes the heads into the width of the stream: what this attention has to say to each token.", "y = x W_O^T"],
   residual: ["Added to the stream", summed, "x ← x + Attention(x)"],
   "ff.residual": ["Added to the stream", summed, "x ← x + FeedForward(x)"],
@@ -82,7 +82,7 @@ const STEPS: Record<string, Words> = {
   "pooled:first": ["Pooled", pooled, "c = x_1"],
   "pooled:mean+max": ["Pooled", pooled, "c = [mean_t x_t ; max_t x_t]"],
   head: ["One score", "The pooled vector times one weight vector: a single score, whose sign is the decision.", "z = x w^T"],
-  logits: ["Logits", "Each token's last vector is compared with every entry of the vocabulary: one score for each possible next token.", "z = x E^T"],
+  logits: ["Logits", "Each token's last vector is compared with every entry of the vocabulary: a score for each possible next token.", "z = x E^T"],
   "logits:class": ["Logits", "One score a class, any real number.", "z = x W^T"],
   "logits:pin_zero": ["Logits", "Two classes need one number: the first class's logit is fixed at 0, the second's is the score.", "z = (0, s)"],
   [PROBABILITIES]: ["Probabilities", "Softmax of the logits: the model's answer as shares that sum to 1.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],

@@ -9,7 +9,15 @@ export interface TensorValue {
   dtype: "f16" | "f32" | "i32" | "u8";
 }
 
-export const sizeOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+/** The largest finite magnitude. */
+export function magnitude(data: ArrayLike<number>): number {
+  let limit = 0;
+  for (let i = 0; i < data.length; i++) {
+    const size = Math.abs(data[i] ?? 0);
+    if (size > limit && Number.isFinite(size)) limit = size;
+  }
+  return limit;
+}
 
 function halfToFloat(half: number): number {
   const sign = half & 0x8000 ? -1 : 1;
@@ -55,20 +63,13 @@ export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice:
       if (!spec.includes(".")) dropped.add(axis);
     }
   }
-  const full = tensor.shape.map((size, axis) => picks[axis] ?? Array.from({ length: size }, (_, i) => i));
-  const strides = tensor.shape.map((_, axis) => sizeOf(tensor.shape.slice(axis + 1)));
-  const sizes = full.map((pick) => pick.length);
-  const data = new (tensor.data.constructor as Float32ArrayConstructor)(sizeOf(sizes));
-  const at = sizes.map(() => 0);
-  for (let i = 0; i < data.length; i++) {
-    let offset = 0;
-    for (let axis = 0; axis < at.length; axis++) offset += (full[axis]?.[at[axis] ?? 0] ?? 0) * (strides[axis] ?? 0);
-    data[i] = tensor.data[offset] ?? NaN;
-    for (let axis = at.length - 1; axis >= 0; axis--) {
-      const next = (at[axis] ?? 0) + 1;
-      at[axis] = next < (sizes[axis] ?? 0) ? next : 0;
-      if (at[axis] !== 0) break;
-    }
-  }
+  // Where the numbers picked lie: axis by axis, each offset so far with every pick of the next axis.
+  let offsets = [0];
+  tensor.shape.forEach((size, axis) => {
+    const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);
+    offsets = offsets.flatMap((offset) => pick.map((i) => (i < size ? offset * size + i : NaN)));
+  });
+  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset] ?? NaN));
+  const sizes = tensor.shape.map((size, axis) => picks[axis]?.length ?? size);
   return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
 }

@@ -2,7 +2,7 @@
  * Light or dark: the system's choice unless the reader chose, which is remembered where the browser allows.
  * Canvases read their colours from the stylesheet through `palette`, so styles/base.css is the one list of colours.
  */
-import { computed, signal } from "@preact/signals";
+import { computed, signal } from "./signals";
 
 export type Theme = "light" | "dark";
 
@@ -20,7 +20,7 @@ function remembered(): Theme | null {
 }
 
 const chosen = signal<Theme | null>(remembered());
-export const theme = computed<Theme>(() => chosen.value ?? (systemDark.value ? "dark" : "light"));
+export const theme = computed(() => chosen.value ?? (systemDark.value ? "dark" : "light"), (now): Theme => now);
 
 export function toggleTheme() {
   chosen.value = theme.value === "dark" ? "light" : "dark";
@@ -54,9 +54,8 @@ function parse(text: string): Rgb {
   return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)) as Rgb;
 }
 
-/** The colours of now, as numbers; reading it in a component subscribes to the theme. */
-export const palette = computed<Palette>(() => {
-  void theme.value;
+/** The colours of now, as numbers. */
+export const palette = computed(() => theme.value, (): Palette => {
   const style = getComputedStyle(document.documentElement);
   const get = (name: string) => parse(style.getPropertyValue(`--${name}`));
   return {

@@ -4,9 +4,9 @@
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { number, visible } from "../format";
-import { drawHeat, magnitude } from "../heat";
+import { drawHeat } from "../heat";
 import { useTensor, type Loaded } from "../state";
-import type { TensorValue } from "../tensor";
+import { magnitude, type TensorValue } from "../tensor";
 import { palette } from "../theme";
 import { NumberGrid } from "./NumberGrid";
 
@@ -115,8 +115,8 @@ function Large(props: Ready) {
   const cell: [number, number] = [Math.min(wanted[0], rows - 1), Math.min(wanted[1], cols - 1)];
   const across = Math.max(120, room - LABEL_WIDTH - 2);
   const named = colLabels !== undefined;
-  const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 34 : 22, Math.floor(across / Math.max(1, cols))));
-  const cellHeight = rows <= 40 ? Math.max(18, Math.min(named && rows > 1 ? cellWidth : 26, 34)) : 15;
+  const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 28 : 22, Math.floor(across / Math.max(1, cols))));
+  const cellHeight = rows > 40 ? 15 : Math.max(18, Math.min(26, named ? cellWidth : 200 / rows)); // the numbers below stay in sight
   const canvas = useHeat(props, cellWidth, cellHeight, cell);
   const choose = (row: number, col: number) => {
     setOwn([row, col]);
@@ -126,8 +126,8 @@ function Large(props: Ready) {
     Math.min(rows - 1, Math.floor(event.offsetY / cellHeight)), Math.min(cols - 1, Math.floor(event.offsetX / cellWidth)),
   ];
   const width = LABEL_WIDTH + cols * cellWidth;
-  const beside = room - width > 430 && (props.numbers ?? "always") === "always";
-  const always = (props.numbers ?? "always") === "always";
+  const always = props.numbers !== "toggle";
+  const beside = room - width > 430 && always;
   const scrolls = cols * cellWidth > across || rows * cellHeight + 112 > Math.min(0.7 * innerHeight, 640); // labels: 7rem at most
   return (
     <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
@@ -217,11 +217,4 @@ function useRoom(): [number, (element: HTMLElement | null) => void] {
     return () => observer.disconnect();
   }, []);
   return [room, (box) => void (element.current = box)];
-}
-
-/** A cell as text: whole numbers as they are, masked ones named. */
-export function cellText(value: TensorValue, at: number, masked: boolean): string {
-  if (masked) return "masked";
-  const x = value.data[at] ?? NaN;
-  return value.dtype === "i32" || value.dtype === "u8" ? String(x) : number(x);
 }

@@ -2,17 +2,12 @@
 import { exactLabels, HeadPicker, PositionPicker } from "./Pickers";
 import { Bars } from "./Bars";
 import { Matrix } from "./Matrix";
-import { count } from "../format";
+import { axisNames, count } from "../format";
 import { axisLabels, manifest, setParams, useTensor } from "../state";
 import { idsSlice, predictionAt, PROBABILITIES, rowOf, type Cell } from "../stepData";
 import { role, scaleOfNode, title } from "../steps";
 import type { TensorValue } from "../tensor";
 import type { Manifest, TraceNode } from "../types";
-
-const AXIS_WORDS: Record<string, string> = {
-  token: "token", key: "looked at", feature: "feature", head_feature: "feature", heads_features: "feature", hidden: "hidden feature",
-  pooled: "feature", class: "class", vocab: "token",
-};
 
 const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
 
@@ -33,7 +28,7 @@ export function StepNumbers({ node, cell }: { node: TraceNode; cell: Cell }) {
       <Matrix
         node={node.id} slice={slice} label={title(node)} mask={mask.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && axisLabels(rows)} colLabels={across && exactLabels(across, trace)}
-        rowName={rows && (AXIS_WORDS[rows.name] ?? rows.name)} colName={across && (AXIS_WORDS[across.name] ?? across.name)}
+        rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
     </section>
   );

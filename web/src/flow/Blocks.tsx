@@ -100,7 +100,7 @@ export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
         </div>
         <div class="flow-branch">
           <p class="flow-block-name">{NAMES[block.kind]} <span>{says(block, mask?.attrs.kind === "causal")}</span></p>
-          <div class="flow-boxes">
+          <div class={`flow-boxes flow-${block.kind}`}>
             {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
             {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
           </div>

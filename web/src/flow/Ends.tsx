@@ -64,22 +64,25 @@ function NextTokens({ trace }: { trace: Manifest }) {
   const stream = trace.streams.at(-1);
   const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
   return (
-    <ol class="flow-next" aria-label="What follows each token, and its probability">
-      {trace.predictions.map((prediction) => {
-        const next = prediction.actual ?? prediction.top[0];
-        const probability = Math.exp(next?.log_prob ?? -Infinity);
-        const given = (prediction.position ?? 0) + 1 < (stream?.n_given ?? 0);
-        return (
-          <li key={prediction.position}>
-            <button type="button" class={given ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${stream?.pieces[prediction.position ?? 0] ?? ""}”`}>
-              <bdi class="flow-after">{visible(stream?.pieces[prediction.position ?? 0] ?? "")}</bdi>
-              <span class="flow-down" aria-hidden="true">↓</span>
-              <bdi>{visible(next?.piece ?? "")}</bdi>
-              <span class="flow-share" style={{ width: `${probability * 100}%` }} />
-            </button>
-          </li>
-        );
-      })}
-    </ol>
+    <>
+      <p class="note" id="flow-next">What was written after each token; the bar is its probability.</p>
+      <ol class="flow-next" aria-labelledby="flow-next">
+        {trace.predictions.map((prediction) => {
+          const next = prediction.actual ?? prediction.top[0];
+          const probability = Math.exp(next?.log_prob ?? -Infinity);
+          const given = (prediction.position ?? 0) + 1 < (stream?.n_given ?? 0);
+          return (
+            <li key={prediction.position}>
+              <button type="button" class={given ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${stream?.pieces[prediction.position ?? 0] ?? ""}”`}>
+                <bdi class="flow-after">{visible(stream?.pieces[prediction.position ?? 0] ?? "")}</bdi>
+                <span class="flow-down" aria-hidden="true">↓</span>
+                <bdi>{visible(next?.piece ?? "")}</bdi>
+                <span class="flow-share" style={{ width: `${probability * 100}%` }} />
+              </button>
+            </li>
+          );
+        })}
+      </ol>
+    </>
   );
 }

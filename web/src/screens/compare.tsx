@@ -2,98 +2,92 @@
  * Compare: two texts under one model, or one text under two checkpoints of a run. Answers, tokens, probabilities and
  * one head side by side; through all checkpoints one can watch a head form.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
+import { messageOf, useLoaded } from "../attention/hooks";
 import { viewOf } from "../attention/view";
-import { differing } from "../compare/diff";
 import { Distributions } from "../compare/Distributions";
 import { FilmStrip } from "../compare/FilmStrip";
-import { HeadPair, HeadPicker } from "../compare/HeadPair";
+import { BlockPicker, HeadPair } from "../compare/HeadPair";
 import { heldRequest } from "../compare/pair";
 import { Side } from "../compare/Side";
+import { Choices } from "../components/Choices";
+import { submitOnEnter } from "../components/TextForm";
 import { busy, manifest, other, route, runFacts, setParams, source, traceOther } from "../state";
-import type { Manifest, StreamName } from "../types";
+import type { Manifest } from "../types";
 
 type By = "text" | "checkpoint";
 
 export function CompareScreen() {
-  const a = manifest.value;
+  const a = manifest.value!;
   const b = other.value;
-  if (!a) return null;
   const { params } = route.value;
-  const checkpoints = runFacts.value?.checkpoints ?? [];
+  const checkpoints = source.live ? runFacts.value?.checkpoints ?? [] : [];
   const by: By = params.by === "checkpoint" && checkpoints.length > 1 ? "checkpoint" : "text";
   const view = viewOf(a, params);
-  const chosen = b && by === "checkpoint" ? b.model.checkpoint : null;
+  const choose = (checkpoint: string) => traceOther(heldRequest(a, checkpoint));
   return (
     <div class="compare">
       <h1 class="visually-hidden">Compare</h1>
-      {source.live && checkpoints.length > 1 && <Choice by={by} />}
-      {by === "text" && source.live && <OtherText b={b} />}
-      {by === "checkpoint" && source.live && view && (
-        <>
-          <HeadPicker view={view} />
-          <FilmStrip
-            manifest={a} view={view} checkpoints={checkpoints} chosen={chosen}
-            onChoose={(checkpoint) => traceOther(heldRequest(a, checkpoint))}
+      {checkpoints.length > 1 && (
+        <div class="attention-bar">
+          <Choices
+            name="by" label="What is compared" options={[["text", "Two texts"], ["checkpoint", "Two checkpoints"]]} chosen={by}
+            onChoose={(next) => {
+              if (next === by) return;
+              setParams({ by: next });
+              if (next === "checkpoint") choose(checkpoints[0]!.name);
+              else traceOther(null);
+            }}
           />
-        </>
+        </div>
       )}
-      {!b && <Nothing by={by} />}
-      {b && (
-        <>
-          <Sides a={a} b={b} by={by} />
-          <Distributions a={a} b={b} position={params.position === undefined ? null : Number(params.position)} />
-          {view && (
-            <section>
-              <h2>{by === "checkpoint" ? "The head in A and B" : "One head"}</h2>
-              {by === "text" && <HeadPicker view={view} />}
-              <HeadPair a={a} b={b} view={view} />
-            </section>
-          )}
-        </>
+      {by === "text" && source.live && <OtherText b={b} />}
+      {view && (b || by === "checkpoint") && <BlockPicker view={view} />}
+      {by === "checkpoint" && view && (
+        <FilmStrip manifest={a} view={view} checkpoints={checkpoints} chosen={b && b.model.checkpoint} onChoose={choose} />
       )}
+      {b
+        ? (
+          <>
+            <Sides a={a} b={b} by={by} />
+            <Distributions a={a} b={b} position={params.position} />
+            {view && (
+              <section>
+                <h2>The head in A and B</h2>
+                <HeadPair a={a} b={b} view={view} />
+              </section>
+            )}
+          </>
+        )
+        : <p class="note">{missing(by)}</p>}
     </div>
   );
 }
 
-function Choice({ by }: { by: By }) {
-  const choose = (next: By) => {
-    if (next === by) return;
-    setParams({ by: next === "text" ? null : next });
-    const [oldest] = runFacts.peek()?.checkpoints ?? [];
-    const a = manifest.peek();
-    traceOther(next === "checkpoint" && oldest && a ? heldRequest(a, oldest.name) : null);
-  };
-  return (
-    <div class="attention-bar">
-      <span class="choices" role="group" aria-label="What is compared">
-        <button type="button" class="quiet" aria-pressed={by === "text"} onClick={() => choose("text")}>Two texts</button>
-        <button type="button" class="quiet" data-by="checkpoint" aria-pressed={by === "checkpoint"} onClick={() => choose("checkpoint")}>Two checkpoints</button>
-      </span>
-    </div>
-  );
+/** Why there is no B. */
+function missing(by: By): string {
+  if (!source.live) return "This saved page holds one trace, so there is nothing to compare it with. Save one with a second text: glassformer explain RUN TEXT --compare TEXT2 -o page.html";
+  if (busy.value) return `${busy.value} …`;
+  if (by === "checkpoint") return "Choose a checkpoint above to set it beside these weights.";
+  return "Two texts that differ in one word show best what that word does; of the same length, their weights can be subtracted.";
 }
 
 function OtherText({ b }: { b: Manifest | null }) {
   const area = useRef<HTMLTextAreaElement>(null);
   const written = b?.request.text;
   useEffect(() => {
-    if (area.current) area.current.value = written ?? manifest.peek()?.request.text ?? "";
+    area.current!.value = written ?? manifest.value?.request.text ?? "";
   }, [written]);
-  const submit = () => area.current && traceOther({ ...manifest.peek()?.request, target: undefined, prefix: undefined, text: area.current.value });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value });
+  };
   return (
-    <form class="text-form compare-form" onSubmit={(event) => (event.preventDefault(), submit())}>
-      <div>
-        <label for="other-text">The text above is A. Change a word here and compare:</label>
-        <textarea
-          id="other-text" data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false}
-          onKeyDown={(event) => {
-            if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-            event.preventDefault();
-            submit();
-          }}
-        />
-      </div>
+    <form class="text-form compare-form" onSubmit={submit}>
+      <label>
+        <span class="note">The text above is A. Change a word here and compare:</span>
+        <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
+      </label>
       <div class="text-actions">
         <button type="submit" data-role="compare" disabled={busy.value !== null}>Compare</button>
         {b && <button type="button" class="quiet" onClick={() => traceOther(null)}>Remove B</button>}
@@ -102,53 +96,16 @@ function OtherText({ b }: { b: Manifest | null }) {
   );
 }
 
-function Nothing({ by }: { by: By }) {
-  if (!source.live) return <p class="note">This saved page holds one trace, so there is nothing to compare it with. Save one with a second text: glassformer explain RUN TEXT --compare TEXT2 -o page.html</p>;
-  if (busy.value) return <p class="note">{busy.value} …</p>;
-  return (
-    <p class="note">
-      {by === "text"
-        ? "Two texts that differ in one word show best what that word does; of the same length, their weights can be subtracted."
-        : "Choose a checkpoint above to set it beside these weights."}
-    </p>
-  );
-}
-
+/** A checkpoint that reads A's tokens wrote no answer of its own; it is asked for one. */
 function Sides({ a, b, by }: { a: Manifest; b: Manifest; by: By }) {
-  const own = useOwnAnswer(a, b, by);
-  const marks: { a: Partial<Record<StreamName, boolean[]>>; b: Partial<Record<StreamName, boolean[]>> } = { a: {}, b: {} };
-  for (const one of a.streams) {
-    const two = b.streams.find((stream) => stream.name === one.name);
-    if (!two) continue;
-    const found = differing(one.ids, two.ids);
-    marks.a[one.name] = found.a;
-    marks.b[one.name] = found.b;
-  }
+  const { checkpoint } = b.model;
+  const held = by === "checkpoint" && a.model.task !== "classify";
+  const own = useLoaded<string>(held ? `${a.id} ${checkpoint}` : null, (tell) =>
+    source.decode({ ...a.request, checkpoint }).then(({ answer }) => tell(answer.headline), (error) => tell(`(${messageOf(error)})`)));
   return (
     <div class="compare-sides">
-      <Side name="A" of={a} differs={marks.a} />
-      <Side name="B" of={b} differs={marks.b} own={own} />
+      <Side name="A" of={a} other={b} />
+      <Side name="B" of={b} other={a} own={held ? own ?? "…" : undefined} />
     </div>
   );
-}
-
-/** A checkpoint that reads A's tokens wrote no answer of its own; it is asked for one. */
-function useOwnAnswer(a: Manifest, b: Manifest, by: By): string | null {
-  const held = by === "checkpoint" && a.model.task !== "classify" && source.live;
-  const { checkpoint } = b.model;
-  const key = `${a.id} ${checkpoint}`;
-  const [state, setState] = useState<{ key: string; answer: string }>({ key: "", answer: "" });
-  useEffect(() => {
-    if (!held) return;
-    let alive = true;
-    source.decode({ ...a.request, checkpoint }).then(
-      (found) => alive && setState({ key, answer: found.answer.headline }),
-      (error: Error) => alive && setState({ key, answer: `(${error.message})` }),
-    );
-    return () => {
-      alive = false;
-    };
-  }, [key, held]);
-  if (!held) return null;
-  return state.key === key ? state.answer : "…";
 }

@@ -46,19 +46,11 @@ export function FlowScreen() {
   );
 }
 
-function introduction(model: ModelFacts): string {
-  const layers = (n: number) => `${n} ${n === 1 ? "layer" : "layers"}`;
-  const stack = {
-    encoder: `An encoder of ${layers(model.n_layers)}`,
-    decoder: `A decoder of ${layers(model.n_decoder_layers)}`,
-    "encoder-decoder": `An encoder of ${layers(model.n_layers)} and a decoder of ${layers(model.n_decoder_layers)}`,
-  }[model.family];
-  const heads = `${model.n_heads} ${model.n_heads === 1 ? "head" : "heads"}`;
-  return `${stack}, ${heads} a layer, ${model.d_model} features a token, ${millions(model.n_params)} parameters. `
-    + "Every picture is this text’s own numbers, one row a token: orange above zero, blue below, green where shares sum to 1. Open any of them.";
-}
-
-const millions = (n: number) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : count(n));
+/** How to read the drawing. */
+const introduction = ({ family, d_model, n_params }: ModelFacts) =>
+  `Read from top to bottom: ${count(n_params)} parameters. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
+  + (family === "encoder-decoder" ? "Cross-attention also reads the end of the encoder. " : "")
+  + "The pictures are this text’s own numbers, one row a token: orange above zero, blue below, green for shares of 1. Open any of them.";
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
@@ -66,9 +58,9 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
   const heading = column.stack === "encoder" ? "Encoder" : "Decoder";
   return (
     <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
-      <h2>{heading} <span>{heads(column, trace)}</span></h2>
+      <h2>{heading} <span>{size(column, trace)}</span></h2>
       <Entrance column={column} sizes={sizes} trace={trace} />
-      {begin && <StreamState node={begin} sizes={sizes} label={`the residual stream: ${trace.model.d_model} numbers a token`} />}
+      {begin && <StreamState node={begin} sizes={sizes} label={"the residual stream begins"} />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
           {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
@@ -76,16 +68,17 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
         </div>
       ))}
       {end && (
-        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: the memory that the decoder reads"} />
+        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: what the decoder looks at"} />
       )}
       {last && <Exit nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
     </section>
   );
 }
 
-function heads(column: Column, trace: Manifest): string {
-  const n = column.stream.ids.length;
-  const tokens = `${n} ${n === 1 ? "token" : "tokens"}`;
-  if (column.stack === "encoder") return trace.model.family === "encoder" ? `reads ${tokens}` : `reads the ${tokens} of the source`;
-  return trace.model.family === "decoder" ? `reads and writes ${tokens}` : `has written ${tokens}, each from those before it and the source`;
+/** "3 layers of 4 heads; reads 10 tokens". */
+function size({ stack, stream }: Column, { model }: Manifest): string {
+  const many = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
+  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and writes" : "has written";
+  const layers = many(stack === "encoder" ? model.n_layers : model.n_decoder_layers, "layer");
+  return `${layers} of ${many(model.n_heads, "head")}; ${verb} ${many(stream.ids.length, "token")}`;
 }

@@ -8,9 +8,10 @@ import { CheckLine } from "../components/CheckLine";
 import { CodeView } from "../components/CodeView";
 import { Formula } from "../components/Formula";
 import { StepNumbers } from "../components/StepNumbers";
-import { place, shapeText } from "../format";
+import { linkTo } from "../flow/Box";
+import { axisNames, place, shapeText } from "../format";
 import { useScreenKeys } from "../keys";
-import { go, hrefTo, manifest, route, selection, setParams } from "../state";
+import { manifest, route, selection, setParams } from "../state";
 import { PROBABILITIES } from "../stepData";
 import { groupsOf, sentence, stepsOf, title } from "../steps";
 import type { Manifest, TraceNode } from "../types";
@@ -61,8 +62,10 @@ export function StepScreen() {
             <span class="small">{index + 1} of {steps.length}</span>
             <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
           </div>
+          <h1 id="step-title">{title(step)}</h1>
+          <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
+            <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
         </div>
-        <h1 id="step-title">{title(step)}</h1>
         <p class="step-says">{sentence(step, trace.model)}</p>
         <div class="step-how">
           <div>
@@ -84,46 +87,18 @@ export function StepScreen() {
   );
 }
 
-/** What the step is computed from, as links, and its shape. */
+/** What the step is computed from. */
 function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
-  const inputs = step.inputs.map((id) => trace.nodes.find((one) => one.id === id)).filter((one) => one !== undefined);
-  const shape = step.axes.map((axis) => axis.size);
+  const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
   return (
     <dl class="step-from">
-      <div><dt>Shape</dt><dd>{shapeText(shape)} <span class="axes">{step.axes.map((axis) => AXES[axis.name] ?? axis.name).join(" × ")}</span></dd></div>
       {inputs.length > 0 && (
-        <div>
-          <dt>From</dt>
-          <dd>
-            {inputs.map((input, i) => (
-              <span key={input.id}>{i > 0 && ", "}<StepLink node={input}>{title(input)}</StepLink></span>
-            ))}
-          </dd>
-        </div>
+        <div><dt>From</dt><dd>{inputs.map((input, i) => <span key={input.id}>{i > 0 && ", "}<a {...linkTo(input)}>{title(input)}</a></span>)}</dd></div>
       )}
       {Object.entries(step.params).map(([role, id]) => (
-        <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> <span class="axes">{shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</span></dd></div>
+        <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</dd></div>
       ))}
     </dl>
-  );
-}
-
-const AXES: Record<string, string> = {
-  token: "tokens", key: "keys", head: "heads", feature: "features", head_feature: "features of a head",
-  heads_features: "features of all heads", hidden: "hidden features", pooled: "features", class: "classes", vocab: "vocabulary",
-};
-
-function StepLink({ node, children }: { node: TraceNode; children: string }) {
-  return (
-    <a
-      href={hrefTo("step", { node: node.id, cell: null })}
-      onClick={(event) => {
-        event.preventDefault();
-        go("step", { node: node.id, cell: null });
-      }}
-    >
-      {children}
-    </a>
   );
 }
 
@@ -156,15 +131,7 @@ function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
             <ol>
               {group.steps.map((step) => (
                 <li key={step.id}>
-                  <a
-                    href={hrefTo("step", { node: step.id, cell: null })} aria-current={step.id === current ? "step" : undefined}
-                    onClick={(event) => {
-                      event.preventDefault();
-                      setParams({ node: step.id, cell: null }, { push: true });
-                    }}
-                  >
-                    {title(step)}
-                  </a>
+                  <a {...linkTo(step)} aria-current={step.id === current ? "step" : undefined}>{title(step)}</a>
                 </li>
               ))}
             </ol>
