@@ -18,16 +18,6 @@ export interface Heat {
   cell?: readonly [number, number] | null;
 }
 
-/** The largest finite magnitude. */
-export function magnitude(data: ArrayLike<number>): number {
-  let limit = 0;
-  for (let i = 0; i < data.length; i++) {
-    const size = Math.abs(data[i] ?? 0);
-    if (size > limit && Number.isFinite(size)) limit = size;
-  }
-  return limit;
-}
-
 function hatch(context: CanvasRenderingContext2D, heat: Heat): CanvasPattern | string {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;

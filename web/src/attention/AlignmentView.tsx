@@ -1,57 +1,84 @@
-/** Which source words each target word was aligned with, read from cross-attention one row later (Shift-Att). */
+/** Which source words each target word was aligned with, read from cross-attention where that agrees best with erasing. */
 
 import { useMemo } from "preact/hooks";
-import { setParams } from "../state";
-import type { Manifest } from "../types";
-import { alignment, alignmentLayer } from "./alignment";
+import { route, setParams, source } from "../state";
+import type { Alignments, Manifest } from "../types";
+import { alignment } from "./alignment";
 import { Figure } from "./Figure";
-import { chosenCell } from "./HeadsView";
 import { meanOfHeads } from "./grid";
 import type { AttentionGroup } from "./heads";
-import { labelsOf, shownLabels } from "./labels";
+import { messageOf, useLoaded } from "./hooks";
+import { labelsOf } from "./labels";
 import { useWeights } from "./useWeights";
+import { Waiting } from "./Waiting";
 
-export function AlignmentView({ manifest, cross, params, hide }: { manifest: Manifest; cross: AttentionGroup; params: Record<string, string>; hide: boolean }) {
-  const wanted = params.align === undefined ? alignmentLayer(cross.layers.length) : Number(params.align);
-  const layer = cross.layers.find((one) => one.layer === wanted) ?? cross.layers[0]!;
-  const shifted = params.read !== "predicted";
-  const fetched = useWeights(manifest.id, [layer]);
-  const values = fetched.layers.get(layer.weights);
-  const targets = labelsOf(manifest, cross.queries);
-  const sources = labelsOf(manifest, cross.keys);
-  const aligned = useMemo(() => values && alignment(meanOfHeads(values.weights), shifted), [values, shifted]);
-  const rowLabels = (aligned?.tokens ?? []).map((token) => targets[token]!);
+type Reading = Alignments["readings"][number];
+
+const nameOf = ({ layer, shifted }: Reading) => `layer ${layer + 1}, where the word is ${shifted ? "the input" : "predicted"}`;
+
+export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; cross: AttentionGroup; hide: boolean }) {
+  const { readings, problem } = useReadings(manifest, cross);
+  const [best] = readings;
+  const reading = readings.find((one) => nameOf(one) === route.value.params.reading) ?? best;
+  const layer = cross.layers.find((one) => one.layer === reading?.layer);
+  const fetched = useWeights(manifest.id, layer ? [layer] : []);
+  const values = layer && fetched.layers.get(layer.weights);
+  const grid = useMemo(() => values && alignment(meanOfHeads(values.weights), reading!.shifted), [values, reading?.shifted]);
   return (
     <>
-      <p class="attention-meaning">
+      <p>
         Each target word meets the source twice: in the row that predicts it and, one row later, where it is the
-        decoder&rsquo;s <em>input</em>. In deep translators the second aligns better, in a layer of the lower half (Chen
-        et al. 2020, Shift-Att), and it is shown first. In a model of few layers the first is often the clearer: compare
-        the two. The mean of the layer&rsquo;s heads is shown.
+        decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). Which row aligns, and in which layer, differs from model to
+        model; so each is compared with what erasing shows. The mean of the heads is drawn.
       </p>
-      <div class="attention-order">
-        <label>
-          Layer <select value={layer.layer} onChange={(event) => setParams({ align: event.currentTarget.value })}>
-            {cross.layers.map((one) => <option key={one.layer} value={one.layer}>{one.layer + 1}</option>)}
-          </select>
-        </label>
-        <span class="choices" role="group" aria-label="Which row is read">
-          <button type="button" class="quiet" aria-pressed={shifted} onClick={() => setParams({ read: null })}>where the word is the input</button>
-          <button type="button" class="quiet" aria-pressed={!shifted} onClick={() => setParams({ read: "predicted" })}>where it is predicted</button>
-        </span>
-      </div>
-      {[...fetched.errors].map(([id, message]) => <p class="note note-bad" key={id}>{message}</p>)}
-      <h2>{`Alignment, cross-attention of layer ${layer.layer + 1}`}</h2>
-      {aligned && (
-        <Figure
-          name={`${manifest.model.run}-alignment-layer${layer.layer + 1}`} title={`Alignment, cross-attention of layer ${layer.layer + 1}`}
-          caption={`Mean of the heads, read where each target token is ${shifted ? "the decoder's input (Shift-Att)" : "predicted"}. ${manifest.model.run}, ${manifest.model.checkpoint}.`}
-          node={layer.weights} slice={shifted ? "alignment:shifted" : "alignment:predicted"} grid={aligned.weights} mask={null}
-          rowLabels={rowLabels} colLabels={sources} rows={shownLabels(rowLabels, hide)} cols={shownLabels(sources, hide)}
-          rowName="target" colName="source" verb="is aligned with" cell={chosenCell()}
-          onChoose={(row, col) => setParams({ cell: `${row},${col}` })}
-        />
+      {!reading && <p class="note">Comparing the readings with erasing …</p>}
+      {reading && best && layer && (
+        <>
+          <div class="attention-order">
+            <label>
+              Read in{" "}
+              <select
+                data-role="reading" value={nameOf(reading)}
+                onChange={({ currentTarget: { value } }) => setParams({ reading: value === nameOf(best) ? null : value })}
+              >
+                {readings.map((one) => (
+                  <option key={nameOf(one)} value={nameOf(one)}>{nameOf(one) + (one.agreement === null ? "" : `: ${one.agreement.toFixed(2)}`)}</option>
+                ))}
+              </select>
+            </label>
+            <p class="note">{problem ?? agrees(reading, best, readings.length)}</p>
+          </div>
+          <h2>{`Alignment, cross-attention of layer ${layer.layer + 1}`}</h2>
+          <Waiting fetched={fetched} wanted={[layer]} />
+          {grid && (
+            <Figure
+              manifest={manifest} title={`Alignment, ${nameOf(reading)}`} node={layer.weights}
+              slice={`alignment:${reading.shifted ? "shifted" : "predicted"}`} grid={grid} mask={null}
+              rows={labelsOf(manifest, cross.queries).slice(1)} cols={labelsOf(manifest, cross.keys)} hide={hide}
+              rowName="target" colName="source" verb="is aligned with"
+            />
+          )}
+        </>
       )}
     </>
   );
+}
+
+function agrees({ agreement }: Reading, best: Reading, count: number): string {
+  if (agreement === null) return "No target word misses a source word that is erased, so the readings cannot be compared.";
+  const score = agreement.toFixed(2);
+  const share = "the share of target words whose aligned source word is the one they miss most when it is erased";
+  return agreement === best.agreement
+    ? `Of ${count} readings, this agrees best with what erasing shows: ${score}, ${share}.`
+    : `Agreement with erasing: ${score}, where the best reading has ${best.agreement!.toFixed(2)}; ${share}.`;
+}
+
+/** The readings there are, the one that agrees best with erasing first where that is known. */
+function useReadings(manifest: Manifest, cross: AttentionGroup) {
+  const loaded = useLoaded<{ readings: Reading[]; problem?: string }>(manifest.id, (tell) =>
+    source.alignment(manifest.id).then(tell, (error) => tell({
+      readings: cross.layers.flatMap(({ layer }) => [false, true].map((shifted) => ({ layer, shifted, agreement: null }))),
+      problem: messageOf(error),
+    })));
+  return loaded ?? { readings: [] };
 }

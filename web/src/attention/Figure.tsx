@@ -7,136 +7,118 @@ import { useMemo, useState } from "preact/hooks";
 import { Bars } from "../components/Bars";
 import { Matrix } from "../components/Matrix";
 import { percent } from "../format";
-import { hoveredToken, report } from "../state";
-import type { TensorValue } from "../tensor";
-import { Arcs, LEAST, MOST, type Point } from "./Arcs";
-import { drawArcs, drawMatrix, type DrawnMatrix } from "./drawing";
-import { at, mayAttend, pick, pickMask, type Grid } from "./grid";
-import type { Label } from "./labels";
+import { hoveredToken, report, selection, setParams } from "../state";
+import type { Manifest } from "../types";
+import { Arcs, type Point } from "./Arcs";
+import { drawArcs, drawMatrix, type Drawn } from "./drawing";
+import { asTensor, at, mayAttend, pick, pickMask, type Grid } from "./grid";
+import { shownLabels, type Label } from "./labels";
 import { saveDrawing } from "./save";
 
 export interface FigureProps {
-  /** For the saved file's name. */
-  name: string;
+  manifest: Manifest;
   title: string;
-  caption: string;
   node: string;
   slice: string;
   grid: Grid;
   mask: Grid | null;
-  rowLabels: Label[];
-  colLabels: Label[];
-  rows: number[]; // shown
-  cols: number[];
+  rows: Label[];
+  cols: Label[];
+  /** Without special tokens and padding. */
+  hide: boolean;
   rowName: string;
   colName: string;
-  /** "takes", "was aligned with": what a row does with its columns. */
+  /** "takes most from", "is aligned with": what a row does with its columns. */
   verb: string;
-  cell: [number, number] | null;
-  onChoose: (row: number, col: number) => void;
-}
-
-export function toTensorValue(grid: Grid): TensorValue {
-  return { shape: [grid.rows, grid.cols], data: Float32Array.from(grid.data), dtype: "f32" };
-}
-
-export function maskValue(mask: Grid | null): TensorValue | null {
-  return mask && { shape: [mask.rows, mask.cols], data: Uint8Array.from(mask.data), dtype: "u8" };
 }
 
 export function Figure(props: FigureProps) {
-  const { grid, rows, cols, cell, onChoose } = props;
+  const { manifest, title, hide, rowName, colName } = props;
   const [point, setPoint] = useState<Point | null>(null);
-  const { shown, mask, value, maskedValue } = useMemo(() => {
-    const [some, may] = [pick(grid, rows, cols), pickMask(props.mask, rows, cols)];
-    return { shown: some, mask: may, value: toTensorValue(some), maskedValue: maskValue(may) };
-  }, [grid, props.mask, rows.join(), cols.join()]);
-  const rowLabels = rows.map((row) => props.rowLabels[row]!);
-  const colLabels = cols.map((col) => props.colLabels[col]!);
-  const row = cell ? rows.indexOf(cell[0]) : -1;
-  const col = cell ? cols.indexOf(cell[1]) : -1;
-  const chosen = row >= 0 ? row : null;
+  const [rowsShown, colsShown] = [shownLabels(props.rows, hide), shownLabels(props.cols, hide)];
+  const { grid, mask, value, maskValue } = useMemo(() => {
+    const [some, may] = [pick(props.grid, rowsShown, colsShown), pickMask(props.mask, rowsShown, colsShown)];
+    return { grid: some, mask: may, value: asTensor(some), maskValue: may && asTensor(may) };
+  }, [props.grid, props.mask, hide]);
+  if (grid.rows * grid.cols === 0) return <p class="note">No tokens are left to show.</p>;
+  const rows = rowsShown.map((row) => props.rows[row]!);
+  const cols = colsShown.map((col) => props.cols[col]!);
+  const row = rowsShown.indexOf(selection.value.row ?? -1);
+  const col = colsShown.indexOf(selection.value.col ?? 0);
+  const chosen = row < 0 ? null : row;
   const pointTo = (next: Point | null) => {
     setPoint(next);
-    const label = next && (next.side === "query" ? rowLabels[next.at] : colLabels[next.at]);
+    const label = next && (next.side === "query" ? rows : cols)[next.at];
     hoveredToken.value = label ? { stream: label.stream, index: label.index } : null;
   };
-  const choose = (next: Point) =>
-    next.side === "query"
-      ? onChoose(rows[next.at]!, cols[heaviestKey(shown, next.at)] ?? 0)
-      : onChoose(rows[chosen ?? 0]!, cols[next.at]!);
-  const read = point?.side === "query" ? point.at : chosen ?? 0;
-  const drawn: DrawnMatrix = {
-    title: props.title, caption: props.caption, grid: shown, mask,
-    rows: rowLabels.map((label) => label.text), cols: colLabels.map((label) => label.text),
+  const choose = (r: number, c: number) => setParams({ cell: `${rowsShown[r]},${colsShown[c]}` });
+  const pointed = point?.side === "query" ? point.at : null;
+  const drawn: Drawn = {
+    title, caption: `${manifest.model.run}, ${manifest.model.checkpoint}`, grid, mask,
+    rows: rows.map((label) => label.text), cols: cols.map((label) => label.text),
   };
-  if (rows.length === 0 || cols.length === 0) return <p class="note">No tokens are left to show.</p>;
   return (
     <div class="attention-figure">
-      <div class="attention-matrix">
-        <Matrix
-          node={props.node} slice={props.slice} value={value} mask={maskedValue} scale="sequential"
-          rowLabels={drawn.rows} colLabels={drawn.cols} rowName={props.rowName} colName={props.colName}
-          cell={[Math.max(0, row), Math.max(0, col)]} onSelect={(r, c) => onChoose(rows[r]!, cols[c]!)}
-          onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={props.title}
-          litRow={point?.side === "query" ? point.at : null}
-        />
-      </div>
+      <Matrix
+        node={props.node} slice={props.slice} value={value} mask={maskValue} scale="sequential"
+        rowLabels={drawn.rows} colLabels={drawn.cols} rowName={rowName} colName={colName}
+        cell={[Math.max(0, row), Math.max(0, col)]} onSelect={choose} litRow={pointed}
+        onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={title}
+      />
       <div class="attention-beside">
-        <Reading {...props} shown={shown} mask={mask} row={Math.min(read, rows.length - 1)} rowLabels={rowLabels} colLabels={colLabels} />
+        <Reading {...{ grid, mask, rows, cols }} row={Math.min(pointed ?? chosen ?? 0, rows.length - 1)} verb={props.verb} />
         <Arcs
-          grid={shown} mask={mask} rows={rowLabels} cols={colLabels} point={point} onPoint={pointTo} onChoose={choose}
-          chosen={chosen} queryName={props.rowName} keyName={props.colName}
+          {...{ grid, mask, rows, cols, rowName, colName, point, chosen }} onPoint={pointTo}
+          onChoose={({ side, at: i }) => (side === "query" ? choose(i, byWeight(grid, mask, i)[0] ?? 0) : choose(chosen ?? 0, i))}
         />
       </div>
-      <Save name={props.name} drawn={drawn} />
+      <Save drawn={drawn} name={`${manifest.model.run} ${title}`.replace(/\W+/g, "-").toLowerCase()} />
     </div>
   );
 }
 
-function heaviestKey(grid: Grid, row: number): number {
-  let best = 0;
-  for (let col = 1; col < grid.cols; col++) if (at(grid, row, col) > at(grid, row, best)) best = col;
-  return best;
+/** The keys a row may attend to, the heaviest first. */
+function byWeight(grid: Grid, mask: Grid | null, row: number): number[] {
+  return [...Array(grid.cols).keys()].filter((col) => mayAttend(mask, row, col)).sort((a, b) => at(grid, row, b) - at(grid, row, a));
 }
 
-type ReadingProps = FigureProps & { shown: Grid; row: number };
+interface ReadingProps extends Pick<FigureProps, "grid" | "mask" | "rows" | "cols" | "verb"> {
+  row: number;
+}
 
-function Reading({ shown, mask, row, rowLabels, colLabels, verb }: ReadingProps) {
-  const open = colLabels.map((_, col) => col).filter((col) => mayAttend(mask, row, col));
-  const top = [...open].sort((a, b) => at(shown, row, b) - at(shown, row, a)).slice(0, 5);
-  const rest = Math.max(0, open.reduce((sum, col) => sum + at(shown, row, col), 0) - top.reduce((sum, col) => sum + at(shown, row, col), 0));
+function Reading({ grid, mask, rows, cols, row, verb }: ReadingProps) {
+  const keys = byWeight(grid, mask, row);
+  const rest = keys.slice(5);
+  /** A token that occurs more than once is told by its place. */
+  const name = ({ text, index }: Label) =>
+    cols.some((label) => label.text === text && label.index !== index) ? `${text} · ${index + 1}` : text;
   return (
     <div class="attention-reading">
-      <h3>Row {row + 1}, <bdi class="quoted">{rowLabels[row]?.text}</bdi>, {verb}</h3>
+      <h3>Row {row + 1}, <bdi class="quoted">{rows[row]!.text}</bdi>, {verb}</h3>
       <Bars
-        label={`Heaviest weights of row ${row + 1}`} limit={Math.max(1e-9, ...top.map((col) => at(shown, row, col)))}
-        bars={top.map((col) => ({ key: col, label: named(colLabels, col), value: at(shown, row, col) }))}
+        label={`Heaviest weights of row ${row + 1}`} limit={at(grid, row, keys[0] ?? 0) || 1}
+        bars={keys.slice(0, 5).map((col) => ({ key: col, label: name(cols[col]!), value: at(grid, row, col) }))}
       />
-      {open.length > top.length && <p class="note">{`${percent(rest)} from the other ${open.length - top.length}.`}</p>}
+      {rest.length > 0 && <p class="note">{`${percent(rest.reduce((sum, col) => sum + at(grid, row, col), 0))} from the other ${rest.length}.`}</p>}
     </div>
   );
 }
 
-/** A token that occurs more than once is told by its place. */
-function named(labels: Label[], at: number): string {
-  const { text, index } = labels[at]!;
-  return labels.some((label, i) => i !== at && label.text === text) ? `${text} · ${index + 1}` : text;
-}
+const DRAWINGS = [["matrix", "Save the matrix:", drawMatrix], ["arcs", "the lines:", drawArcs]] as const;
 
-function Save({ name, drawn }: { name: string; drawn: DrawnMatrix }) {
-  const save = (what: "matrix" | "arcs", format: "svg" | "png") => {
-    const drawing = what === "matrix" ? drawMatrix(drawn) : drawArcs(drawn, LEAST, MOST);
-    saveDrawing(drawing, `${name}-${what}`, format).catch(report);
-  };
+function Save({ drawn, name }: { drawn: Drawn; name: string }) {
   return (
     <p class="attention-save">
-      <span>Save the matrix:</span>
-      <button type="button" class="quiet" onClick={() => save("matrix", "svg")}>SVG</button>
-      <button type="button" class="quiet" onClick={() => save("matrix", "png")}>PNG</button>
-      <span>the lines:</span>
-      <button type="button" class="quiet" onClick={() => save("arcs", "svg")}>SVG</button>
-      <button type="button" class="quiet" onClick={() => save("arcs", "png")}>PNG</button>
+      {DRAWINGS.map(([what, words, draw]) => (
+        <span key={what}>
+          {words}
+          {(["svg", "png"] as const).map((format) => (
+            <button key={format} type="button" class="quiet" onClick={() => saveDrawing(draw(drawn), `${name}-${what}`, format).catch(report)}>
+              {format.toUpperCase()}
+            </button>
+          ))}
+        </span>
+      ))}
     </p>
   );
 }

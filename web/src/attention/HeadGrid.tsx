@@ -3,24 +3,24 @@
  * chosen; the arrow keys walk through them.
  */
 
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { number } from "../format";
-import { headOf, largest, pick, pickMask, type Grid } from "./grid";
+import { magnitude } from "../tensor";
+import { setParams } from "../state";
+import { headOf, pick, pickMask, type Grid } from "./grid";
 import { HeadThumb, thumbHeight } from "./HeadThumb";
-import type { AttentionGroup, AttentionLayer } from "./heads";
-import { measure, MEASURES, type Measure } from "./measures";
+import type { AttentionLayer } from "./heads";
+import { useArrows } from "./hooks";
+import { countedRows, shownLabels, type Label } from "./labels";
+import { measure } from "./measures";
 import type { LayerValues } from "./useWeights";
+import type { View } from "./view";
 
 export interface HeadGridProps {
-  group: AttentionGroup;
+  view: View;
   layers: Map<string, LayerValues>;
-  rows: number[];
-  cols: number[];
-  /** Rows that count in a measure. */
-  counted: number[];
-  sort: Measure | "model";
-  chosen: { weights: string; head: number };
-  onChoose: (layer: AttentionLayer, head: number) => void;
+  rows: Label[];
+  cols: Label[];
 }
 
 interface Entry {
@@ -32,104 +32,63 @@ interface Entry {
 }
 
 export function HeadGrid(props: HeadGridProps) {
-  const { group, layers, sort, chosen, onChoose } = props;
+  const { group, layer: chosenLayer, head: chosenHead, sort } = props.view;
   const entries = useEntries(props);
-  const nHeads = Math.max(1, ...group.layers.map((layer) => layer.nHeads));
+  const ranked = sort !== "model";
   const total = group.layers.reduce((sum, layer) => sum + layer.nHeads, 0);
   const width = total <= 4 ? 150 : total <= 16 ? 116 : 92;
-  const buttons = useRef<HTMLDivElement>(null);
-  const moved = useRef(false);
-  const at = entries.findIndex((entry) => isChosen(entry, chosen));
-  useEffect(() => {
-    if (!moved.current) return;
-    moved.current = false;
-    buttons.current?.querySelector<HTMLElement>("button[aria-pressed='true']")?.focus();
+  const isChosen = ({ layer, head }: Entry) => layer === chosenLayer && head === chosenHead;
+  const choose = ({ layer, head }: Entry) => setParams({ node: layer.weights, layer: layer.layer, head });
+  const across = ranked ? 1 : chosenLayer.nHeads;
+  const arrows = useArrows({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }, (by) => {
+    const next = entries[entries.findIndex(isChosen) + by];
+    if (next) choose(next);
   });
-  const onKeyDown = (event: KeyboardEvent) => {
-    const across = sort === "model" ? nHeads : 1;
-    const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
-    const next = by === undefined ? undefined : entries[at + by];
-    if (by === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
-    if (!next) return;
-    moved.current = true;
-    onChoose(next.layer, next.head);
+  const button = (entry: Entry) => {
+    const { layer, head, grid, mask, score } = entry;
+    const most = `≤ ${number(magnitude(grid.data), 2)}`;
+    const measured = ranked && score !== null ? score.toFixed(2) : most;
+    return (
+      <button
+        key={`${layer.weights}:${head}`} type="button" class="head-button" aria-pressed={isChosen(entry)} tabIndex={isChosen(entry) ? 0 : -1}
+        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${most}`}`}
+        data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
+      >
+        <HeadThumb grid={grid} mask={mask} width={width} />
+        <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
+      </button>
+    );
   };
-  const thumb = (entry: Entry) => (
-    <HeadButton
-      key={`${entry.layer.weights}:${entry.head}`} entry={entry} width={width} sort={sort} ranked={sort !== "model"}
-      chosen={isChosen(entry, chosen)} onChoose={() => onChoose(entry.layer, entry.head)}
-    />
-  );
+  const blank = { width: `${width}px`, height: `${thumbHeight(width, props.rows.length, props.cols.length)}px` };
   return (
-    <div
-      ref={buttons} class={sort === "model" ? "head-grid" : "head-grid head-grid-ranked"} role="group"
-      aria-label={`${group.title}: heads`} onKeyDown={onKeyDown}
-    >
-      {sort !== "model"
-        ? entries.map(thumb)
-        : group.layers.map((layer) => (
-          <div class="head-row" key={layer.weights}>
-            <span class="head-layer">Layer {layer.layer + 1}</span>
-            {layers.has(layer.weights)
-              ? entries.filter((entry) => entry.layer.weights === layer.weights).map(thumb)
-              : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={{ width: `${width}px`, height: `${thumbHeight(width, props.rows.length, props.cols.length)}px` }} />)}
-          </div>
-        ))}
+    <div class={ranked ? "head-grid head-grid-ranked" : "head-grid"} role="group" aria-label={`${group.title}: heads`} {...arrows}>
+      {ranked ? entries.map(button) : group.layers.map((layer) => (
+        <div class="head-row" key={layer.weights}>
+          <span class="head-layer">Layer {layer.layer + 1}</span>
+          {props.layers.has(layer.weights)
+            ? entries.filter((entry) => entry.layer.weights === layer.weights).map(button)
+            : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={blank} />)}
+        </div>
+      ))}
     </div>
   );
 }
 
-const isChosen = (entry: Entry, chosen: HeadGridProps["chosen"]) =>
-  entry.layer.weights === chosen.weights && entry.head === chosen.head;
-
-function useEntries({ group, layers, rows, cols, counted, sort }: HeadGridProps): Entry[] {
-  const name = sort === "model" ? "entropy" : sort;
+function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
   return useMemo(() => {
-    const entries: Entry[] = [];
-    for (const layer of group.layers) {
+    const [rowsShown, colsShown, counted] = [shownLabels(rows, hide), shownLabels(cols, hide), countedRows(rows, hide)];
+    const entries = group.layers.flatMap((layer): Entry[] => {
       const values = layers.get(layer.weights);
-      if (!values) continue;
-      const mask = pickMask(values.mask, rows, cols);
-      for (let head = 0; head < layer.nHeads; head++) {
+      if (!values) return [];
+      const mask = pickMask(values.mask, rowsShown, colsShown);
+      return Array.from({ length: layer.nHeads }, (_, head) => {
         const whole = headOf(values.weights, head);
-        const score = measure(name, whole, values.mask, counted, group.kind === "cross");
-        entries.push({ layer, head, grid: pick(whole, rows, cols), mask, score });
-      }
-    }
+        const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
+        return { layer, head, grid: pick(whole, rowsShown, colsShown), mask, score };
+      });
+    });
     if (sort === "model") return entries;
-    // Low entropy is the focused end; for the other two the most comes first.
-    const sign = sort === "entropy" ? 1 : -1;
+    const sign = sort === "entropy" ? 1 : -1; // low entropy is the focused end; of the others the most comes first
     return entries.sort((a, b) => sign * ((a.score ?? Infinity) - (b.score ?? Infinity)));
-  }, [group.kind, layers, rows.join(), cols.join(), sort]);
-}
-
-interface HeadButtonProps {
-  entry: Entry;
-  width: number;
-  sort: HeadGridProps["sort"];
-  ranked: boolean;
-  chosen: boolean;
-  onChoose: () => void;
-}
-
-function HeadButton({ entry, width, sort, ranked, chosen, onChoose }: HeadButtonProps) {
-  const { layer, head, grid, mask, score } = entry;
-  const measured = MEASURES.find((one) => one.name === sort)?.label ?? "entropy";
-  const said = score === null ? "" : `, ${measured} ${score.toFixed(2)}`;
-  const most = largest(grid);
-  return (
-    <button
-      type="button" class="head-button" aria-pressed={chosen} tabIndex={chosen ? 0 : -1}
-      aria-label={`Layer ${layer.layer + 1}, head ${head + 1}${said}, largest weight ${number(most, 2)}`}
-      data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={onChoose}
-    >
-      <HeadThumb grid={grid} mask={mask} width={width} />
-      <span class="head-caption">
-        <span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span>
-        <span class="head-score">{ranked && score !== null ? score.toFixed(2) : `≤ ${number(most, 2)}`}</span>
-      </span>
-    </button>
-  );
+  }, [group.kind, layers, hide, sort]);
 }

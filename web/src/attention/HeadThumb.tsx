@@ -4,14 +4,14 @@
  */
 
 import { useEffect, useRef } from "preact/hooks";
+import { magnitude } from "../tensor";
 import { palette, shade } from "../theme";
-import { at, largest, mayAttend, type Grid } from "./grid";
+import { at, mayAttend, type Grid } from "./grid";
 
 export interface HeadThumbProps {
   grid: Grid;
   mask: Grid | null;
   width: number; // CSS pixels
-  limit?: number;
 }
 
 /** Square cells, within reason. */
@@ -19,7 +19,7 @@ export function thumbHeight(width: number, rows: number, cols: number): number {
   return width * Math.max(0.4, Math.min(1.6, rows / Math.max(1, cols)));
 }
 
-export function HeadThumb({ grid, mask, width, limit }: HeadThumbProps) {
+export function HeadThumb({ grid, mask, width }: HeadThumbProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = palette.value;
   useEffect(() => {
@@ -28,17 +28,15 @@ export function HeadThumb({ grid, mask, width, limit }: HeadThumbProps) {
     canvas.current.width = grid.cols;
     canvas.current.height = grid.rows;
     const image = context.createImageData(grid.cols, grid.rows);
-    const most = limit ?? largest(grid);
+    const most = magnitude(grid.data);
     for (let row = 0; row < grid.rows; row++) {
       for (let col = 0; col < grid.cols; col++) {
         if (!mayAttend(mask, row, col)) continue;
-        const pixel = 4 * (row * grid.cols + col);
-        const [red, green, blue] = shade(at(grid, row, col), most, "sequential", colours);
-        image.data.set([red, green, blue, 255], pixel);
+        image.data.set([...shade(at(grid, row, col), most, "sequential", colours), 255], 4 * (row * grid.cols + col));
       }
     }
     context.putImageData(image, 0, 0);
-  }, [grid, mask, colours, limit]);
+  }, [grid, mask, colours]);
   const height = thumbHeight(width, grid.rows, grid.cols);
   const smooth = grid.cols > width || grid.rows > height;
   return (

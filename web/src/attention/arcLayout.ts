@@ -1,6 +1,6 @@
 /**
- * The geometry of arcs between two columns of tokens, queries on the left and keys on the right: which weights are
- * worth a line, and the curve of each. It knows nothing of the page; `Arcs.tsx` draws it.
+ * The geometry of lines between two columns of tokens, queries on the left and keys on the right: which weights are
+ * worth a line, and the curve of each. `Arcs.tsx` puts them on the page, `drawing.ts` into a file.
  */
 
 import { at, mayAttend, type Grid } from "./grid";
@@ -11,50 +11,35 @@ export interface Arc {
   weight: number;
 }
 
-export interface ArcLayout {
-  width: number;
-  rowHeight: number;
-  left: number; // x where the queries' labels end
-  right: number; // x where the keys' labels begin
-}
+/** Of each token the heaviest `MOST` weights of at least `LEAST` get a line. */
+export const LEAST = 0.03;
+export const MOST = 8;
 
 /**
  * For each query the heaviest `most` weights of at least `least`, lightest first so that heavy lines are drawn on top.
  * `share` is the part of all the weight that the returned arcs carry.
  */
-export function heaviest(weights: Grid, mask: Grid | null, least: number, most: number): { arcs: Arc[]; share: number } {
+export function heaviest(weights: Grid, mask: Grid | null, least = LEAST, most = MOST): { arcs: Arc[]; share: number } {
+  const sum = (some: Arc[]) => some.reduce((total, arc) => total + arc.weight, 0);
+  const all: Arc[] = [];
   const arcs: Arc[] = [];
-  let total = 0;
-  let kept = 0;
   for (let query = 0; query < weights.rows; query++) {
-    const row: Arc[] = [];
-    for (let key = 0; key < weights.cols; key++) {
-      const weight = at(weights, query, key);
-      total += weight;
-      if (weight >= least && mayAttend(mask, query, key)) row.push({ query, key, weight });
-    }
-    row.sort((a, b) => b.weight - a.weight || a.key - b.key);
-    for (const arc of row.slice(0, most)) {
-      arcs.push(arc);
-      kept += arc.weight;
-    }
+    const row = Array.from({ length: weights.cols }, (_, key) => ({ query, key, weight: at(weights, query, key) }));
+    all.push(...row);
+    const heavy = row.filter(({ key, weight }) => weight >= least && mayAttend(mask, query, key));
+    arcs.push(...heavy.sort((a, b) => b.weight - a.weight).slice(0, most));
   }
-  arcs.sort((a, b) => a.weight - b.weight);
-  return { arcs, share: total > 0 ? kept / total : 0 };
+  return { arcs: arcs.sort((a, b) => a.weight - b.weight), share: sum(arcs) / (sum(all) || 1) };
 }
 
-export function arcY(index: number, layout: ArcLayout): number {
-  return (index + 0.5) * layout.rowHeight;
-}
-
-/** A smooth curve that leaves and arrives level. */
-export function arcPath(arc: Arc, layout: ArcLayout): string {
-  const bend = (layout.right - layout.left) * 0.45;
-  const from = round(arcY(arc.query, layout));
-  const to = round(arcY(arc.key, layout));
-  return `M${layout.left},${from}C${round(layout.left + bend)},${from} ${round(layout.right - bend)},${to} ${layout.right},${to}`;
-}
-
-function round(value: number): number {
-  return Math.round(value * 100) / 100;
+/** A smooth curve that leaves and arrives level, and attributes that make it the thicker the heavier it is. */
+export function arcLine(arc: Arc, width: number, rowHeight: number, limit: number) {
+  const [from, to] = [arc.query, arc.key].map((index) => (index + 0.5) * rowHeight);
+  const bend = Math.round(width * 0.45);
+  const share = Math.min(1, arc.weight / limit);
+  return {
+    d: `M0,${from}C${bend},${from} ${width - bend},${to} ${width},${to}`,
+    "stroke-width": (0.7 + 3.3 * share).toFixed(2),
+    "stroke-opacity": (0.12 + 0.8 * share).toFixed(2),
+  };
 }

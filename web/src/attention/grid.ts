@@ -3,47 +3,59 @@
  * (head, query, key) tensor, keep some rows and columns, subtract. It draws nothing and fetches nothing.
  */
 
+import type { TensorValue } from "../tensor";
+
 export interface Grid {
   rows: number;
   cols: number;
   data: ArrayLike<number>; // row by row
 }
 
-export function at(grid: Grid, row: number, col: number): number {
-  return grid.data[row * grid.cols + col]!;
+type Tensor = Pick<TensorValue, "shape" | "data">;
+
+export const at = (grid: Grid, row: number, col: number): number => grid.data[row * grid.cols + col]!;
+
+/** A grid of what `value` says of each cell. */
+export function fill(rows: number, cols: number, value: (row: number, col: number) => number): Grid {
+  const data = Float64Array.from({ length: rows * cols }, (_, i) => value(Math.floor(i / cols), i % cols));
+  return { rows, cols, data };
+}
+
+/** The last axis across, all others down. */
+export function asGrid({ shape, data }: Tensor): Grid {
+  const cols = shape.at(-1) ?? 1;
+  return { rows: cols && data.length / cols, cols, data };
+}
+
+export function asTensor({ rows, cols, data }: Grid): TensorValue {
+  return { shape: [rows, cols], data: Float32Array.from(data), dtype: "f32" };
 }
 
 /** Head `head` of a (H, Q, K) tensor, without copying. */
-export function headOf(tensor: { shape: number[]; data: Float32Array | Int32Array | Uint8Array }, head: number): Grid {
-  const [heads, rows, cols] = tensor.shape.length === 3 ? tensor.shape : [1, ...tensor.shape];
-  if (heads === undefined || rows === undefined || cols === undefined || head < 0 || head >= heads) {
-    throw new RangeError(`There is no head ${head + 1} in a tensor of shape (${tensor.shape.join(", ")}).`);
-  }
-  return { rows, cols, data: tensor.data.subarray(head * rows * cols, (head + 1) * rows * cols) };
+export function headOf({ shape, data }: Tensor, head: number): Grid {
+  const [heads = 1, rows = 0, cols = 0] = shape;
+  if (head >= heads) throw new RangeError(`There is no head ${head + 1} in a tensor of shape (${shape.join(", ")}).`);
+  return { rows, cols, data: data.subarray(head * rows * cols, (head + 1) * rows * cols) };
 }
 
 /** The mean of all heads of a (H, Q, K) tensor. */
-export function meanOfHeads(tensor: { shape: number[]; data: Float32Array | Int32Array | Uint8Array }): Grid {
-  const [heads = 1, rows = 0, cols = 0] = tensor.shape.length === 3 ? tensor.shape : [1, ...tensor.shape];
+export function meanOfHeads({ shape, data }: Tensor): Grid {
+  const [heads = 1, rows = 0, cols = 0] = shape;
   const size = rows * cols;
-  const data = new Float64Array(size);
-  for (let head = 0; head < heads; head++) {
-    for (let i = 0; i < size; i++) data[i]! += tensor.data[head * size + i]! / heads;
-  }
-  return { rows, cols, data };
+  const mean = new Float64Array(size);
+  data.forEach((weight: number, i: number) => (mean[i % size]! += weight / heads));
+  return { rows, cols, data: mean };
 }
 
 /** The cells of `rows` × `cols` alone, in that order; what is left out is not shared out among the rest. */
 export function pick(grid: Grid, rows: number[], cols: number[]): Grid {
-  const data = new Float64Array(rows.length * cols.length);
-  rows.forEach((row, i) => cols.forEach((col, j) => (data[i * cols.length + j] = at(grid, row, col))));
-  return { rows: rows.length, cols: cols.length, data };
+  return fill(rows.length, cols.length, (row, col) => at(grid, rows[row]!, cols[col]!));
 }
 
 /** b − a; null when their shapes differ and so no cell of one stands for a cell of the other. */
 export function difference(a: Grid, b: Grid): Grid | null {
   if (a.rows !== b.rows || a.cols !== b.cols) return null;
-  return { rows: a.rows, cols: a.cols, data: Float64Array.from(a.data, (value, i) => b.data[i]! - value) };
+  return fill(a.rows, a.cols, (row, col) => at(b, row, col) - at(a, row, col));
 }
 
 /** The mask of a head: (Q, K) or (1, K), true = may attend; without a mask everything may be attended to. */
@@ -51,16 +63,7 @@ export function mayAttend(mask: Grid | null, row: number, col: number): boolean 
   return mask === null || at(mask, mask.rows === 1 ? 0 : row, col) !== 0;
 }
 
-/** The mask of the picked rows and columns, as one byte a cell. */
+/** The mask of the picked rows and columns, one number a cell. */
 export function pickMask(mask: Grid | null, rows: number[], cols: number[]): Grid | null {
-  if (mask === null) return null;
-  const data = new Uint8Array(rows.length * cols.length);
-  rows.forEach((row, i) => cols.forEach((col, j) => (data[i * cols.length + j] = mayAttend(mask, row, col) ? 1 : 0)));
-  return { rows: rows.length, cols: cols.length, data };
-}
-
-export function largest(grid: Grid): number {
-  let most = 0;
-  for (let i = 0; i < grid.data.length; i++) most = Math.max(most, Math.abs(grid.data[i]!));
-  return most;
+  return mask && fill(rows.length, cols.length, (row, col) => Number(mayAttend(mask, rows[row]!, cols[col]!)));
 }

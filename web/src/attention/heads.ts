@@ -3,7 +3,7 @@
  * self-attention, cross-attention. It reads node ids and axes; the weights themselves are fetched by the screens.
  */
 
-import type { Manifest, Stream, StreamName, TraceNode } from "../types";
+import type { Manifest, StreamName, TraceNode } from "../types";
 
 export type Kind = "self" | "causal" | "cross";
 
@@ -23,19 +23,10 @@ export interface AttentionGroup {
   keys: StreamName;
 }
 
-const TITLES: Record<Kind, { title: string; meaning: string }> = {
-  self: {
-    title: "Self-attention",
-    meaning: "Every token (a row) takes from every token of the same text (the columns), before and after it.",
-  },
-  causal: {
-    title: "Causal self-attention",
-    meaning: "Every token (a row) takes from itself and the tokens before it; what comes later is masked.",
-  },
-  cross: {
-    title: "Cross-attention",
-    meaning: "Every target token (a row) takes from the encoder's output for the source tokens (the columns).",
-  },
+const SAID: Record<Kind, [title: string, meaning: string]> = {
+  self: ["Self-attention", "Every token (a row) takes from every token of the same text (the columns), before and after it."],
+  causal: ["Causal self-attention", "Every token (a row) takes from itself and the tokens before it; what comes later is masked."],
+  cross: ["Cross-attention", "Every target token (a row) takes from the encoder’s output for the source tokens (the columns)."],
 };
 
 export function kindOf(node: TraceNode): Kind {
@@ -50,28 +41,16 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
   for (const node of manifest.nodes) {
     if (node.op !== "softmax" || node.layer === null || node.id.includes("@")) continue;
     const kind = kindOf(node);
-    const query = node.axes.find((axis) => axis.name === "token");
-    const key = node.axes.find((axis) => axis.name === "key");
-    const fallback = manifest.streams[manifest.streams.length - 1]!.name;
-    let group = groups.get(kind);
-    if (!group) {
-      const queries = query?.stream ?? fallback;
-      group = { kind, ...TITLES[kind], layers: [], queries, keys: key?.stream ?? queries };
-      groups.set(kind, group);
+    const axis = (name: string) => node.axes.find((one) => one.name === name);
+    if (!groups.has(kind)) {
+      const [title, meaning] = SAID[kind];
+      const queries = axis("token")?.stream ?? manifest.streams.at(-1)!.name;
+      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries });
     }
     const mask = node.id.replace(/weights$/, "mask");
-    group.layers.push({
-      layer: node.layer,
-      weights: node.id,
-      mask: ids.has(mask) ? mask : null,
-      nHeads: node.axes.find((axis) => axis.name === "head")?.size ?? 1,
+    groups.get(kind)!.layers.push({
+      layer: node.layer, weights: node.id, mask: ids.has(mask) ? mask : null, nHeads: axis("head")?.size ?? 1,
     });
   }
   return [...groups.values()];
-}
-
-/** Positions of a stream that a matrix of this trace has rows for: all of them, or those in the window. */
-export function shownPositions(manifest: Manifest, stream: Stream): number[] {
-  const [start, end] = manifest.window ?? [0, stream.ids.length];
-  return Array.from({ length: Math.max(0, Math.min(end, stream.ids.length) - start) }, (_, i) => start + i);
 }

@@ -4,45 +4,28 @@
  * follows the mixing of positions alone, not what was mixed, and so it never says why a model answered.
  */
 
-import { at, type Grid } from "./grid";
-
-export function identity(size: number): Grid {
-  const data = new Float64Array(size * size);
-  for (let i = 0; i < size; i++) data[i * size + i] = 1;
-  return { rows: size, cols: size, data };
-}
-
-export function multiply(a: Grid, b: Grid): Grid {
-  if (a.cols !== b.rows) throw new RangeError(`A ${a.rows} × ${a.cols} matrix cannot multiply a ${b.rows} × ${b.cols} one.`);
-  const data = new Float64Array(a.rows * b.cols);
-  for (let i = 0; i < a.rows; i++) {
-    for (let k = 0; k < a.cols; k++) {
-      const factor = at(a, i, k);
-      if (factor === 0) continue;
-      for (let j = 0; j < b.cols; j++) data[i * b.cols + j]! += factor * at(b, k, j);
-    }
-  }
-  return { rows: a.rows, cols: b.cols, data };
-}
+import { at, fill, type Grid } from "./grid";
 
 /** Half of what the weights bring from `from`, and of `own` the other half: all of it where a row attends to nothing. */
-export function mixed(weights: Grid, from: Grid, own: Grid): Grid {
-  const brought = multiply(weights, from);
-  const data = Float64Array.from(brought.data, (value, i) => {
-    const row = Math.floor(i / brought.cols);
-    return (value + (isEmpty(weights, row) ? 2 : 1) * own.data[i]!) / 2;
-  });
-  return { rows: brought.rows, cols: brought.cols, data };
+function mixed(weights: Grid, from: Grid | null, own: Grid): Grid {
+  const data = new Float64Array(own.rows * own.cols);
+  for (let row = 0; row < own.rows; row++) {
+    let kept = 1;
+    for (let key = 0; key < weights.cols; key++) {
+      const share = at(weights, row, key) / 2;
+      if (share === 0) continue;
+      kept = 0.5;
+      for (let col = 0; from && col < own.cols; col++) data[row * own.cols + col]! += share * at(from, key, col);
+    }
+    for (let col = 0; col < own.cols; col++) data[row * own.cols + col]! += kept * at(own, row, col);
+  }
+  return { ...own, data };
 }
 
-function isEmpty(weights: Grid, row: number): boolean {
-  for (let col = 0; col < weights.cols; col++) if (at(weights, row, col) !== 0) return false;
-  return true;
-}
+const identity = (size: number) => fill(size, size, (row, col) => Number(row === col));
 
 /** Self-attention alone: row t says from which input positions position t was mixed. Every row sums to 1. */
 export function rollout(layers: Grid[]): Grid {
-  if (layers.length === 0) throw new RangeError("Rollout needs the weights of at least one layer.");
   return layers.reduce((flow, weights) => mixed(weights, flow, flow), identity(layers[0]!.rows));
 }
 
@@ -51,25 +34,18 @@ export function rollout(layers: Grid[]): Grid {
  * A row of `target` and the same row of `source` together sum to 1; each block mixes half and half with its residual.
  */
 export function decoderRollout(selfLayers: Grid[], crossLayers: Grid[], encoder: Grid): { target: Grid; source: Grid } {
-  if (selfLayers.length === 0 || selfLayers.length !== crossLayers.length) {
-    throw new RangeError("A decoder has as many self-attention as cross-attention blocks, and at least one.");
-  }
   const size = selfLayers[0]!.rows;
   let target = identity(size);
-  let source: Grid = { rows: size, cols: encoder.cols, data: new Float64Array(size * encoder.cols) };
+  let source = fill(size, encoder.cols, () => 0);
   selfLayers.forEach((weights, layer) => {
     const cross = crossLayers[layer]!;
-    target = mixed(weights, target, target);
     source = mixed(cross, encoder, mixed(weights, source, source));
-    const own = target;
-    target = { ...own, data: Float64Array.from(own.data, (value, i) => value / (isEmpty(cross, Math.floor(i / own.cols)) ? 1 : 2)) };
+    target = mixed(cross, null, mixed(weights, target, target)); // cross-attention brings nothing from the target
   });
   return { target, source };
 }
 
 /** The mean of some rows: what reached a classifier's mean pooling. */
 export function meanOfRows(grid: Grid, rows: number[]): Grid {
-  const data = new Float64Array(grid.cols);
-  for (const row of rows) for (let col = 0; col < grid.cols; col++) data[col]! += at(grid, row, col) / rows.length;
-  return { rows: 1, cols: grid.cols, data };
+  return fill(1, grid.cols, (_, col) => rows.reduce((sum, row) => sum + at(grid, row, col), 0) / rows.length);
 }

@@ -5,14 +5,12 @@
 
 import type { Manifest } from "../types";
 import { attentionGroups, kindOf, type AttentionGroup, type AttentionLayer } from "./heads";
-import { MEASURES, type Measure } from "./measures";
-
-export const VIEWS = ["heads", "alignment", "flow"] as const;
-export type ViewName = (typeof VIEWS)[number];
+import { measuresOf, type Measure } from "./measures";
 
 export interface View {
-  name: ViewName;
+  name: "heads" | "alignment" | "flow";
   groups: AttentionGroup[];
+  cross: AttentionGroup | undefined; // of a translator
   group: AttentionGroup;
   layer: AttentionLayer;
   head: number;
@@ -24,21 +22,18 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
   const groups = attentionGroups(manifest);
   const node = manifest.nodes.find((one) => one.id === params.node);
   const group = groups.find((one) => one.layers.some((layer) => layer.weights === node?.id))
-    ?? (node && node.layer !== null ? groups.find((one) => one.kind === kindOf(node)) : undefined)
-    ?? groups[groups.length - 1];
+    ?? groups.find((one) => node && node.layer !== null && one.kind === kindOf(node))
+    ?? groups.at(-1);
   if (!group) return null;
   const wanted = node?.layer ?? Number(params.layer ?? 0);
   const layer = group.layers.find((one) => one.layer === wanted) ?? group.layers[0]!;
   const head = Number(params.head ?? 0);
-  const cross = groups.some((one) => one.kind === "cross");
-  const view = VIEWS.find((one) => one === params.view) ?? "heads";
+  const cross = groups.find((one) => one.kind === "cross");
   return {
-    name: view === "alignment" && !cross ? "heads" : view,
-    groups,
-    group,
-    layer,
+    name: params.view === "flow" ? "flow" : params.view === "alignment" && cross ? "alignment" : "heads",
+    groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
-    sort: MEASURES.find(({ name, selfOnly }) => name === params.sort && !(selfOnly && group.kind === "cross"))?.name ?? "model",
+    sort: measuresOf(group === cross).find(([name]) => name === params.sort)?.[0] ?? "model",
     hide: params.hide === "1",
   };
 }

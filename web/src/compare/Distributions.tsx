@@ -1,79 +1,57 @@
 /** The likeliest answers of two traces side by side, with how far each moved. */
 
+import { Bars } from "../components/Bars";
 import { percent, visible } from "../format";
 import { setParams } from "../state";
 import type { Manifest, Prediction } from "../types";
-import { floor, pairRows, type PairRow } from "./pair";
+import { floor, pairRows } from "./pair";
 
 const MOST = 8;
 
-export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position: number | null }) {
+export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position: string | undefined }) {
   const classes = a.model.task === "classify";
   const shared = Math.min(a.predictions.length, b.predictions.length);
-  const at = classes ? 0 : Math.min(position ?? firstPosition(a, shared), shared - 1);
+  const written = Math.max(0, a.streams.at(-1)!.n_given - 1); // where the model begins to write
+  const at = classes ? 0 : Math.max(0, Math.min(Number(position ?? written) || 0, shared - 1));
   const [pa, pb] = [a.predictions[at], b.predictions[at]];
+  const rows = pairRows(pa, pb, MOST);
+  const side = (of: Prediction | undefined, name: "a" | "b") => rows.map((row) => {
+    const value = row[name];
+    return {
+      key: row.id, label: row.piece, value: value ?? 0, strong: of?.top[0]?.id === row.id,
+      text: value !== null ? percent(value) : `≤ ${percent(floor(of)).replace("<", "")}`,
+      note: name === "b" ? points((row.b ?? floor(pb)) - (row.a ?? floor(pa))) : undefined,
+    };
+  });
   return (
     <section>
       <h2>{classes ? "Probabilities" : "What each says comes next"}</h2>
       {!classes && shared > 1 && (
-        <div class="compare-position">
-          <label>
-            Position {at + 1} of {shared}
-            <input type="range" min={0} max={shared - 1} value={at} onInput={(event) => setParams({ position: event.currentTarget.value })} />
-          </label>
-          <p class="note">After A <bdi class="quoted">{after(a, pa)}</bdi>, after B <bdi class="quoted">{after(b, pb)}</bdi></p>
-        </div>
+        <label class="slider">
+          Position {at + 1} of {shared}
+          <input type="range" max={shared - 1} value={at} onInput={(event) => setParams({ position: event.currentTarget.value })} />
+        </label>
       )}
-      <div class="compare-scroll">
-        <table class="compare-table">
-          <thead><tr><th scope="col">{classes ? "Class" : "Token"}</th><th scope="col" colSpan={2}>A</th><th scope="col" colSpan={2}>B</th><th scope="col">B − A</th></tr></thead>
-          <tbody>
-            {pairRows(pa, pb, MOST).map((row) => <Row key={row.id} row={row} a={pa} b={pb} />)}
-          </tbody>
-        </table>
+      <div class="compare-sides">
+        <div>
+          <h3>A{!classes && <> after <bdi class="quoted">{after(a, pa)}</bdi></>}</h3>
+          <Bars label="A" bars={side(pa, "a")} />
+        </div>
+        <div>
+          <h3>B{!classes && <> after <bdi class="quoted">{after(b, pb)}</bdi></>}<span class="note">, and B − A</span></h3>
+          <Bars label="B" bars={side(pb, "b")} />
+        </div>
       </div>
     </section>
   );
 }
 
-/** Where the model begins to write. */
-function firstPosition(a: Manifest, shared: number): number {
-  const given = Math.max(0, (a.streams[a.streams.length - 1]?.n_given ?? 1) - 1);
-  return Math.min(given, shared - 1);
-}
-
 /** The last few tokens up to the position that is predicted from. */
 function after(manifest: Manifest, prediction: Prediction | undefined): string {
-  const stream = manifest.streams[manifest.streams.length - 1];
   const at = prediction?.position ?? 0;
-  const pieces = stream?.pieces.slice(Math.max(0, at - 5), at + 1) ?? [];
-  return visible(pieces.join(" ").length > 60 ? pieces.slice(-3).join("") : pieces.join(""));
+  return visible(manifest.streams.at(-1)!.pieces.slice(Math.max(0, at - 3), at + 1).join(""));
 }
 
-function Row({ row, a, b }: { row: PairRow; a: Prediction | undefined; b: Prediction | undefined }) {
-  // Less than can be seen counts as nothing; otherwise a missing side leaves the change unknown.
-  const [pa, pb] = [row.a ?? unlisted(a), row.b ?? unlisted(b)];
-  const change = pa === null || pb === null ? null : 100 * (pb - pa);
-  const points = change === null ? "" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)} pts`;
-  return (
-    <tr>
-      <th scope="row"><bdi>{visible(row.piece)}</bdi></th>
-      <Side value={row.a} least={floor(a)} best={a?.top[0]?.id === row.id} />
-      <Side value={row.b} least={floor(b)} best={b?.top[0]?.id === row.id} />
-      <td class="compare-change" data-value={change ?? ""}>{change !== null && Math.abs(change) < 0.05 ? "0" : points}</td>
-    </tr>
-  );
-}
-
-function unlisted(prediction: Prediction | undefined): number | null {
-  return floor(prediction) < 0.0005 ? 0 : null;
-}
-
-function Side({ value, least, best }: { value: number | null; least: number; best: boolean }) {
-  return (
-    <>
-      <td class={best ? "compare-number compare-best" : "compare-number"} data-value={value ?? ""}>{value !== null ? percent(value) : least < 0.0005 ? "<0.1%" : `≤ ${percent(least)}`}</td>
-      <td class="compare-bar" aria-hidden="true"><span style={{ width: `${100 * (value ?? 0)}%` }} /></td>
-    </>
-  );
-}
+/** In percentage points: of an answer that is not listed the most it can have stands for it. */
+const points = (change: number) =>
+  Math.abs(change) < 0.0005 ? "0" : `${change < 0 ? "−" : "+"}${Math.abs(100 * change).toFixed(1)} pts`;

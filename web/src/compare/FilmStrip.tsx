@@ -1,18 +1,18 @@
 /**
- * One head through the checkpoints of a run, oldest first: a picture of each, the head's measures as lines, and a
- * slider to walk along them. Each checkpoint is traced once on the same tokens, and its picture is kept.
+ * One head through the checkpoints of a run, oldest first: a picture of each, with a slider to walk along them and
+ * watch the head form. Each checkpoint is traced once on the same tokens, and its picture is kept.
  */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { headOf, type Grid } from "../attention/grid";
+import { headOf } from "../attention/grid";
 import { HeadThumb, thumbHeight } from "../attention/HeadThumb";
+import { messageOf, useLoaded } from "../attention/hooks";
 import { countedRows, labelsOf } from "../attention/labels";
-import { measure, MEASURES, type Measure } from "../attention/measures";
+import { measure, measuresOf } from "../attention/measures";
 import { fetchLayer, type LayerValues } from "../attention/useWeights";
 import { viewOf, type View } from "../attention/view";
 import { source } from "../state";
-import type { Manifest, RunFacts } from "../types";
-import { Lines, type Line } from "./Lines";
+import type { Manifest, RunFacts, TraceRequest } from "../types";
 import { checkpointName, heldRequest } from "./pair";
 
 export interface FilmStripProps {
@@ -24,61 +24,42 @@ export interface FilmStripProps {
 }
 
 interface Frame {
-  values: LayerValues | null;
-  error: string | null;
-  answer: string;
+  values?: LayerValues;
+  error?: string;
+  answer?: string; // of a classifier: the others are given A's tokens
 }
 
 /** Pictures by trace request and block, so that another head or a step back asks for nothing again. */
 const kept = new Map<string, Promise<Frame>>();
 
-function frameOf(manifest: Manifest, weights: string, checkpoint: string): Promise<Frame> {
-  const request = heldRequest(manifest, checkpoint);
-  const key = `${manifest.model.run}|${weights}|${JSON.stringify(request)}`;
-  let frame = kept.get(key);
-  if (!frame) {
-    frame = load(manifest, weights, request).catch((error: unknown) => {
-      kept.delete(key);
-      return { values: null, answer: "", error: error instanceof Error ? error.message : String(error) };
-    });
-    kept.set(key, frame);
-    if (kept.size > 128) kept.delete(kept.keys().next().value!);
-  }
+function frameOf(weights: string, request: TraceRequest): Promise<Frame> {
+  const key = `${weights}|${JSON.stringify(request)}`;
+  const frame = kept.get(key) ?? load(weights, request).catch((error: unknown) => {
+    kept.delete(key);
+    return { error: messageOf(error) };
+  });
+  kept.set(key, frame);
+  if (kept.size > 128) kept.delete(kept.keys().next().value!);
   return frame;
 }
 
-async function load(manifest: Manifest, weights: string, request: ReturnType<typeof heldRequest>): Promise<Frame> {
+async function load(weights: string, request: TraceRequest): Promise<Frame> {
   const trace = await source.trace(request);
   const layer = viewOf(trace, { node: weights })?.layer;
   if (layer?.weights !== weights) throw new Error("This checkpoint has no such block.");
-  const answer = manifest.model.task === "classify" ? `${trace.answer.headline} ${trace.answer.detail}` : "";
-  return { values: await fetchLayer(trace.id, layer), answer, error: null };
+  const answer = trace.model.task === "classify" ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
+  return { values: await fetchLayer(trace.id, layer), answer };
 }
 
-function useFrames({ manifest, view, checkpoints }: FilmStripProps): Map<string, Frame> {
-  const key = `${manifest.id}|${view.layer.weights}`;
-  const [state, setState] = useState<{ key: string; frames: Map<string, Frame> }>({ key: "", frames: new Map() });
-  useEffect(() => {
-    let alive = true;
-    const frames = new Map<string, Frame>();
-    const run = async () => {
-      for (const { name } of checkpoints) {
-        frames.set(name, await frameOf(manifest, view.layer.weights, name));
-        if (!alive) return;
-        setState({ key, frames: new Map(frames) });
-      }
-    };
-    void run();
-    return () => {
-      alive = false;
-    };
-  }, [key]);
-  return state.key === key ? state.frames : new Map();
-}
-
-export function FilmStrip(props: FilmStripProps) {
-  const { manifest, view, checkpoints, chosen, onChoose } = props;
-  const frames = useFrames(props);
+export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripProps) {
+  const { weights, layer } = view.layer;
+  const frames = useLoaded<Map<string, Frame>>(`${manifest.id}|${weights}`, async (tell) => {
+    const soFar = new Map<string, Frame>();
+    for (const { name } of checkpoints) {
+      soFar.set(name, await frameOf(weights, heldRequest(manifest, name)));
+      if (!tell(new Map(soFar))) return;
+    }
+  });
   const [sliding, setSliding] = useState<number | null>(null);
   const timer = useRef(0);
   useEffect(() => setSliding(null), [chosen]);
@@ -88,58 +69,52 @@ export function FilmStrip(props: FilmStripProps) {
     timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // not every stop on the way
   };
   const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
+  const { name, step } = checkpoints[at]!;
+  const rows = labelsOf(manifest, view.group.queries);
   const width = checkpoints.length > 8 ? 92 : 124;
-  const height = thumbHeight(width, labelsOf(manifest, view.group.queries).length, labelsOf(manifest, view.group.keys).length);
+  const height = thumbHeight(width, rows.length, labelsOf(manifest, view.group.keys).length);
+  const picture = ({ values, error }: Frame = {}) => {
+    if (values) return <HeadThumb grid={headOf(values.weights, view.head)} mask={values.mask} width={width} />;
+    return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
+  };
   return (
-    <section class="film">
-      <h2>{`${view.group.title}, layer ${view.layer.layer + 1}, head ${view.head + 1}, through training`}</h2>
-      <ol class="film-strip">
-        {checkpoints.map(({ name, step }) => (
-          <li key={name}>
-            <button type="button" class="head-button" aria-pressed={name === chosen} data-checkpoint={name} onClick={() => onChoose(name)}>
-              <FramePicture frame={frames.get(name)} head={view.head} width={width} height={height} />
-              <span class="head-caption"><span>{checkpointName(name, step)}</span></span>
-              {frames.get(name)?.answer && <span class="film-answer">{frames.get(name)!.answer}</span>}
-            </button>
-          </li>
-        ))}
+    <section>
+      <h2>{`${view.group.title}, layer ${layer + 1}, head ${view.head + 1}, through training`}</h2>
+      <ol class="film">
+        {checkpoints.map((one) => {
+          const frame = frames?.get(one.name);
+          return (
+            <li key={one.name}>
+              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => onChoose(one.name)}>
+                {picture(frame)}
+                <span class="head-caption">{checkpointName(one.name, one.step)}</span>
+                {frame?.answer && <span class="head-caption">{frame.answer}</span>}
+              </button>
+            </li>
+          );
+        })}
       </ol>
-      <label class="film-slider">
-        <span>{chosen === null && sliding === null ? "Move the slider to choose B" : <>B is <strong>{checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}</strong></>}</span>
+      <label class="slider">
+        {chosen === null && sliding === null ? "Move the slider to choose B" : <>B is {checkpointName(name, step)}</>}
         <input
-          type="range" min={0} max={checkpoints.length - 1} step={1} value={at} data-role="checkpoint"
-          aria-valuetext={checkpointName(checkpoints[at]!.name, checkpoints[at]!.step)}
-          onInput={(event) => slide(Number(event.currentTarget.value))}
+          type="range" max={checkpoints.length - 1} value={at} data-role="checkpoint"
+          aria-valuetext={checkpointName(name, step)} onInput={(event) => slide(Number(event.currentTarget.value))}
         />
       </label>
-      <Lines
-        label="Measures of the head at each checkpoint" lines={measures(manifest, view, checkpoints, frames)} marked={at}
-        ticks={checkpoints.map(({ name, step }) => checkpointName(name, step))}
-      />
       <p class="note">
-        {manifest.model.task === "classify"
-          ? "Each picture on its own scale."
-          : "Every checkpoint is given A's tokens, whatever it would write itself, so that the pictures can be compared. Each is on its own scale."}
+        {measured(view, countedRows(rows, false), frames?.get(name)?.values)}
+        {manifest.model.task !== "classify" && "Every checkpoint is given A’s tokens, whatever it would write itself, so that the pictures can be compared. "}
+        Each picture is on its own scale.
       </p>
     </section>
   );
 }
 
-function FramePicture({ frame, head, width, height }: { frame: Frame | undefined; head: number; width: number; height: number }) {
-  if (!frame) return <span class="head-blank" style={{ width: `${width}px`, height: `${height}px` }} />;
-  if (!frame.values) return <span class="film-error" style={{ width: `${width}px` }}>{frame.error}</span>;
-  return <HeadThumb grid={headOf(frame.values.weights, head)} mask={frame.values.mask} width={width} />;
-}
-
-function measures(manifest: Manifest, view: View, checkpoints: RunFacts["checkpoints"], frames: Map<string, Frame>): Line[] {
-  const counted = countedRows(labelsOf(manifest, view.group.queries), false);
-  const value = (name: Measure, grid: Grid, mask: Grid | null) =>
-    measure(name, grid, mask, counted.filter((row) => row < grid.rows), view.group.kind === "cross");
-  return MEASURES.filter(({ selfOnly }) => !(selfOnly && view.group.kind === "cross")).map(({ name, label }) => ({
-    label,
-    values: checkpoints.map((checkpoint) => {
-      const values = frames.get(checkpoint.name)?.values;
-      return values ? value(name, headOf(values.weights, view.head), values.mask) : null;
-    }),
-  }));
+/** The measures of the head at one checkpoint, in words. */
+function measured({ group, cross, head }: View, rows: number[], values: LayerValues | undefined): string {
+  if (!values) return "";
+  const grid = headOf(values.weights, head);
+  const numbers = measuresOf(group === cross).map(([name, label]) =>
+    `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
+  return `There the head has ${numbers.join(", ")}. `;
 }

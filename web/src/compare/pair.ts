@@ -3,6 +3,7 @@
  * functions; the page's part is in the components beside this file.
  */
 
+import { count } from "../format";
 import type { Manifest, Prediction, TraceRequest } from "../types";
 
 export interface PairRow {
@@ -26,7 +27,7 @@ export function pairRows(a: Prediction | undefined, b: Prediction | undefined, m
 
 /** The least probability that is known: an answer that is not listed has no more. */
 export function floor(prediction: Prediction | undefined): number {
-  return Math.exp(prediction?.top[prediction.top.length - 1]?.log_prob ?? -Infinity);
+  return Math.exp(prediction?.top.at(-1)?.log_prob ?? -Infinity);
 }
 
 /**
@@ -40,7 +41,7 @@ export function heldRequest(manifest: Manifest, checkpoint: string): TraceReques
   if (request.pad) held.pad = request.pad;
   if (request.window_start) held.window_start = request.window_start;
   if (checkpoint !== "model") held.checkpoint = checkpoint;
-  const last = streams[streams.length - 1]!;
+  const last = streams.at(-1)!;
   if (model.task === "translate") held.target = request.target ?? last.text;
   if (model.task === "lm") {
     // All that was written but its last token: the model writes one more, so that the lengths are equal.
@@ -54,7 +55,7 @@ export function heldRequest(manifest: Manifest, checkpoint: string): TraceReques
 
 /** "best: update 1 164", "update 1 000", "before training". */
 export function checkpointName(name: string, step: number | null): string {
-  const updates = step === null ? "" : step.toLocaleString("en").replace(/,/g, "\u202f");
-  if (name === "model") return step === null ? "best" : `best: update ${updates}`;
-  return step === 0 ? "before training" : updates ? `update ${updates}` : name;
+  const update = step === null ? "" : `update ${count(step)}`;
+  if (name === "model") return update ? `best: ${update}` : "best";
+  return step === 0 ? "before training" : update || name;
 }

@@ -1,9 +1,8 @@
 /** The numbers of a matrix as a grid of a few rows and columns around the chosen cell, walked with the arrow keys. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { exact, number, visible } from "../format";
-import type { TensorValue } from "../tensor";
 import { css, palette, shade } from "../theme";
-import { magnitude } from "../heat";
+import { magnitude, type TensorValue } from "../tensor";
 
 export interface NumberGridProps {
   value: TensorValue;

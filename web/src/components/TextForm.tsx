@@ -1,6 +1,13 @@
 /** The text that is traced. Enter traces, Shift+Enter makes a line; an exported page only shows its text. */
+import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, manifest, runFacts, source, trace } from "../state";
+
+export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  event.currentTarget.form?.requestSubmit();
+}
 
 export function TextForm() {
   const area = useRef<HTMLTextAreaElement>(null);
@@ -22,11 +29,7 @@ export function TextForm() {
       <textarea
         id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
         maxLength={runFacts.value?.limits.max_text_bytes}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-          event.preventDefault();
-          submit();
-        }}
+        onKeyDown={submitOnEnter}
       />
       {source.live && (
         <div class="text-actions">
