@@ -116,6 +116,40 @@ def test_every_head_of_attention_is_shown(app: Callable[..., App]) -> None:
     assert shown & {id for id in explanation.records if id.endswith(".weights")}
 
 
+def test_arrow_keys_walk_through_the_heads(app: Callable[..., App]) -> None:
+    page = app(
+        "translate, pre-norm", "attention", text=TEXTS["translate"], node="decoder.0.cross.weights", head=0
+    )
+    chosen = page.page.locator("[data-head][aria-pressed=true]")
+    chosen.focus()
+    for key, head in [
+        ("ArrowRight", "decoder.0.cross.weights:1"), ("ArrowDown", "decoder.1.cross.weights:1"),
+        ("ArrowLeft", "decoder.1.cross.weights:0"),
+    ]:  # fmt: skip
+        page.press(key)
+        page.until("head => document.activeElement.dataset.head === head", head)
+        assert chosen.count() == 1 and chosen.get_attribute("data-head") == head
+        node, number = head.split(":")
+        page.page.wait_for_selector(f'figure[data-node="{node}"][data-slice="head:{number}"]')
+
+
+def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "attention", text=TEXTS["translate"], view="alignment")
+    page.page.wait_for_selector("[data-role=reading]")
+    readings = explain(subject_of(MODELS[name]), TEXTS["translate"]).readings()
+    options = page.page.locator("[data-role=reading] option").all_inner_texts()
+    assert len(options) == len(readings)
+    for chosen, reading in [(None, readings[0]), (len(readings) - 1, readings[-1]), (0, readings[0])]:
+        slice_ = "alignment:shifted" if reading.shifted else "alignment:predicted"
+        if chosen is not None:
+            page.page.select_option("[data-role=reading]", index=chosen)
+        page.page.wait_for_selector(
+            f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]'
+        )
+        assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
+
+
 def test_compare_shows_both_answers(app: Callable[..., App]) -> None:
     name = "classify, pre-norm"
     page = app(name, "compare", **{"text": "good good", "o.text": "bad bad"})

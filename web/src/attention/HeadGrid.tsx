@@ -37,7 +37,7 @@ export function HeadGrid(props: HeadGridProps) {
   const ranked = sort !== "model";
   const total = group.layers.reduce((sum, layer) => sum + layer.nHeads, 0);
   const width = total <= 4 ? 150 : total <= 16 ? 116 : 92;
-  const isChosen = ({ layer, head }: Entry) => layer === chosenLayer && head === chosenHead;
+  const isChosen = ({ layer, head }: Entry) => layer.weights === chosenLayer.weights && head === chosenHead;
   const choose = ({ layer, head }: Entry) => setParams({ node: layer.weights, layer: layer.layer, head });
   const across = ranked ? 1 : chosenLayer.nHeads;
   const arrows = useArrows({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }, (by) => {
