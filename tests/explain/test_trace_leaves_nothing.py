@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import trace
+from glassformer.explain.capture import exactly
 from glassformer.models import LanguageModel, TextClassifier
 from glassformer.nn import attention
 
@@ -31,11 +32,25 @@ def ids(n: int, seed: int = 0) -> Tensor:
     return torch.randint(20, (1, n), generator=torch.Generator().manual_seed(seed))
 
 
+def test_products_have_all_the_bits_of_fp32_under_any_setting() -> None:
+    layer = torch.nn.Linear(256, 256, bias=False)
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(1))
+    true = x.double() @ layer.weight.detach().double().T
+    for setting in ("highest", "high", "medium"):
+        torch.set_float32_matmul_precision(setting)
+        try:
+            with torch.no_grad(), trace(layer):
+                assert float((layer(x).double() - true).abs().max()) < 1e-5
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+
 def n_hooks(model: nn.Module) -> int:
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-def test_hooks_modes_and_precision_are_put_back_even_after_an_error() -> None:
+def test_hooks_modes_and_precision_are_put_back_even_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactly, "_rounds_products", lambda device, setting: setting != "highest")
     model = language_model().train()
     model.decoder.layers[0].eval()  # a mixed state is restored as it was
     modes = [m.training for m in model.modules()]

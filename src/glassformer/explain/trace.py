@@ -126,11 +126,12 @@ def trace(
     if _tracing.get():
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
-    tape = Tape(inner, [only] if isinstance(only, str) else only)
+    modules = list(inner.named_modules(remove_duplicate=False))
+    tape = Tape(modules, [only] if isinstance(only, str) else only)
     watch = Watch(tape)
     token = _tracing.set(True)
     try:
-        attention = attach(inner, watch, names)
+        attention = attach(modules, watch, names)
         with exactly(inner), observe_attention(attention.observe):
             yield Trace(inner, tape)
     finally:

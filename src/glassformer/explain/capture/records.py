@@ -6,7 +6,7 @@ Records are plain data. Who makes them is in `wiring.py`, when in `trace.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from torch import Tensor
 from glassformer.errors import UsageError
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis of a record: what runs along it ("token", "key", "head", "feature", …) and, for tokens
     and keys, which stream of tokens ("text", "source" or "target")."""
 
@@ -46,7 +45,7 @@ class SourceLine:
         return self.code.splitlines()[self.mark - self.line].strip()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Record:
     """One captured step.
 

@@ -17,7 +17,8 @@ mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -59,12 +60,17 @@ def plain_name(path: str, names: Mapping[str, str] | None = None) -> str:
     return ".".join(filter(None, (PLAIN.get(part, part) for part in path.split("."))))
 
 
-def attach(model: nn.Module, watch: Watch, names: Mapping[str, str] | None) -> AttentionWires:
-    """Put hooks on every part of the model. Returns what is to observe attention."""
+_plain_path = lru_cache(maxsize=4096)(plain_name)
+
+
+def attach(
+    modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mapping[str, str] | None
+) -> AttentionWires:
+    """Put hooks on every part of a model, given by path, itself first. Returns what is to observe attention."""
     attention = AttentionWires(watch)
     ids: dict[nn.Module, list[str]] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
-        ids.setdefault(module, []).append(plain_name(path, names))
+    for path, module in modules:
+        ids.setdefault(module, []).append(plain_name(path, names) if names else _plain_path(path))
     inner: set[nn.Module] = set()
     for module, (name, *_) in ids.items():
         match module:
@@ -95,7 +101,7 @@ def attach(model: nn.Module, watch: Watch, names: Mapping[str, str] | None) -> A
                 _norm(watch, module, name or "norm")
             case nn.Linear() if module not in inner:
                 _linear(watch, module, name or "linear")
-    _whole(watch, model)
+    _whole(watch, modules[0][1])
     return attention
 
 
