@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import compare, data, demo, doctor, evaluate, flags, predict, recipes, train
+from glassformer.cli import compare, data, demo, doctor, evaluate, explain, flags, predict, recipes, train
 from glassformer.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {
     "compare": compare.CompareArguments, "data": data.DataArguments, "demo": demo.DemoArguments,
-    "doctor": doctor.DoctorArguments, "evaluate": evaluate.EvaluateArguments, "predict": predict.PredictArguments,
+    "doctor": doctor.DoctorArguments, "evaluate": evaluate.EvaluateArguments, "explain": explain.ExplainArguments,
+    "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments, "train": train.TrainArguments,
 }  # fmt: skip
 DOCUMENTS = sorted(
@@ -42,7 +43,8 @@ def test_documented_commands_exist(path: Path) -> None:
     for command in commands(path.read_text(encoding="utf-8")):
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
-        words, _ = flags.split_words(ARGUMENTS[verb], [w for w in rest if w not in ("…", "...")], verb)
+        rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...")]
+        words, _ = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"
             load_recipe(words[0])
