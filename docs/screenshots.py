@@ -1,8 +1,9 @@
 """Takes the pictures in docs/images: all six screens of the page for three runs, on a desk and on a phone.
 
-    python docs/screenshots.py runs/imdb runs/ende runs/bard
+    python docs/screenshots.py runs/imdb runs/ende runs/bard runs/demo
 
-The runs are those of the recipes imdb, multi30k-en-de and shakespeare. It needs Chromium and the test extras.
+The runs are those of the recipes imdb, multi30k-en-de, shakespeare and dates; of the last, only a head that
+forms. It needs Chromium and the test extras.
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ def shots(browser: Browser, run: Any, name: str) -> None:
             page.close()
 
 
+def head_forming(browser: Browser, run: Any) -> None:
+    """One cross-attention head through training, by the snapshots of a run."""
+    with PageServer(run, start=[{"text": "[fr_FR] lundi 3 mars 2031"}]) as server:
+        page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
+        page.goto(server.address)
+        page.wait_for_selector("[data-role=answer]")
+        page.click("a[data-nav=compare]")
+        page.get_by_text("Two checkpoints").first.click()
+        settle(page)
+        save(page.screenshot(), IMAGES / "demo-checkpoints-desk.png")
+        page.close()
+
+
 def settle(page: Page) -> None:
     """Wait until nothing is being fetched or computed any more."""
     page.wait_for_load_state("networkidle")
@@ -72,13 +86,14 @@ def save(data: bytes, path: Path) -> None:
 
 
 def main(folders: list[str]) -> None:
-    """The runs in the order imdb, translation, Shakespeare."""
+    """The runs in the order imdb, translation, Shakespeare, dates."""
     IMAGES.mkdir(exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for folder, name in zip(folders, ("imdb", "ende", "bard"), strict=True):
+        for folder, name in zip(folders[:3], ("imdb", "ende", "bard"), strict=True):
             shots(browser, glassformer.load(folder), name)
+        head_forming(browser, glassformer.load(folders[3]))
         browser.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +15,17 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.report import report_html
 from glassformer.run import Run
 
-SECONDS = 2.0
+SECONDS = 2.0 if "PYTEST_XDIST_WORKER" not in os.environ else 6.0
+"""Alone on the machine two seconds, as promised; beside another worker of the suite, which has one of the cores and
+most of the browser's time, only that nothing has become slow by an order."""
 N_TOKENS = 128
 DRAWN = "() => { const all = [...document.querySelectorAll('main canvas')]; return all.length > 3 && all.every(c => c.width > 1) }"
 
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """A model of ordinary size: 4 layers of 8 heads."""
-    return subject_of(("lm", {"n_layers": 4, "d_model": 128, "n_heads": 8, "d_ff": 512}), max_len=256)
+    """A model of the size that must be quick: 6 layers, 256 features, 8 heads."""
+    return subject_of(("lm", {"n_layers": 6, "d_model": 256, "n_heads": 8, "d_ff": 1024}), max_len=256)
 
 
 @pytest.mark.parametrize("screen", ["flow", "attention"])

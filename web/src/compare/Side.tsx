@@ -20,8 +20,8 @@ export function Side({ name, of, other, own }: SideProps) {
   return (
     <section class="compare-side" data-side={name} aria-label={`Side ${name}`}>
       <p>{name} <span class="note">{checkpointName(of.model.checkpoint, of.model.step)}</span></p>
-      <p class="compare-answer" dir="auto">
-        <strong>{own ?? of.answer.headline}</strong>
+      <p class="compare-answer">
+        <strong><bdi>{own ?? of.answer.headline}</bdi></strong>
         <span class="answer-detail">{own === undefined ? of.answer.detail : "left to itself; below it is given A’s tokens"}</span>
       </p>
       {of.streams.map((stream) => (
