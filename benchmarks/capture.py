@@ -107,8 +107,14 @@ def capture(length: int, n: int) -> None:
             with trace(model):
                 model(*args)
 
+        def traced_and_read(model: torch.nn.Module = model, args: tuple[Tensor, ...] = args) -> None:
+            with trace(model) as t:
+                model(*args)
+            list(t.values())
+
         with torch.no_grad():
             told(f"forward, traced / plain ({name}, length {length})", ratios(plain, traced, n))
+            told("    and every record read", ratios(plain, traced_and_read, n))
             with trace(model) as t:
                 model(*args)
         size = sum(r.value.numel() * r.value.element_size() for r in t.values())

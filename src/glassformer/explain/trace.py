@@ -43,25 +43,25 @@ class Trace(Mapping[str, Record]):
         self._checks: list[Check] | None = None
 
     def __getitem__(self, id: str) -> Record:
-        if id in self._tape.records:
-            return self._tape.records[id]
-        if not self._tape.records:
+        if id in self._tape.notes:
+            return self._tape.record(id)
+        if not self._tape.notes:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}",
                 "call the model inside `with trace(model)`",
             )
-        near = difflib.get_close_matches(id, self._tape.records, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(id, self._tape.notes, n=3, cutoff=0.5)
         hint = f"the nearest are {', '.join(near)}" if near else f"the first is {next(iter(self))}"
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tape.records)
+        return iter(self._tape.notes)
 
     def __len__(self) -> int:
-        return len(self._tape.records)
+        return len(self._tape.notes)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._tape.records
+        return id in self._tape.notes
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.values())) or "a trace without records"

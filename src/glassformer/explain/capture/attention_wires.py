@@ -31,13 +31,13 @@ class AttentionWires:
             wires.begin(args)
             self.running = wires
 
-        self.watch.before(module, begin)
-        wires.attach()
-
-        def end(_: Tensor, __: Tensor) -> None:
+        def end(output: Tensor) -> None:
+            wires.out(output)
             self.running = None
 
-        self.watch.after(module, end)
+        self.watch.before(module, begin)
+        wires.attach()
+        self.watch.after(module.o_proj, end)
 
     def observe(self, step: str, value: Tensor) -> None:
         """See `observe_attention`."""
@@ -60,8 +60,7 @@ class OneAttention:
             norm = getattr(self.module, f"{letter}_norm")
             if isinstance(norm, RMSNorm):
                 self.attach_norm(letter, norm)
-        self.watch.before(self.module.o_proj, self.concat)
-        self.watch.after(self.module.o_proj, self.out)
+        self.watch.given(self.module.o_proj, self.concat)
 
     def begin(self, args: dict[str | int, Any]) -> None:
         given = {("x", "memory", "mask")[key] if isinstance(key, int) else key: v for key, v in args.items()}
@@ -72,13 +71,14 @@ class OneAttention:
         source = "source" if self.x.stream == "target" else "text"
         self.source = self.x if memory is None else self.tape.origin(memory, self.call.id("memory"), source)
         self.before: dict[str, str] = {}  # the step before q, k and v, as far as they have come
-
-    def stream(self, letter: str) -> Axis:
-        return Axis("token", (self.x if letter == "q" else self.source).stream)
+        token, source_token = Axis("token", self.x.stream), Axis("token", self.source.stream)
+        self.stream = {"q": token, "k": source_token, "v": source_token}
+        self.heads = [HEAD, token, HEAD_FEATURE]
+        self.table = [HEAD, token, Axis("key", self.source.stream)]
 
     def attach_projection(self, letter: str, linear: nn.Linear) -> None:
-        def projected(_: Tensor, output: Tensor) -> None:
-            step, axes = f"{letter}_proj", [self.stream(letter), SIDE_BY_SIDE]
+        def projected(output: Tensor) -> None:
+            step, axes = f"{letter}_proj", [self.stream[letter], SIDE_BY_SIDE]
             before = self.x if letter == "q" else self.source
             self.before[letter] = self.call.id(step)
             add_linear(self.tape, self.call.id(step), linear, before, output, axes, source=step)
@@ -92,12 +92,12 @@ class OneAttention:
 
     def split(self, letter: str, projected: Tensor) -> None:
         heads = self.module._split_heads(projected)
-        axes, id = [HEAD, self.stream(letter), HEAD_FEATURE], self.call.id(f"{letter}_heads")
+        axes, id = [HEAD, self.stream[letter], HEAD_FEATURE], self.call.id(f"{letter}_heads")
         self.tape.add(id, "split_heads", [self.before[letter]], heads, axes, source="split_heads")
         self.before[letter] = id
 
     def attach_norm(self, letter: str, norm: RMSNorm) -> None:
-        def normed(_: Tensor, output: Tensor) -> None:
+        def normed(output: Tensor) -> None:
             if self.rotation is None:
                 return  # then it is q or k itself, which the observer sees
             self.add_head_norm(self.call.id(f"{letter}_norm"), letter, norm, output)
@@ -106,7 +106,7 @@ class OneAttention:
         self.watch.after(norm, normed)
 
     def add_head_norm(self, id: str, letter: str, norm: RMSNorm, value: Tensor) -> None:
-        self.tape.add(id, "rms_norm", self.made_from(letter), value, [HEAD, self.stream(letter), HEAD_FEATURE],
+        self.tape.add(id, "rms_norm", self.made_from(letter), value, [HEAD, self.stream[letter], HEAD_FEATURE],
                       source="rms_norm", params={"weight": norm.weight}, attrs={"eps": norm.eps})  # fmt: skip
 
     def made_from(self, letter: str) -> list[str]:
@@ -115,8 +115,7 @@ class OneAttention:
 
     def observe(self, step: str, value: Tensor) -> None:
         """One step of `attention`, as it happens."""
-        id, token, key = self.call.id, self.stream("q"), Axis("key", self.source.stream)
-        scores, heads = [HEAD, token, key], [HEAD, token, HEAD_FEATURE]
+        id, scores, heads = self.call.id, self.table, self.heads
         match step:
             case "q" | "k" | "v":
                 self.add_heads(step, value)
@@ -128,7 +127,7 @@ class OneAttention:
                     id(step), "scale", [id("products")], value, scores, source="attention.scale", attrs=attrs
                 )
             case "mask":
-                self.add_mask(value, token, key)
+                self.add_mask(value)
             case "weights":
                 inputs = [id("scores"), id("mask")] if self.mask_seen else [id("scores")]
                 self.tape.add(id(step), "softmax", inputs, value, scores, source="softmax")
@@ -143,7 +142,7 @@ class OneAttention:
         id, inputs, axes = (
             self.call.id(letter),
             self.made_from(letter),
-            [HEAD, self.stream(letter), HEAD_FEATURE],
+            [HEAD, self.stream[letter], HEAD_FEATURE],
         )
         if letter != "v" and self.rotation is not None:
             rotation: Rotation = self.rotation
@@ -153,27 +152,25 @@ class OneAttention:
         else:
             self.tape.add(id, "split_heads", inputs, value, axes, source="split_heads")
 
-    def add_mask(self, mask: Tensor, token: Axis, key: Axis) -> None:
+    def add_mask(self, mask: Tensor) -> None:
         """(Q, K), or (1, K) when it is the same for all queries; head and batch axes where they matter."""
         self.mask_seen = True
         by_query = mask.shape[-2] > 1
         kind = "causal" if isinstance(self.mask, str) else "given" if by_query else "padding"
-        axes = [token, key]
         if mask.dim() > 3 and mask.shape[1] == 1:
             mask = mask.squeeze(1)
-        if mask.dim() > 3:
-            axes = [HEAD, token, key]
+        axes = self.table if mask.dim() > 3 else self.table[1:]
         if kind == "padding":
             self.tape.padding = self.call.id("mask")
         self.tape.add(
             self.call.id("mask"), "mask", (), mask, axes, source=f"mask.{kind}", attrs={"kind": kind}
         )
 
-    def concat(self, args: dict[str | int, Any]) -> None:
-        axes = [self.stream("q"), SIDE_BY_SIDE]
-        self.combined = self.tape.add(self.call.id("concat"), "concat_heads", [self.context.id], args[0], axes,
+    def concat(self, combined: Tensor) -> None:
+        axes = [self.stream["q"], SIDE_BY_SIDE]
+        self.combined = self.tape.add(self.call.id("concat"), "concat_heads", [self.context.id], combined, axes,
                                       source="concat_heads")  # fmt: skip
 
-    def out(self, _: Tensor, output: Tensor) -> None:
-        axes = [self.stream("q"), FEATURE]
+    def out(self, output: Tensor) -> None:
+        axes = [self.stream["q"], FEATURE]
         add_linear(self.tape, self.call.id("out"), self.module.o_proj, self.combined, output, axes, "o_proj")

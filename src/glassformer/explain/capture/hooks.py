@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ class Watch:
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
-        self.thread = threading.get_ident()
+        self.thread = get_ident()
         self._handles: list[RemovableHandle] = []
         self._calls: dict[int, int] = {}
 
@@ -26,16 +26,34 @@ class Watch:
 
         # While hooks come and go, another thread may call one without its kwargs: *rest.
         def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-            if threading.get_ident() == self.thread:
+            if get_ident() == self.thread:
                 see({**dict(enumerate(args)), **rest[0]})
 
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
 
-    def after(self, module: nn.Module, see: Callable[[Tensor, Tensor], None]) -> None:
-        """`see` gets the first argument of each call and what it returned."""
+    def given(self, module: nn.Module, see: Callable[[Tensor], None]) -> None:
+        """`see` gets the first argument of each call, for parts of parts, which ours call by position."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if get_ident() == self.thread:
+                see(args[0])
+
+        self._handles.append(module.register_forward_pre_hook(hook))
+
+    def after(self, module: nn.Module, see: Callable[[Tensor], None]) -> None:
+        """`see` gets what each call returned."""
+
+        def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+            if get_ident() == self.thread:
+                see(output)
+
+        self._handles.append(module.register_forward_hook(hook))
+
+    def around(self, module: nn.Module, see: Callable[[Tensor, Tensor], None]) -> None:
+        """`see` gets the first argument of each call, by position or name, and what it returned."""
 
         def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-            if threading.get_ident() == self.thread:
+            if get_ident() == self.thread:
                 kwargs, output = rest
                 see(args[0] if args else next(iter(kwargs.values())), output)
 

@@ -30,24 +30,18 @@ def stream_of(name: str) -> str:
     )
 
 
-def add_norm(tape: Tape, id: str, norm: nn.Module, before: Origin, value: Tensor) -> Origin:
+def add_norm(tape: Tape, id: str, norm: LayerNorm | RMSNorm, before: Origin, value: Tensor) -> Origin:
     """A record of what this norm gave."""
     axes = [Axis("token", before.stream), FEATURE]
-    if isinstance(norm, LayerNorm):
-        params = {"weight": norm.weight, "bias": norm.bias}
-        return tape.add(id, "layer_norm", [before.id], value, axes, source="layer_norm",
-                        params=params, attrs={"eps": norm.eps})  # fmt: skip
-    assert isinstance(norm, RMSNorm)
-    return tape.add(id, "rms_norm", [before.id], value, axes, source="rms_norm",
-                    params={"weight": norm.weight}, attrs={"eps": norm.eps})  # fmt: skip
+    op = "layer_norm" if isinstance(norm, LayerNorm) else "rms_norm"
+    return tape.add(id, op, [before.id], value, axes, source=op, params=norm, attrs={"eps": norm.eps})
 
 
 def add_linear(
     tape: Tape, id: str, linear: nn.Linear, before: Origin, value: Tensor, axes: list[Axis], source: str
 ) -> Origin:
     """A record of what this linear layer gave."""
-    params = {"weight": linear.weight, "bias": linear.bias}
-    return tape.add(id, "linear", [before.id], value, axes, source=source, params=params)
+    return tape.add(id, "linear", [before.id], value, axes, source=source, params=linear)
 
 
 class EmbeddingWires:
@@ -62,9 +56,9 @@ class EmbeddingWires:
         self.count = lambda: watch.count(module)
         watch.before(module, self.begin)
         if module.positions is not None:
-            watch.before(module.positions, self.number)
+            watch.given(module.positions, self.number)
             watch.after(module.positions, self.place)
-        watch.before(module.dropout, self.end)
+        watch.given(module.dropout, self.end)
 
     def begin(self, args: dict[str | int, Any]) -> None:
         n = self.count() - 1
@@ -72,17 +66,16 @@ class EmbeddingWires:
         self.call = Call(self.name, n // len(self.names) + 1)
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
 
-    def number(self, args: dict[str | int, Any]) -> None:
-        positions: Tensor = next(iter(args.values()))
+    def number(self, positions: Tensor) -> None:
         self.first = int(positions[0]) if positions.numel() else 0
 
-    def place(self, _: Tensor, output: Tensor) -> None:
+    def place(self, output: Tensor) -> None:
         self.positions = output
 
-    def end(self, args: dict[str | int, Any]) -> None:
+    def end(self, total: Tensor) -> None:
         """What dropout is about to get is the sum, or the scaled rows when nothing is added to them."""
         tape, id, token = self.tape, self.call.id, Axis("token", stream_of(self.name))
-        axes, total, positions = [token, FEATURE], args[0], self.module.positions
+        axes, positions = [token, FEATURE], self.module.positions
         weight = {"weight": self.module.weight}
         rows_id, scaled_id = id("rows"), id("scaled")
         tape.add(id("ids"), "ids", (), self.ids, [token], source="ids")
@@ -120,9 +113,9 @@ class ResidualWires:
         self.tape, self.module, self.name = watch.tape, module, name
         self.count = lambda: watch.count(module)
         watch.before(module, self.begin)
-        watch.before(module.dropout, self.end_branch)
+        watch.given(module.dropout, self.end_branch)
         if isinstance(module.norm, LayerNorm | RMSNorm):
-            watch.after(module.norm, self.normed)
+            watch.around(module.norm, self.normed)
         watch.after(module, self.end)
 
     def begin(self, args: dict[str | int, Any]) -> None:
@@ -130,14 +123,15 @@ class ResidualWires:
         self.x = self.tape.origin(args[0], self.call.id("input"))
         self.added = False
 
-    def end_branch(self, args: dict[str | int, Any]) -> None:
-        self.branch = self.tape.origin(args[0], self.call.id("branch"), self.x.stream)
+    def end_branch(self, branch: Tensor) -> None:
+        self.branch = self.tape.origin(branch, self.call.id("branch"), self.x.stream)
 
     def normed(self, x: Tensor, output: Tensor) -> None:
+        assert isinstance(self.module.norm, LayerNorm | RMSNorm)
         before = self.x if self.module.pre_norm else self.add(x)
         add_norm(self.tape, self.call.id("norm"), self.module.norm, before, output)
 
-    def end(self, _: Tensor, output: Tensor) -> None:
+    def end(self, output: Tensor) -> None:
         if not self.added:
             self.add(output)
 
@@ -160,7 +154,7 @@ class FeedForwardWires:
         if isinstance(module, SwiGLU):
             watch.after(module.w_gate, self.gate)
         watch.after(module.w_in, self.inner)
-        watch.before(module.w_out, self.activated)
+        watch.given(module.w_out, self.activated)
         watch.after(module.w_out, self.out)
 
     def begin(self, args: dict[str | int, Any]) -> None:
@@ -168,25 +162,25 @@ class FeedForwardWires:
         self.x = self.tape.origin(args[0], self.call.id("input"))
         self.token = Axis("token", self.x.stream)
 
-    def gate(self, _: Tensor, output: Tensor) -> None:
+    def gate(self, output: Tensor) -> None:
         assert isinstance(self.module, SwiGLU)
         self.widen("w_gate", self.module.w_gate, output)
 
-    def inner(self, _: Tensor, output: Tensor) -> None:
+    def inner(self, output: Tensor) -> None:
         self.widen("w_in", self.module.w_in, output)
 
     def widen(self, step: str, linear: nn.Linear, output: Tensor) -> None:
         axes = [self.token, Axis("hidden")]
         add_linear(self.tape, self.call.id(step), linear, self.x, output, axes, f"{self.kind}.{step}")
 
-    def activated(self, args: dict[str | int, Any]) -> None:
+    def activated(self, hidden: Tensor) -> None:
         id, module = self.call.id, self.module
         op = module.activation if isinstance(module, FeedForward) else "swiglu"
         inputs = [id("w_gate"), id("w_in")] if op == "swiglu" else [id("w_in")]
         axes = [self.token, Axis("hidden")]
-        self.hidden = self.tape.add(id("hidden"), op, inputs, args[0], axes, source=op)
+        self.hidden = self.tape.add(id("hidden"), op, inputs, hidden, axes, source=op)
 
-    def out(self, _: Tensor, output: Tensor) -> None:
+    def out(self, output: Tensor) -> None:
         source = f"{self.kind}.w_out"
         add_linear(
             self.tape,

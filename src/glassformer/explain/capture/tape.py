@@ -1,6 +1,7 @@
-"""The tape a forward pass is recorded on: which records to keep, and which record a tensor came from.
+"""The tape a forward pass is recorded on: which steps to keep, and which step a tensor came from.
 
-It knows nothing of modules; `wiring.py` tells it what was computed.
+It knows nothing of how modules compute; `wiring.py` tells it what was computed. During the pass it only
+notes; a note becomes a `Record` when somebody reads it, so that watching disturbs the pass little.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ EMBEDDING = ("ids", "lookup", "embedding", "positions")
 """First parts of the source kinds of an embedding's steps."""
 OWNED_BY_THE_CALLER = ("vocab", "class")
 """Last axes of what a model returns; its caller may change it in place."""
+_id = id  # the builtin, where `id` is a step's
 
 
 class Origin(NamedTuple):
@@ -32,8 +34,20 @@ class Origin(NamedTuple):
     stream: str
 
 
+class Note(NamedTuple):
+    """What a `Record` will be made of: the arguments of `Tape.add`."""
+
+    op: str
+    inputs: Sequence[str]
+    params: nn.Module | Mapping[str, Tensor | None] | None
+    attrs: Mapping[str, Any] | None
+    axes: Sequence[Axis]
+    value: Tensor
+    source: str
+
+
 class Tape:
-    """Records in the order they are computed, and the origin of every tensor passed on.
+    """Steps in the order they are computed, and the origin of every tensor passed on.
 
     Args:
         modules: every module by path, as `named_modules(remove_duplicate=False)` gives them.
@@ -41,7 +55,8 @@ class Tape:
     """
 
     def __init__(self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str]) -> None:
-        self.records: dict[str, Record] = {}
+        self.notes: dict[str, Note] = {}
+        """The steps kept so far, by id."""
         self.only = tuple(only)
         self._everything = "*" in self.only
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -52,44 +67,59 @@ class Tape:
         """What the last encoder or decoder gave."""
         self.padding: str | None = None
         """The id of the last padding mask."""
-        self._names = _names_of_tensors(modules)
+        self._modules = modules
+        self._records: dict[str, Record] = {}
         self._latest: Tensor | None = None
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
 
     def add(
-        self, id: str, op: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *,
-        source: str, params: Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
+        self, id: str, op: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *, source: str,
+        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
     ) -> Origin:  # fmt: skip
         """Keep this step if it is wanted, and remember its tensor. Returns its origin.
 
         Args:
             axes: without the batch; a value with one axis more has a batch in front.
             source: a kind in `source_lines.LINES`.
+            params: by role; a module stands for its own parameters.
 
         Raises:
-            UsageError: there is a record of that id already: the names of two modules are the same.
+            UsageError: there is a step of that id already: the names of two modules are the same.
         """
-        stream = next((axis.stream for axis in axes if axis.stream), "")
-        origin = self.passes(value, Origin(id, stream))
+        origin = self.passes(value, Origin(id, _stream(axes)))
         if self.wants(id):
-            if id in self.records:
+            if id in self.notes:
                 hint = "give one of them a name of its own: trace(model, names={path: name})"
                 raise UsageError(f"two modules of the model would both record {id!r}", hint)
             value = value.detach() if value.requires_grad else value
             if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
                 value = value.clone()
-            if value.dim() > len(axes):
-                batched = value.shape[0] > 1
-                value, axes = (value, [Axis("batch"), *axes]) if batched else (value.select(0, 0), axes)
-            if value.dtype in (torch.bfloat16, torch.float16):
-                value = value.float()
-            stack, layer, block = _place(id, stream if source.split(".")[0] in EMBEDDING else None)
-            named = {role: self.name_of(p) for role, p in (params or {}).items() if p is not None}
-            self.records[id] = Record(
-                id, op, tuple(inputs), named, dict(attrs or {}), tuple(axes), value, source_of(source),
-                stack, layer, block,
-            )  # fmt: skip
+            self.notes[id] = Note(op, inputs, params, attrs, axes, value, source)
         return origin
+
+    def record(self, id: str) -> Record:
+        """The record of a step that was kept: the same one each time.
+
+        Raises:
+            KeyError: no step of that id was kept.
+        """
+        return self._records.get(id) or self._records.setdefault(id, self._make(id, self.notes[id]))
+
+    def _make(self, id: str, note: Note) -> Record:
+        value, axes = note.value, tuple(note.axes)
+        if value.dim() > len(axes):
+            batched = value.shape[0] > 1
+            value, axes = (value, (Axis("batch"), *axes)) if batched else (value.select(0, 0), axes)
+        if value.dtype in (torch.bfloat16, torch.float16):
+            value = value.float()
+        embedded = _stream(axes) if note.source.split(".")[0] in EMBEDDING else None
+        stack, layer, block = _place(id, embedded)
+        params = note.params._parameters if isinstance(note.params, nn.Module) else note.params or {}
+        named = {role: self._names.get(_id(p), "") for role, p in params.items() if p is not None}
+        return Record(
+            id, note.op, tuple(note.inputs), named, dict(note.attrs or {}), axes, value,
+            source_of(note.source), stack, layer, block,
+        )  # fmt: skip
 
     def wants(self, id: str) -> bool:
         """Whether a step of that id is kept."""
@@ -117,9 +147,18 @@ class Tape:
         axes = [Axis("token", stream), Axis("feature")] if tensor.dim() > 2 else [Axis("feature")]
         return self.add(otherwise, "input", (), tensor, axes, source="")
 
-    def name_of(self, parameter: Tensor) -> str:
-        """The name of a parameter or buffer in the model; "" if it is not the model's."""
-        return self._names.get(id(parameter), "")
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """The name of each parameter and buffer of the model by its `id`."""
+        return _names_of_tensors(self._modules)
+
+
+def _stream(axes: Sequence[Axis]) -> str:
+    """The stream of the first axis that has one."""
+    for axis in axes:
+        if axis.stream:
+            return axis.stream
+    return ""
 
 
 def _names_of_tensors(modules: Sequence[tuple[str, nn.Module]]) -> dict[int, str]:

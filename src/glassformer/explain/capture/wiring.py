@@ -18,7 +18,7 @@ mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -47,6 +47,12 @@ PLAIN = {
 }  # fmt: skip
 """Names of modules, as they appear in ids."""
 
+KNOWN = (
+    nn.Linear, LayerNorm, RMSNorm, Residual, MultiHeadAttention, FeedForward, SwiGLU, TokenEmbedding,
+    Encoder, Decoder, TextClassifier, LanguageModel, Translator,
+)  # fmt: skip
+"""The types of modules that are watched."""
+
 
 def plain_name(path: str, names: Mapping[str, str] | None = None) -> str:
     """A module's path as an id: "decoder.layers.1.cross_attention" is "decoder.1.cross".
@@ -63,6 +69,12 @@ def plain_name(path: str, names: Mapping[str, str] | None = None) -> str:
 _plain_path = lru_cache(maxsize=4096)(plain_name)
 
 
+@cache
+def _is_known(kind: type[nn.Module]) -> bool:
+    """Whether `attach` has something to do with modules of this type, or of one derived from it."""
+    return issubclass(kind, KNOWN)
+
+
 def attach(
     modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mapping[str, str] | None
 ) -> AttentionWires:
@@ -70,10 +82,13 @@ def attach(
     attention = AttentionWires(watch)
     ids: dict[nn.Module, list[str]] = {}
     for path, module in modules:
-        ids.setdefault(module, []).append(plain_name(path, names) if names else _plain_path(path))
+        if _is_known(type(module)):
+            ids.setdefault(module, []).append(plain_name(path, names) if names else _plain_path(path))
     inner: set[nn.Module] = set()
     for module, (name, *_) in ids.items():
         match module:
+            case nn.Linear() | LayerNorm() | RMSNorm() | Encoder() | Decoder():
+                continue
             case TokenEmbedding():
                 EmbeddingWires(watch, module, sorted(ids[module]))
             case MultiHeadAttention():
@@ -90,8 +105,6 @@ def attach(
                 _output(watch, module, name)
                 inner.update([module.output] if module.output is not None else [])
                 continue
-            case _:
-                continue
         inner.update(module.modules())
     for module, (name, *_) in ids.items():
         match module:
@@ -106,18 +119,18 @@ def attach(
 
 
 def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:
-    def end(_: Tensor, output: Tensor) -> None:
+    def end(output: Tensor) -> None:
         watch.tape.stream_end = watch.tape.origin(output, f"{name}.output")
 
     watch.after(module, end)
 
 
-def _norm(watch: Watch, module: nn.Module, name: str) -> None:
+def _norm(watch: Watch, module: LayerNorm | RMSNorm, name: str) -> None:
     def normed(x: Tensor, output: Tensor) -> None:
         call = Call("", watch.count(module))
         add_norm(watch.tape, call.id(name), module, watch.tape.origin(x, call.id(f"{name}.input")), output)
 
-    watch.after(module, normed)
+    watch.around(module, normed)
 
 
 def _linear(watch: Watch, module: nn.Linear, name: str) -> None:
@@ -129,33 +142,33 @@ def _linear(watch: Watch, module: nn.Linear, name: str) -> None:
         axes = [Axis("class")] if output.dim() < 3 else [Axis("token", before.stream), Axis("out")]
         add_linear(tape, call.id(name), module, before, output, axes, "")
 
-    watch.after(module, made)
+    watch.around(module, made)
 
 
 def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
     tape, two_classes = watch.tape, model.n_classes == 2
     call = Call(name, 1)
 
-    def pooled(args: dict[str | int, Any]) -> None:
+    def pooled(vector: Tensor) -> None:
         nonlocal call
         call = Call(name, watch.count(model))
         how, end = model.config.pooling, tape.stream_end
         inputs = [id for id in (end and end.id, tape.padding) if id]
-        tape.add(call.id("pooled"), "pool", inputs, args[0], [Axis("pooled")], source=f"pool.{how}",
+        tape.add(call.id("pooled"), "pool", inputs, vector, [Axis("pooled")], source=f"pool.{how}",
                  attrs={"how": how})  # fmt: skip
 
-    def classified(_: Tensor, output: Tensor) -> None:
+    def classified(output: Tensor) -> None:
         step = "head" if two_classes else "logits"
         add_linear(tape, call.id(step), model.head, Origin(call.id("pooled"), ""), output, [Axis("class")],
                    "TextClassifier.head")  # fmt: skip
 
-    def pinned(_: Tensor, output: Tensor) -> None:
+    def pinned(output: Tensor) -> None:
         if two_classes:
             tape.add(
                 call.id("logits"), "pin_zero", [call.id("head")], output, [Axis("class")], source="pin_zero"
             )
 
-    watch.before(model.head, pooled)
+    watch.given(model.head, pooled)
     watch.after(model.head, classified)
     watch.after(model, pinned)
 
@@ -166,7 +179,7 @@ def _output(watch: Watch, model: LanguageModel | Translator, name: str) -> None:
     table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
     source = f"{type(model).__name__}.output"
 
-    def spoke(_: Tensor, output: Tensor) -> None:
+    def spoke(output: Tensor) -> None:
         end = tape.stream_end or Origin("input", "text")
         axes = [Axis("token", end.stream), Axis("vocab")]
         weight = table if model.output is None else model.output.weight
@@ -190,7 +203,7 @@ def _whole(watch: Watch, model: nn.Module) -> None:
         by_name = {key: value for key, value in copies.items() if isinstance(key, str)}
         tape.call = tuple(value for key, value in copies.items() if isinstance(key, int)), by_name
 
-    def end(_: Tensor, output: Any) -> None:
+    def end(output: Any) -> None:
         tape.answer = output.detach().clone() if isinstance(output, Tensor) else None
 
     watch.before(model, begin)
