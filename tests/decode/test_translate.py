@@ -70,6 +70,16 @@ def test_batch_size_does_not_change_samples(toy, translate):
     assert translate(model, sources, decode_seed=1, **config) != translate(model, sources, **config)
 
 
+def test_sources_can_be_handed_over_in_pieces(toy, translate):
+    """A stream of the same sentence has other samples in every place, also beyond the first piece."""
+    sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 2}
+    model = toy.translator()
+    whole = translate(model, sources, **config)
+    rest = translate(model, sources[1:], {"first_row": 1}, **config)
+    assert_same(translate(model, sources[:1], **config) + rest, whole)
+    assert translate(model, sources[1:], **config) != rest
+
+
 def test_more_padding_changes_nothing(toy, model):
     sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
     src, mask = pad_batch(sources, toy.PAD, torch.device("cpu"))

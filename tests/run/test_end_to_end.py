@@ -126,6 +126,18 @@ def test_predictions_do_not_depend_on_company(
     assert list(run.predict_stream(iter(prompts), max_new_tokens=30, decode_seed=3)) == together
 
 
+def test_samples_of_a_stream_are_numbered_through(translator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few texts are taken at a time, and with an empty one among them: one list of samples."""
+    run, texts = glassformer.load(translator), ["abc d", "abc d", "", "abc d", "abc d"]
+    options = {"sample": True, "temperature": 2.0}
+    together = [r["translation"] for r in run.predict(texts, **options)]
+    assert len(set(together)) > 2 and together[2] == ""
+    monkeypatch.setattr("glassformer.run.CHUNK", 2)
+    assert [r["translation"] for r in run.predict_stream(iter(texts), **options)] == together
+    texts[2] = "a"
+    assert [r["translation"] for r in run.predict(texts, **options)][3:] == together[3:]
+
+
 def test_evaluate_own_files(classifier: Path, translator: Path, language_model: Path, tmp_path: Path) -> None:
     test = glassformer.Config().data.__class__(test_file=str(write_reviews(tmp_path / "t.csv", 40)))
     scores = glassformer.load(classifier).evaluate(data=test)

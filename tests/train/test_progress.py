@@ -8,7 +8,8 @@ import pytest
 
 from glassformer import console
 from glassformer.train.loop import StepReport
-from glassformer.train.progress import Report, TrainingProgress, duration
+from glassformer.train.progress import Report, TrainingProgress
+from glassformer.train.words import duration
 
 
 class Clock:
@@ -76,7 +77,16 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("seconds", "told"),
-    [(0, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (200, "3 min 20 s"), (7500, "2 h 05 min"), (-1, "0 s")],
+    [
+        (0, "0 s"),
+        (5.32, "5.3 s"),
+        (9.97, "10 s"),
+        (59.4, "59 s"),
+        (60, "1 min 00 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 05 min"),
+        (-1, "0 s"),
+    ],
 )
 def test_durations(seconds: float, told: str) -> None:
     assert duration(seconds) == told

@@ -33,13 +33,15 @@ def translate_ids(
     eos: int,
     pad: int,
     prefixes: Sequence[Sequence[int]] | None = None,
+    first_row: int = 0,
     max_tokens: int = MAX_TOKENS,
     use_cache: bool = True,
 ) -> list[list[Hypothesis]]:
     """Translate each source: its `n_best` best hypotheses, best first, or as many samples.
 
     The answer does not depend on the other sources, nor on max_tokens (beyond the rounding of a matrix
-    product, which may decide between hypotheses that are equally good to six digits).
+    product, which may decide between hypotheses that are equally good to six digits). A sample depends on
+    the row number of its source, too: `first_row` + its place in the list.
 
     Args:
         model: the translator, wherever it is; it is put in evaluation mode meanwhile.
@@ -47,6 +49,7 @@ def translate_ids(
         config: how to search, or with `config.sample` how to sample.
         bos, eos, pad: special ids of the target vocabulary (pad also pads the sources).
         prefixes: tokens each translation must begin with; not with sampling.
+        first_row: row number of the first source, for callers that hand over sources in pieces.
         max_tokens: most source tokens in a batch, each counted once a hypothesis.
         use_cache: False computes every prefix anew, for tests.
 
@@ -74,7 +77,7 @@ def translate_ids(
             stepper = TranslatorStepper(model, src, mask, use_cache)
             limits = [length_limit(len(sources[i]), model.max_len, config.max_new_tokens) for i in numbers]
             if config.sample:
-                rows = [i * config.n_best + k for i in batch for k in range(config.n_best)]
+                rows = [(first_row + i) * config.n_best + k for i in batch for k in range(config.n_best)]
                 begin = [[bos]] * len(rows)
                 samples = sample(stepper, begin, config, limits=limits, rows=rows, eos=eos, banned=[bos, pad])
                 found = [[hypothesis] for hypothesis in samples]

@@ -92,23 +92,29 @@ class Translate(Task):
         An empty text has an empty translation.
         """
         results = []
-        for text, found in zip(texts, self._translate(model, texts, device, decode), strict=True):
+        for text, found in zip(texts, self._translate(model, texts, device, decode, first), strict=True):
             ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in found]
             best = ranked[0] | ({} if found[0].finished else {"unfinished": True})
             results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
         return results
 
     def _translate(
-        self, model: nn.Module, texts: Sequence[str], device: torch.device, decode: DecodeConfig
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        device: torch.device,
+        decode: DecodeConfig,
+        first: int = 0,
     ) -> list[list[Hypothesis]]:
-        t, empty = self.tokenizer, [Hypothesis([], 0.0, 0.0, True)]
-        wanted = [i for i, text in enumerate(texts) if text.strip()]
-        most = self.config.text.max_len
-        sources = [ids[:most] + [t.eos_id] for ids in t.encode_batch([texts[i] for i in wanted])]
-        found = translate_ids(
-            cast(Translator, model), sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id
+        t, most = self.tokenizer, self.config.text.max_len
+        encoded = zip(texts, t.encode_batch(list(texts)), strict=True)
+        sources = [ids[:most] + [t.eos_id] if text.strip() else [] for text, ids in encoded]
+        return translate_ids(
+            cast(Translator, model),
+            sources,
+            decode,
+            bos=t.bos_id,
+            eos=t.eos_id,
+            pad=t.pad_id,
+            first_row=first,
         )
-        results = [empty] * len(texts)
-        for i, hypotheses in zip(wanted, found, strict=True):
-            results[i] = hypotheses
-        return results

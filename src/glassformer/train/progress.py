@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer import console
+from glassformer.train.words import duration
 
 LINE_SECONDS = 10.0
 """Seconds between plain lines."""
@@ -112,16 +113,6 @@ def valid_line(report: Report) -> str:
     """A validation in a line; the best so far says so."""
     scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
     return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def _new_bar() -> Any:

@@ -41,13 +41,14 @@ def number(value: Number) -> str:
 
 
 def duration(seconds: Number) -> str:
-    """Write seconds as 42 s, 3 min 5 s or 2 h 10 min."""
+    """Write seconds as 5.3 s, 42 s, 3 min 05 s or 2 h 05 min."""
+    seconds = max(0, seconds)
     whole = round(seconds)
     if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    large, small, names = (whole // 60, whole % 60, ("min", "s")) if whole < 3600 else (
-        whole // 3600, whole % 3600 // 60, ("h", "min"))  # fmt: skip
-    return f"{large} {names[0]}" + (f" {small} {names[1]}" if small else "")
+        return f"{round(seconds, 1):g} s" if seconds < 9.95 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def metric_words(metric: str) -> tuple[str, str, Callable[[Number], str]]:
