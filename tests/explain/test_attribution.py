@@ -15,7 +15,7 @@ from tests.explain.stand_in import Asked, asked, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, ask
-from glassformer.explain.attribution.attribute import attribute, erase
+from glassformer.explain.attribution.attribute import attribute, erase, erase_each
 from glassformer.explain.attribution.faithfulness import faithfulness, falls, random_falls
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 from glassformer.explain.explanation import TraceRequest, explain
@@ -82,6 +82,21 @@ def test_erasing_a_word_is_asking_the_model_without_it(name: str, positions: str
     assert seen >= 2
     everything = {s.name: [i for i, w in enumerate(s.words) if w >= 0] for s in e.streams}
     assert told.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_erasing_each_is_erasing_one_after_the_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    e = example(name)
+    stream = e.streams[0]
+    words = [{stream.name: [i]} for i, word in enumerate(stream.words) if word >= 0][:3]
+    monkeypatch.setattr("glassformer.explain.attribution.attribute.BATCH_TOKENS", 2 * len(stream))
+    together = erase_each(e, EraseRequest({}, prediction=last(e)), words)
+    assert len({told.value for told in together}) == len(words) == 3
+    for told, positions in zip(together, words, strict=True):
+        alone = erase(e, EraseRequest(positions, prediction=last(e)))
+        assert told.value == pytest.approx(alone.value, abs=1e-5)
+        assert told.original == pytest.approx(alone.original, abs=1e-5)
+        assert [c.id for c in told.prediction.top] == [c.id for c in alone.prediction.top]
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])

@@ -32,7 +32,7 @@ class ExplainArguments:
     figure: Literal["attention", "positions", "alignment", "attribution"] | None = None
     """What to draw, with --out."""
     layer: int | None = None
-    """Layer of the figure, counted from 1; the last when absent."""
+    """Layer of the figure, counted from 1; when absent the last, and of an alignment the most faithful."""
     head: int | None = None
     """Head of the figure, counted from 1; all heads when absent."""
     target: str | None = None

@@ -7,12 +7,13 @@ must stand, are in the files this one brings together.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,11 +32,11 @@ from glassformer.explain.attribution.asking import (
 from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.faithfulness import Faithfulness, faithfulness, random_falls
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.question import Question
+from glassformer.explain.attribution.question import BATCH_TOKENS, Question
 from glassformer.explain.predictions import Candidate, Prediction, predict
 from glassformer.text.tokenizer import UNK
 
-__all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase"]
+__all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase", "erase_each"]
 
 FEW_WORDS = 6
 """Of fewer words than these, one random ranking in five or more erases the best word first."""
@@ -130,14 +131,43 @@ def erase(explanation: Explained, request: EraseRequest) -> Erased:
     Raises:
         UsageError: a position that is not there or holds a special token, or as in `attribute`.
     """
+    return erase_each(explanation, request, [request.erase])[0]
+
+
+def erase_each(
+    explanation: Explained, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
+) -> list[Erased]:
+    """`erase` for each of these instead of the request's own, all in one batch.
+
+    Raises:
+        UsageError: as in `erase`.
+    """
     question = ask(explanation, request)
-    chosen = [np.zeros((2, len(w.word_of)), dtype=bool) for w in question.words]
+    n = len(erasures)
+    chosen = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in question.words]  # the last row is intact
+    for row, positions in enumerate(erasures):
+        _mark(explanation, question, [stream[row] for stream in chosen], positions)
+    logits = _logits(question, chosen)
+    *values, original = question.quantity(logits).tolist()
+    actual = explanation.predictions[index_of(explanation, request.prediction)].actual
+    follows = None if actual is None else actual.id
+    said = predict(explanation.subject.task, logits[:n], [question.position] * n, [follows] * n)
+    return [Erased(one, value, original) for one, value in zip(said, values, strict=True)]
+
+
+def _mark(
+    explanation: Explained,
+    question: Question,
+    chosen: Sequence[np.ndarray],
+    erased: Mapping[str, Sequence[int]],
+) -> None:
+    """Set what is erased in one row a stream of `chosen`."""
     streams = {stream.name: stream for stream in explanation.streams}
     names = [w.name for w in question.words]
-    for name, positions in request.erase.items():
+    for name, positions in erased.items():
         if name not in names:
             raise UsageError(f"erase.{name}: this model has no such stream", f"there is {', '.join(names)}")
-        stream, row = streams[name], chosen[names.index(name)][0]
+        stream, row = streams[name], chosen[names.index(name)]
         for position in positions:
             if position >= len(stream.ids):
                 raise UsageError(
@@ -147,12 +177,6 @@ def erase(explanation: Explained, request: EraseRequest) -> Erased:
                 raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which is kept")
             if position < len(row):  # later ones were not read when this prediction was made
                 row[position] = True
-    logits = _logits(question, chosen)
-    value, original = question.quantity(logits).tolist()
-    actual = explanation.predictions[index_of(explanation, request.prediction)].actual
-    follows = None if actual is None else actual.id
-    said = predict(explanation.subject.task, logits[:1], [question.position], [follows])[0]
-    return Erased(said, value, original)
 
 
 _random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
@@ -169,8 +193,12 @@ def _random_falls(explanation: Explained, question: Question) -> Float[np.ndarra
 
 def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
     """Logits with these tokens erased, one (N, L) a stream."""
+    size = max(1, BATCH_TOKENS // max(1, question.n_tokens))
     with evaluation_mode(question.model):
-        return question.logits(question.variants(erased))
+        return torch.cat([
+            question.logits(question.variants([stream[start : start + size] for stream in erased]))
+            for start in range(0, len(erased[0]), size)
+        ])  # fmt: skip
 
 
 def _over_streams(explanation: Explained, scores: dict[str, list[float]]) -> dict[str, list[float]]:

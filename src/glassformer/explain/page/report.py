@@ -12,13 +12,14 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.attribution.alignment import readings_json
-from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
+from glassformer.explain.attribution.asking import Method
+from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase_each
 from glassformer.explain.explanation import Explanation, Subject, run_facts
 from glassformer.explain.page.assets import asset
 from glassformer.explain.page.responses import pack, to_json
@@ -29,6 +30,7 @@ MAX_LOGITS_BYTES = 2_000_000
 """Logits of a small vocabulary are kept whole; of a large one only the best of each position."""
 WEIGHING_SECONDS = 30.0
 """Time spent on weighing and erasing words; a long translation has more of them than anyone will look at."""
+IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
 RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
 """What is looked at most comes first; products differ from scores by a factor, so they come last."""
 OTHER_RANK = 2
@@ -71,13 +73,13 @@ def report_html(
     explanations = [explanation] if other is None else [explanation, other]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
-    weighed = [words_weighed(e, deadline, dropped) for e in explanations]
+    attributions, erasures = words_weighed(explanations, deadline, dropped)
     data: dict[str, Any] = {
         "run": run_facts(subject or explanation.subject),
         "traces": [e.manifest() for e in explanations],
         "tensors": {},
-        "attributions": [a for attributions, _ in weighed for a in attributions],
-        "erased": [e for _, erased in weighed for e in erased],
+        "attributions": attributions,
+        "erased": erasures,
         "alignments": alignments(explanations),
         "dropped": dropped,
     }
@@ -97,31 +99,39 @@ def alignments(explanations: list[Explanation]) -> dict[str, dict[str, Any]]:
 
 
 def words_weighed(
-    explanation: Explanation, deadline: float, dropped: list[str]
+    explanations: Sequence[Explanation], deadline: float, dropped: list[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """`ReportData.attributions` and `.erased` of one trace: of a classifier's answer by both methods, of
-    what a translator or language model wrote by erasing, token after token until the deadline."""
-    manifest = explanation.manifest()
+    """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
+    translator or language model wrote token after token until the deadline, first by erasing."""
     attributions, erasures = [], []
-    classifier = manifest["model"]["task"] == "classify"
-    targets = [None] if classifier else written(manifest)
-    for n_done, prediction in enumerate(targets):
-        if time.monotonic() > deadline and not classifier:
-            dropped.append(
-                f"Why: the weights of words for {len(targets) - n_done} of {len(targets)} written tokens, "
-                "to keep the export short; the live page weighs any of them."
-            )
-            break
-        which = {} if prediction is None else {"prediction": prediction}
-        for method in ("erase", "integrated_gradients") if classifier else ("erase",):
-            request = {"trace": explanation.id, "method": method} | which
-            told = attribute(explanation, AttributeRequest.from_dict(request))
-            attributions.append({"request": request, "attribution": told.to_json()})
-        for positions in words_before(manifest, prediction):
-            request = {"trace": explanation.id, "erase": positions} | which
-            told = erase(explanation, EraseRequest.from_dict(request))
-            erasures.append({"request": request, "erased": told.to_json()})
+    for method in get_args(Method):
+        for explanation in explanations:
+            manifest = explanation.manifest()
+            classifier = manifest["model"]["task"] == "classify"
+            targets = [None] if classifier else written(manifest)
+            for n_done, prediction in enumerate(targets):
+                if time.monotonic() > deadline and not classifier:
+                    dropped.append(
+                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
+                        f"{len(targets)} written tokens, to keep the export short; the live page weighs any."
+                    )
+                    break
+                which = {"trace": explanation.id} | ({} if prediction is None else {"prediction": prediction})
+                request = which | {"method": method}
+                told = attribute(explanation, AttributeRequest.from_dict(request))
+                attributions.append({"request": request, "attribution": told.to_json()})
+                if method == "erase":
+                    erasures += each_word_erased(explanation, which)
     return attributions, erasures
+
+
+def each_word_erased(explanation: Explanation, which: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
+    words = list(words_before(explanation.manifest(), which.get("prediction")))
+    if words:
+        base = EraseRequest.from_dict(which | {"erase": {}})
+        for positions, told in zip(words, erase_each(explanation, base, words), strict=True):
+            yield {"request": which | {"erase": positions}, "erased": told.to_json()}
 
 
 def written(manifest: dict[str, Any]) -> list[int]:
