@@ -116,6 +116,26 @@ def test_every_head_of_attention_is_shown(app: Callable[..., App]) -> None:
     assert shown & {id for id in explanation.records if id.endswith(".weights")}
 
 
+def test_the_heaviest_of_the_cells_that_share_a_pixel_is_seen(app: Callable[..., App]) -> None:
+    """In the small picture of a head over a long text, whose cells are smaller than a pixel."""
+    run, text = subject_of(MODELS["classify, pre-norm"], max_len=240), "a b good c a " * 48
+    page = app(run, "attention", text=text)
+    page.settle()
+    weights = np.asarray(explain(run, text).tensor("encoder.0.self.weights"))[1]
+    red = page.page.locator('[data-head="encoder.0.self.weights:1"] canvas').evaluate("""canvas => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return Array.from({ length: canvas.height }, (_, row) =>
+            Array.from({ length: canvas.width }, (_, col) => data[4 * (row * canvas.width + col)]));
+    }""")
+    high, wide = len(red), len(red[0])
+    assert weights.shape == (240, 240) and 60 < wide < 200, "there are fewer pixels than cells"
+    heaviest = np.zeros((high, wide))
+    at = np.ix_(np.arange(240) * high // 240, np.arange(240) * wide // 240)
+    np.maximum.at(heaviest, at, weights)
+    darkness = 255.0 - np.asarray(red)[np.unravel_index(np.argsort(heaviest, axis=None), heaviest.shape)]
+    assert np.all(np.diff(darkness) >= 0) and len(set(darkness)) > 10
+
+
 def test_arrow_keys_walk_through_the_heads(app: Callable[..., App]) -> None:
     page = app(
         "translate, pre-norm", "attention", text=TEXTS["translate"], node="decoder.0.cross.weights", head=0

@@ -1,6 +1,6 @@
 /**
- * One head as a small picture, one pixel a cell: the darker, the more weight, on the head's own scale. Masked cells
- * are left transparent, so that the hatching behind the canvas shows through.
+ * One head as a small picture, one pixel a cell: the darker, the more weight, on the head's own scale. Where cells
+ * must share a pixel the heaviest is seen. Masked ones are left transparent: the hatching behind shows through.
  */
 
 import { useEffect, useRef } from "preact/hooks";
@@ -22,27 +22,26 @@ export function thumbHeight(width: number, rows: number, cols: number): number {
 export function HeadThumb({ grid, mask, width }: HeadThumbProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = palette.value;
+  const { rows, cols } = grid;
+  const height = thumbHeight(width, rows, cols);
   useEffect(() => {
     const context = canvas.current?.getContext("2d");
-    if (!canvas.current || !context || grid.rows === 0 || grid.cols === 0) return;
-    canvas.current.width = grid.cols;
-    canvas.current.height = grid.rows;
-    const image = context.createImageData(grid.cols, grid.rows);
+    if (!canvas.current || !context || rows * cols === 0) return;
+    const wide = (canvas.current.width = Math.floor(Math.min(cols, width * devicePixelRatio)));
+    const high = (canvas.current.height = Math.floor(Math.min(rows, height * devicePixelRatio)));
+    const image = context.createImageData(wide, high);
     const most = magnitude(grid.data);
-    for (let row = 0; row < grid.rows; row++) {
-      for (let col = 0; col < grid.cols; col++) {
-        if (!mayAttend(mask, row, col)) continue;
-        image.data.set([...shade(at(grid, row, col), most, "sequential", colours), 255], 4 * (row * grid.cols + col));
+    const seen = new Float32Array(wide * high);
+    for (let row = 0; row < rows; row++) {
+      for (let col = 0; col < cols; col++) {
+        const weight = at(grid, row, col);
+        const pixel = Math.floor((row * high) / rows) * wide + Math.floor((col * wide) / cols);
+        if (!mayAttend(mask, row, col) || weight < seen[pixel]!) continue;
+        seen[pixel] = weight;
+        image.data.set([...shade(weight, most, "sequential", colours), 255], 4 * pixel);
       }
     }
     context.putImageData(image, 0, 0);
   }, [grid, mask, colours]);
-  const height = thumbHeight(width, grid.rows, grid.cols);
-  const smooth = grid.cols > width || grid.rows > height;
-  return (
-    <canvas
-      ref={canvas} class={smooth ? "thumb thumb-smooth" : "thumb"} aria-hidden="true"
-      style={{ width: `${width}px`, height: `${height}px` }}
-    />
-  );
+  return <canvas ref={canvas} class="thumb" aria-hidden="true" style={{ width: `${width}px`, height: `${height}px` }} />;
 }
