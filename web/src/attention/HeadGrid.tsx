@@ -8,7 +8,7 @@ import { number } from "../format";
 import { magnitude } from "../tensor";
 import { setParams } from "../state";
 import { headOf, pick, pickMask, type Grid } from "./grid";
-import { HeadThumb, thumbHeight } from "./HeadThumb";
+import { Thumb, thumbHeight } from "../components/Thumb";
 import type { AttentionLayer } from "./heads";
 import { useArrows } from "./hooks";
 import { countedRows, shownLabels, type Label } from "./labels";
@@ -54,7 +54,7 @@ export function HeadGrid(props: HeadGridProps) {
         aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${most}`}`}
         data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
       >
-        <HeadThumb grid={grid} mask={mask} width={width} />
+        <Thumb grid={grid} mask={mask} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
         <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
       </button>
     );

@@ -60,7 +60,7 @@ export function difference(a: Grid, b: Grid): Grid | null {
 
 /** The mask of a head: (Q, K) or (1, K), true = may attend; without a mask everything may be attended to. */
 export function mayAttend(mask: Grid | null, row: number, col: number): boolean {
-  return mask === null || at(mask, mask.rows === 1 ? 0 : row, col) !== 0;
+  return mask === null || at(mask, row % mask.rows, col) !== 0;
 }
 
 /** The mask of the picked rows and columns, one number a cell. */

@@ -5,7 +5,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { headOf } from "../attention/grid";
-import { HeadThumb, thumbHeight } from "../attention/HeadThumb";
+import { Thumb, thumbHeight } from "../components/Thumb";
 import { messageOf, useLoaded } from "../attention/hooks";
 import { countedRows, labelsOf } from "../attention/labels";
 import { measure, measuresOf } from "../attention/measures";
@@ -74,7 +74,7 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   const width = checkpoints.length > 8 ? 92 : 124;
   const height = thumbHeight(width, rows.length, labelsOf(manifest, view.group.keys).length);
   const picture = ({ values, error }: Frame = {}) => {
-    if (values) return <HeadThumb grid={headOf(values.weights, view.head)} mask={values.mask} width={width} />;
+    if (values) return <Thumb grid={headOf(values.weights, view.head)} mask={values.mask} width={width} height={height} />;
     return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
   };
   return (

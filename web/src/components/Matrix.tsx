@@ -3,12 +3,14 @@
  * with the arrow keys and moves along. The canvas is for eyes and pointers; the table says the same to everyone.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { asGrid } from "../attention/grid";
 import { number, visible } from "../format";
 import { drawHeat } from "../heat";
 import { useTensor, type Loaded } from "../state";
 import { magnitude, type TensorValue } from "../tensor";
 import { palette } from "../theme";
 import { NumberGrid } from "./NumberGrid";
+import { Thumb } from "./Thumb";
 
 export interface MatrixProps {
   /** Node (or parameter) whose numbers are shown; fetched unless `value` is given. */
@@ -39,12 +41,6 @@ export interface MatrixProps {
   numbers?: "always" | "toggle";
   /** Name for assistive technology. */
   label: string;
-}
-
-/** Rows of a tensor seen as a matrix: the last axis across, all others down. */
-export function asMatrix(value: TensorValue): { rows: number; cols: number } {
-  const cols = value.shape.at(-1) ?? 1;
-  return { rows: cols ? value.data.length / cols : 0, cols };
 }
 
 export function Matrix(props: MatrixProps) {
@@ -80,7 +76,7 @@ function useHeat(props: Ready, cellWidth: number, cellHeight: number, cell: read
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = palette.value;
   const { value, limit, scale } = props;
-  const { rows, cols } = asMatrix(value);
+  const { rows, cols } = asGrid(value);
   useEffect(() => {
     if (!canvas.current) return;
     drawHeat(canvas.current, {
@@ -96,18 +92,16 @@ export function scaleOf(value: TensorValue): "signed" | "sequential" {
   return "sequential";
 }
 
-function Mini(props: Ready) {
-  const { rows, cols } = asMatrix(props.value);
-  const box = props.mini ?? { width: 96, height: 64 };
-  const canvas = useHeat(props, box.width / Math.max(1, cols), Math.min(box.height / Math.max(1, rows), 12), null);
-  return <canvas ref={canvas} aria-hidden="true" />;
+function Mini({ value, mask, scale = scaleOf(value), mini }: Ready) {
+  const grid = asGrid(value);
+  return <Thumb grid={grid} mask={mask ? asGrid(mask) : null} scale={scale} width={mini!.width} height={Math.min(mini!.height, 12 * grid.rows)} />;
 }
 
 const LABEL_WIDTH = 92;
 
 function Large(props: Ready) {
   const { value, rowLabels, colLabels, onSelect, onHover } = props;
-  const { rows, cols } = asMatrix(value);
+  const { rows, cols } = asGrid(value);
   const [room, measure] = useRoom();
   const [own, setOwn] = useState<readonly [number, number]>([0, 0]);
   const [open, setOpen] = useState(false);
