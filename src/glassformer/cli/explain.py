@@ -103,8 +103,9 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
         if value is not None and arguments.figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
-    if not has_text and (arguments.compare is not None or arguments.target is not None):
-        raise UsageError("--compare and --target go with a text", "give the text after the run folder")
+    if not has_text and (arguments.compare, arguments.target, arguments.checkpoint) != (None, None, None):
+        hint = "give the text after the run folder"
+        raise UsageError("--compare, --target and --checkpoint go with a text", hint)
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
@@ -179,9 +180,17 @@ def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
 
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
-    """The page, until Ctrl-C."""
+    """The page, until Ctrl-C.
+
+    Raises:
+        UsageError, CheckpointError: what the page shall show first cannot be traced.
+    """
+    from glassformer.explain.explanation import TraceRequest, explain
     from glassformer.explain.page.server import PORT
     from glassformer.explain.page.server import serve as serve_page
+
+    for request in requests:
+        explain(trained, TraceRequest.from_dict(request))  # what is wrong is told here, not on the page
 
     def tell(address: str) -> None:
         if arguments.port is None and f":{PORT}/" not in address:
