@@ -311,6 +311,7 @@ def test_records_can_be_read() -> None:
     ) as caught:
         t["decoder.1.cross.weight"]
     assert "decoder.1.cross.weights" in caught.value.hint
+    assert t["logits"] is t["logits"], "a record is made once"
     with trace(classifier()) as empty, pytest.raises(UsageError, match="no step yet"):
         empty["logits"]
 
@@ -365,6 +366,31 @@ def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
         trace(model, names={"blocks.0": "same", "blocks.1": "same"}),
     ):
         model(ids(4))
+
+
+class ByKeyword(nn.Module):
+    """One that names every argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = TokenEmbedding(20, 8, None, 0.0)
+        self.attention, self.ff = MultiHeadAttention(8, 2), FeedForward(8, 16)
+        self.residual, self.norm, self.head = Residual(LayerNorm(8), 0.0, True), LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embedding(ids=x, positions=torch.arange(x.shape[1]))
+        h = self.residual(sublayer=lambda y: self.attention(mask=CAUSAL, x=y), x=h)
+        return self.head(input=self.norm(x=self.ff(x=h)))
+
+
+def test_parts_may_be_called_by_keyword() -> None:
+    model = randomise(ByKeyword())
+    t, output = traced(model, ids(4))
+    assert_true(t, model)
+    assert t["attention.q_proj"].inputs == ("residual.norm",)
+    assert t["residual.residual"].inputs == ("embedding.scaled", "attention.out")
+    assert t["ff.w_in"].inputs == ("residual.residual",) and t["norm"].inputs == ("ff.out",)
+    assert t["head"].inputs == ("norm",) and torch.equal(t["head"].value, output[0])
 
 
 def test_it_is_public() -> None:

@@ -120,7 +120,7 @@ class ResidualWires:
 
     def begin(self, args: dict[str | int, Any]) -> None:
         self.call = Call(self.name, self.count())
-        self.x = self.tape.origin(args[0], self.call.id("input"))
+        self.x = self.tape.origin(args[0] if 0 in args else args["x"], self.call.id("input"))
         self.added = False
 
     def end_branch(self, branch: Tensor) -> None:
@@ -159,7 +159,7 @@ class FeedForwardWires:
 
     def begin(self, args: dict[str | int, Any]) -> None:
         self.call = Call(self.name, self.count())
-        self.x = self.tape.origin(args[0], self.call.id("input"))
+        self.x = self.tape.origin(args[0] if 0 in args else args["x"], self.call.id("input"))
         self.token = Axis("token", self.x.stream)
 
     def gate(self, output: Tensor) -> None:
