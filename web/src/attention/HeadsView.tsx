@@ -25,14 +25,14 @@ export function HeadsView({ manifest, view }: { manifest: Manifest; view: View }
   const own = group.queries === group.keys;
   return (
     <>
-      <p>{group.meaning} The darker a cell, the more it takes; every row sums to 1.</p>
+      <p>{group.meaning} The stronger a cell, the more it takes; every row sums to 1.</p>
       <div class="attention-order">
         <span>Order the heads by</span>
         <Choices
           name="sort" label="Order of the heads" chosen={sort} onChoose={(name) => setParams({ sort: name === "model" ? null : name })}
           options={[["model", "layer"], ...measures.map(([name, label]) => [name, label] as const)]}
         />
-        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? "Under each picture the head’s number and its largest weight, which is its darkest cell."}</p>
+        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? "Under each picture the head’s number and its largest weight, which is its strongest cell."}</p>
       </div>
       <HeadGrid view={view} layers={fetched.layers} rows={rows} cols={cols} />
       <h2 class="attention-title">

@@ -25,7 +25,7 @@ export function Scrubber({ manifest, index, onStep }: Props) {
           onInput={(event) => onStep(Number(event.currentTarget.value))}
         />
         <button type="button" class="quiet" aria-label="Step after" disabled={index === last} onClick={() => onStep(index + 1)}>→</button>
-        <span class="note">{place}. The deeper a token’s colour, the more probable it was.</span>
+        <span class="note">{place}. The stronger a token’s colour, the more probable it was.</span>
       </div>
     </section>
   );

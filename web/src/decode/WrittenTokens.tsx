@@ -1,4 +1,4 @@
-/** The written text, one chip a token, to choose the step that wrote it; the deeper a chip, the more probable it was. */
+/** The written text, one chip a token, to choose the step that wrote it; the stronger a chip, the more probable it was. */
 import { useEffect, useRef } from "preact/hooks";
 import { Tokens } from "../components/Tokens";
 import type { Manifest } from "../types";

@@ -71,7 +71,7 @@ export function Explained({ manifest }: { manifest: Manifest }) {
           {found
             ? <p class="note">
                 <span class="word" data-sign="for">for</span> and <span class="word" data-sign="against">against</span> it; the
-                deepest colour is {number(scale)}. Click a word to erase it.
+                strongest colour is {number(scale)}. Click a word to erase it.
               </p>
             : !attribution.error && <p class="note">Working it out.</p>}
         </div>
