@@ -105,15 +105,29 @@ def test_temperature_reshapes_the_bars_exactly(app: Callable[..., App]) -> None:
     text = page.page.locator(f'[data-candidate="{best[0]}"]').inner_text()
     p = np.exp(logits[best[0]] - np.logaddexp.reduce(logits))
     assert f"{100 * p:.1f}" in text
+    page.page.locator("[data-role=knob-temperature]").fill("2")
+    page.until("() => location.hash.includes('knobs=')")
+    page.settle()
+    t = explanation.subject.task.tokenizer
+    halved = logits / 2
+    halved[[t.pad_id, t.unk_id, t.bos_id, t.mask_id]] = -np.inf  # never written, so never drawn
+    for i in [i for i in best if np.isfinite(halved[i])][:5]:
+        drawn = np.exp(halved[i] - np.logaddexp.reduce(halved))
+        assert f"{100 * drawn:.1f}" in page.page.locator(f'[data-candidate="{i}"]').inner_text()
 
 
 def test_every_head_of_attention_is_shown(app: Callable[..., App]) -> None:
     page = app("translate, pre-norm", "attention", text=TEXTS["translate"])
-    page.settle()
     explanation = explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"])
-    figures = page.page.locator("main figure[data-node], main [data-node][data-slice]")
-    shown = set(figures.evaluate_all("all => all.map(f => f.dataset.node)"))
-    assert shown & {id for id in explanation.records if id.endswith(".weights")}
+    for kind, n_layers in (("encoder.*.self", 1), ("decoder.*.self", 2), ("decoder.*.cross", 2)):
+        records = explanation.trace.find(f"{kind}.weights")
+        page.go("attention", node=records[0].id)
+        page.page.wait_for_selector(f'figure[data-node="{records[0].id}"]')
+        page.settle()
+        heads = page.page.locator("[data-head]").evaluate_all("all => all.map(h => h.dataset.head)")
+        assert heads == [f"{record.id}:{head}" for record in records for head in range(record.shape[0])]
+        assert len(records) == n_layers
+        assert page.page.locator("[data-head] canvas").count() == len(heads), "each is drawn"
 
 
 def test_the_heaviest_of_the_cells_that_share_a_pixel_is_seen(app: Callable[..., App]) -> None:
@@ -175,6 +189,8 @@ def test_compare_shows_both_answers(app: Callable[..., App]) -> None:
     page = app(name, "compare", **{"text": "good good", "o.text": "bad bad"})
     page.settle()
     run = subject_of(MODELS[name])
-    main = page.page.inner_text("main")
-    for text in ("good good", "bad bad"):
-        assert explain(run, text).answer["detail"].split()[0] in main
+    answers = [explain(run, text).answer for text in ("good good", "bad bad")]
+    assert answers[0] != answers[1]
+    for side, answer in zip("AB", answers, strict=True):
+        shown = page.page.inner_text(f"[data-side={side}]")
+        assert answer["headline"] in shown and answer["detail"] in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
@@ -56,10 +55,8 @@ def test_hooks_modes_and_precision_are_put_back_even_after_an_error(monkeypatch:
     model.decoder.layers[0].eval()  # a mixed state is restored as it was
     modes = [m.training for m in model.modules()]
     torch.set_float32_matmul_precision("medium")
-    assert gc.isenabled()
     try:
         with pytest.raises(ZeroDivisionError), trace(model) as t:
-            assert not gc.isenabled()
             assert n_hooks(model) > 0
             assert not any(m.training for m in model.modules())
             assert torch.get_float32_matmul_precision() == "highest"
@@ -68,7 +65,6 @@ def test_hooks_modes_and_precision_are_put_back_even_after_an_error(monkeypatch:
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert gc.isenabled()
     assert n_hooks(model) == 0
     assert [m.training for m in model.modules()] == modes
     assert len(t) == N_STEPS

@@ -1,4 +1,4 @@
-"""A model as it is to be looked at: in evaluation mode, in full fp32 precision, not compiled, undisturbed.
+"""A model as it is to be looked at: in evaluation mode, in full fp32 precision, and not compiled.
 
 Some of these settings belong to the model or the process, not to a thread. Blocks that overlap share
 them: the first to begin sets them, the last to end restores them.
@@ -6,7 +6,6 @@ them: the first to begin sets them, the last to end restores them.
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
@@ -28,13 +27,12 @@ def exactly(model: nn.Module) -> Iterator[None]:
     device = next((p.device.type for p in model.parameters()), "cpu")
     with ExitStack() as stack:
         stack.enter_context(_while_needed(id(model), lambda: _evaluate(model)))
-        if _rounds_products(device, torch.get_float32_matmul_precision()):
-            stack.enter_context(_while_needed("precision", _full_precision))
-        stack.enter_context(_while_needed("collector", _collect_later))
-        if "torch._dynamo" in sys.modules:  # else nothing can be compiled, and importing it takes seconds
-            stack.enter_context(_while_needed("stance", _eager))
         if torch.amp.is_autocast_available(device):
             stack.enter_context(torch.autocast(device, enabled=False))
+        if _rounds_products(device, torch.get_float32_matmul_precision()):
+            stack.enter_context(_while_needed("precision", _full_precision))
+        if "torch._dynamo" in sys.modules:  # else nothing can be compiled, and importing it takes seconds
+            stack.enter_context(_while_needed("stance", _eager))
         yield
 
 
@@ -79,14 +77,6 @@ def _rounds_products(device: str, setting: str) -> bool:
     product = (a.to(device) @ b.to(device)).cpu().double()
     exact = a.double() @ b.double()
     return float((product - exact).abs().max() / exact.abs().max()) > 1e-5  # fp32 gives 1e-7, bf16 1e-3
-
-
-def _collect_later() -> Callable[[], None]:
-    """Python's cycle collector waits: it would look through a burst of new records, all alive, many times."""
-    if not gc.isenabled():
-        return lambda: None
-    gc.disable()
-    return gc.enable
 
 
 def _full_precision() -> Callable[[], None]:
