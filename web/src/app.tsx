@@ -36,12 +36,10 @@ export function App() {
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
       <header class="top">
-        <p class="brand">
-          <a href={hrefTo("flow")} onClick={follow("flow")}>Glassformer</a>
-          {runFacts.value && <span class="brand-run">{runFacts.value.model.run}</span>}
-        </p>
+        <a class="brand" href={hrefTo("flow")} onClick={follow("flow")}>Glassformer</a>
         <Nav current={screen} />
         <div class="top-tools">
+          <span class="run-name">{runFacts.value?.model.run}</span>
           <Help />
           <button type="button" class="quiet" onClick={toggleTheme}>{theme.value === "dark" ? "Light" : "Dark"}</button>
         </div>

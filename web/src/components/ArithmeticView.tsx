@@ -4,6 +4,7 @@
  */
 import { useState } from "preact/hooks";
 import { number, signed, visible } from "../format";
+import { useHeld } from "../held";
 import { OPERATIONS } from "../operations";
 import { manifest, source, useAnswer } from "../state";
 import type { Arithmetic, Cell, Term } from "../stepData";
@@ -17,7 +18,7 @@ export function ArithmeticView({ node, cell }: { node: TraceNode; cell: Cell }) 
   const { value: worked, error } = useAnswer(key, () =>
     OPERATIONS[node.op].cell({ trace: trace!, node, get: (id, slice) => source.tensor(trace!.id, id, slice) }, cell));
   return (
-    <div class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
+    <div {...useHeld(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
       {error && <p class="note">{error}</p>}
       {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
       {worked && worked.terms.length > 0 && <Terms worked={worked} />}

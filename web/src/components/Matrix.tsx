@@ -6,6 +6,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asGrid } from "../attention/grid";
 import { number, visible } from "../format";
 import { drawHeat } from "../heat";
+import { useHeld } from "../held";
 import { useTensor, type Loaded } from "../state";
 import { magnitude, type TensorValue } from "../tensor";
 import { palette } from "../theme";
@@ -35,7 +36,7 @@ export interface MatrixProps {
   onHover?: (row: number | null, col: number | null) => void;
   /** A row pointed at, here or elsewhere: framed. */
   litRow?: number | null;
-  /** Heat map alone, this many CSS pixels wide and high at most. */
+  /** Heat map alone, this many CSS pixels wide and high. */
   mini?: { width: number; height: number };
   /** The numbers: always (default), or behind a button. */
   numbers?: "always" | "toggle";
@@ -47,7 +48,8 @@ export function Matrix(props: MatrixProps) {
   const fetched: Loaded = useTensor(props.value === undefined ? props.node : null, props.slice);
   const value = props.value ?? fetched.value;
   const { node, slice = "", mini, label } = props;
-  const figure = useRef<HTMLElement>(null);
+  const held = useHeld(!mini && !value && !fetched.error);
+  const figure = held.ref;
   const refocus = useRef(false);
   // Another head or layer: its numbers are fetched, and whoever walked the grid goes on in the new one.
   if (!value && figure.current?.contains(document.activeElement)) refocus.current = true;
@@ -57,10 +59,10 @@ export function Matrix(props: MatrixProps) {
     figure.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();
   }, [value]);
   return (
-    <figure ref={figure} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
+    <figure {...held} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error}</p>
-        : value ? (mini ? <Mini {...props} value={value} /> : <Large {...props} value={value} />) : <div class="matrix-empty" />}
+        : value ? (mini ? <Mini {...props} value={value} /> : <Large {...props} value={value} />) : null}
     </figure>
   );
 }
@@ -93,8 +95,7 @@ export function scaleOf(value: TensorValue): "signed" | "sequential" {
 }
 
 function Mini({ value, mask, scale = scaleOf(value), mini }: Ready) {
-  const grid = asGrid(value);
-  return <Thumb grid={grid} mask={mask ? asGrid(mask) : null} scale={scale} width={mini!.width} height={Math.min(mini!.height, 12 * grid.rows)} />;
+  return <Thumb grid={asGrid(value)} mask={mask ? asGrid(mask) : null} scale={scale} {...mini!} />;
 }
 
 const LABEL_WIDTH = 92;
@@ -202,7 +203,7 @@ function RowLabels({ rows, height, labels, chosen }: { rows: number; height: num
 function useRoom(): [number, (element: HTMLElement | null) => void] {
   const [room, setRoom] = useState(640);
   const element = useRef<HTMLElement | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => { // before anything is seen, so that nothing jumps
     const box = element.current;
     if (!box) return;
     const observer = new ResizeObserver(() => setRoom(box.clientWidth));

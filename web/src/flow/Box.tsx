@@ -43,10 +43,15 @@ export function Box({ node, width, height, label, head }: BoxProps) {
   );
 }
 
-/** The heat map alone. Its numbers are fetched when it comes near the screen. */
-export function Mini({ node, width, height, head }: Omit<BoxProps, "label">) {
+/**
+ * The heat map alone. Its numbers are fetched when it comes near the screen; its place is as large before as after,
+ * so that nothing moves away under a pointer.
+ */
+export function Mini({ node, width, height: most, head }: Omit<BoxProps, "label">) {
   const place = useRef<HTMLSpanElement>(null);
   const [near, setNear] = useState(false);
+  const rows = node.axes.slice(head === undefined ? 0 : 1, -1).reduce((product, axis) => product * axis.size, 1);
+  const height = Math.min(most, 12 * rows);
   useEffect(() => {
     if (!place.current || near) return;
     const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });

@@ -52,7 +52,7 @@ export function Explained({ manifest }: { manifest: Manifest }) {
         Which words does {classify ? "the answer" : "one written token"} hang on? Each is scored by what it does
         to {classify ? "the answer" : "that token’s probability"}, and can be erased.
       </p>
-      <Question manifest={manifest} index={index} request={request} attribution={found} />
+      <Question manifest={manifest} index={index} request={request} />
       <div class="columns">
         <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
           {groups.map(({ stream, words }) => {
@@ -70,8 +70,8 @@ export function Explained({ manifest }: { manifest: Manifest }) {
           })}
           {found
             ? <p class="note">
-                <span class="word" data-sign="for">for</span> and <span class="word" data-sign="against">against</span> it; the
-                strongest colour is {number(scale)}. Click a word to erase it.
+                Explained is the <i>{found.quantity}</i>: <span class="word" data-sign="for">for</span>{" "}
+                and <span class="word" data-sign="against">against</span> it; the strongest colour is {number(scale)}. Click a word to erase it.
               </p>
             : !attribution.error && <p class="note">Working it out.</p>}
         </div>

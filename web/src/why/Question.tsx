@@ -2,14 +2,13 @@
 import { percent, visible } from "../format";
 import { WrittenTokens } from "../decode/WrittenTokens";
 import { setParams } from "../state";
-import type { AttributeRequest, Attribution, Manifest } from "../types";
+import type { AttributeRequest, Manifest } from "../types";
 
 interface Props {
   manifest: Manifest;
   /** Index into `predictions`. */
   index: number;
   request: AttributeRequest;
-  attribution: Attribution | null;
 }
 
 const METHODS = [
@@ -17,7 +16,7 @@ const METHODS = [
   { id: "integrated_gradients", name: "Integrated gradients", says: "Gradients are summed on the way from the erased text to this one; the scores share out the whole difference." },
 ] as const;
 
-export function Question({ manifest, index, request, attribution }: Props) {
+export function Question({ manifest, index, request }: Props) {
   const { top, actual } = manifest.predictions[index]!;
   const classify = manifest.model.task === "classify";
   // A class to explain, or a token to weigh the written one against.
@@ -51,10 +50,7 @@ export function Question({ manifest, index, request, attribution }: Props) {
           </label>
         )}
       </div>
-      <p class="note">
-        {METHODS.find(({ id }) => id === request.method)!.says}
-        {attribution && <> Explained is the <i>{attribution.quantity}</i>.</>}
-      </p>
+      <p class="note">{METHODS.find(({ id }) => id === request.method)!.says}</p>
     </>
   );
 }

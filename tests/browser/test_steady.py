@@ -1,0 +1,137 @@
+"""The page holds still: numbers that arrive late move nothing from under a pointer, and nothing from under the eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Route
+from tests.browser.app import App
+from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.models import MODELS
+
+FAMILIES = [name for name in MODELS if name.endswith(", pre-norm")]
+AWAITED = ("**/t/**", "**/api/attribute", "**/alignment")
+"""What a screen asks for after the text was traced."""
+
+MARK = """() => {
+    const all = [...document.querySelectorAll("a, button, select, input, textarea, [role=button]")];
+    window.marked = all.filter(one => one.getClientRects().length).map(one => {
+        const { x, y } = one.getBoundingClientRect();
+        return [one, x + scrollX, y + scrollY];
+    });
+    return window.marked.length;
+}"""
+MOVED = """() => window.marked.flatMap(([one, left, top]) => {
+    const { x, y } = one.getBoundingClientRect();
+    const moved = [x + scrollX - left, y + scrollY - top];
+    const still = one.isConnected && Math.hypot(...moved) < 1;
+    return still ? [] : [`${one.outerHTML.slice(0, 80)} moved by ${moved}`];
+})"""
+RECORD = """() => {
+    window.frames_seen = [];
+    const look = () => {
+        window.frames_seen.push(scrollY);
+        requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+}"""
+
+
+class Held:
+    """Keeps back the answers to some requests of a page until they are let go."""
+
+    def __init__(self, page: App, *patterns: str) -> None:
+        self.page, self.kept, self.open = page, list[Route](), False
+        for pattern in patterns:
+            page.page.route(pattern, self.answer)
+
+    def answer(self, route: Route) -> None:
+        if self.open:
+            route.continue_()
+        else:
+            self.kept.append(route)
+
+    def wait(self) -> None:
+        """Until something was asked for, and nothing more is."""
+        known = -1
+        while not self.kept or known != len(self.kept):
+            known = len(self.kept)
+            self.page.page.wait_for_timeout(150)
+
+    def let_go(self) -> None:
+        self.open = True
+        for route in self.kept:
+            route.continue_()
+        self.page.settle()
+
+
+@pytest.mark.parametrize("part", ["decoder.1.cross.q_proj", "encoder.0.ff.hidden", "decoder.1.self.weights"])
+def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Callable[..., App], part: str) -> None:
+    page = app("translate, pre-norm")
+    held = Held(page, "**/t/**")
+    page.page.reload()
+    page.ready("flow")
+    box = page.page.locator(f'[data-node-box="{part}"]').first
+    box.scroll_into_view_if_needed()
+    held.wait()
+    assert box.locator("canvas").count() == 0
+    found = box.bounding_box()
+    assert found
+    page.page.mouse.move(found["x"] + found["width"] / 2, found["y"] + found["height"] / 2)
+    page.page.mouse.down()
+    held.let_go()
+    box.locator("canvas").wait_for()
+    page.page.mouse.up()
+    page.ready("step")
+    assert page.param["node"] == part
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nothing_moves_when_the_numbers_come(
+    app: Callable[..., App], family: str, viewport: dict[str, int]
+) -> None:
+    page = app(family, options={"viewport": viewport})
+    for screen in ("flow", "attention", "why"):
+        page.go(screen)
+        page.settle()
+        held = Held(page, *AWAITED)
+        page.page.reload()
+        page.ready(screen)
+        held.wait()
+        assert page.page.evaluate(MARK) > 10
+        held.let_go()
+        assert page.page.evaluate(MOVED) == [], screen
+        page.page.unroute_all()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP | {"height": 600}, PHONE], ids=["desktop", "phone"])
+def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
+    app: Callable[..., App], viewport: dict[str, int]
+) -> None:
+    page = app(
+        "translate, pre-norm", "step", node="encoder.0.self.q_proj", cell="2,2", arithmetic=1,
+        options={"viewport": viewport},
+    )  # fmt: skip
+    page.settle()
+    cell = page.page.locator("td[tabindex='0']")
+    page.page.evaluate("scrollTo(0, 1e6)")
+    cell.evaluate("cell => cell.focus({ preventScroll: true })")
+    bottom = page.page.evaluate("scrollY")
+    assert bottom > 200
+    page.page.evaluate(RECORD)
+    page.press("ArrowRight")
+    page.page.wait_for_selector("[data-role=arithmetic][data-cell='2,3'] tfoot")
+    page.settle()
+    seen = page.page.evaluate("window.frames_seen")
+    assert len(seen) > 3
+    assert set(seen) == {bottom}, "the page jumped while another cell was worked out"
+
+    page.page.evaluate("document.activeElement.blur(), scrollTo(0, 1e6)")
+    held = Held(page, "**/t/**")
+    page.press("ArrowRight")
+    page.until("() => location.hash.includes('k_proj')")
+    held.wait()
+    assert abs(page.page.evaluate("scrollY") - bottom) < 30, "the page jumped while a step's numbers were awaited"
+    held.let_go()
