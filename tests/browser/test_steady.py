@@ -133,5 +133,7 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     page.press("ArrowRight")
     page.until("() => location.hash.includes('k_proj')")
     held.wait()
-    assert abs(page.page.evaluate("scrollY") - bottom) < 30, "the page jumped while a step's numbers were awaited"
+    assert abs(page.page.evaluate("scrollY") - bottom) < 30, (
+        "the page jumped while a step's numbers were awaited"
+    )
     held.let_go()
