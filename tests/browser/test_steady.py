@@ -137,3 +137,20 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
         "the page jumped while a step's numbers were awaited"
     )
     held.let_go()
+
+
+def test_what_is_typed_while_a_trace_is_on_its_way_stays(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm")
+    held = Held(page, "**/api/trace")
+    field = page.page.locator("[data-role=text]")
+    field.fill("good good good")
+    field.press("Enter")
+    held.wait()
+    field.fill("bad bad")
+    held.let_go()
+    page.page.wait_for_selector("[data-stream=text] [data-token='2']")
+    assert field.input_value() == "bad bad"
+    assert page.param["text"] == "good good good"
+    field.press("Enter")
+    page.until("() => document.querySelectorAll('[data-stream=text] [data-token]').length === 2")
+    assert page.param["text"] == "bad bad"

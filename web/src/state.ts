@@ -11,6 +11,8 @@ import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } 
 export const source = openSource();
 export const route = signal<Route>(parseHash(location.hash));
 export const runFacts = signal<RunFacts | null>(null);
+/** The text that was asked for; its trace may take a while. */
+export const text = signal("");
 /** The trace shown, and the second one of Compare. */
 export const manifest = signal<Manifest | null>(null);
 export const other = signal<Manifest | null>(null);
@@ -170,7 +172,11 @@ export async function start() {
   }
   busy.value = null;
   const wanted = (prefix: string, otherwise: () => TraceRequest | null) => () => JSON.stringify(requestOf(route.value.params, prefix) ?? otherwise());
-  follow(wanted("", firstRequest), (request) => void load(JSON.parse(request) as TraceRequest, manifest, "Tracing"));
+  follow(wanted("", firstRequest), (request) => {
+    const first = JSON.parse(request) as TraceRequest;
+    text.value = first.text;
+    void load(first, manifest, "Tracing");
+  });
   follow(wanted("o.", secondRequest), (request) => {
     const second = JSON.parse(request) as TraceRequest | null;
     if (second) void load(second, other, "Tracing the second");

@@ -1,7 +1,7 @@
 /** The text that is traced. Enter traces, Shift+Enter makes a line; an exported page only shows its text. */
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { busy, manifest, runFacts, source, trace } from "../state";
+import { busy, runFacts, source, text, trace } from "../state";
 
 export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -11,10 +11,10 @@ export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>)
 
 export function TextForm() {
   const area = useRef<HTMLTextAreaElement>(null);
-  const text = manifest.value?.request.text;
+  const asked = text.value;
   useEffect(() => {
-    if (area.current && text !== undefined) area.current.value = text;
-  }, [text]);
+    area.current!.value = asked; // at once: what is written while the trace is on its way stays
+  }, [asked]);
   const submit = () => area.current && trace({ text: area.current.value });
   const examples = runFacts.value?.examples ?? [];
   return (
@@ -37,7 +37,7 @@ export function TextForm() {
           {examples.length > 1 && (
             <button
               type="button" class="quiet"
-              onClick={() => trace({ text: examples[(examples.indexOf(text ?? "") + 1) % examples.length] ?? "" })}
+              onClick={() => trace({ text: examples[(examples.indexOf(asked) + 1) % examples.length] ?? "" })}
             >
               Another example
             </button>
