@@ -200,7 +200,12 @@ def test_bodies_have_a_size(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [({}, 413), ({security.TOKEN_HEADER: "wrong"}, 401), ({"Content-Type": "text/plain"}, 415), ({"Host": "evil"}, 403)],
+    [
+        ({}, 413),
+        ({security.TOKEN_HEADER: "wrong"}, 401),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Host": "evil"}, 403),
+    ],
     ids=str,
 )
 def test_who_sends_too_much_is_told_so(client: Client, headers: dict[str, str], status: int) -> None:
