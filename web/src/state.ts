@@ -11,8 +11,9 @@ import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } 
 export const source = openSource();
 export const route = signal<Route>(parseHash(location.hash));
 export const runFacts = signal<RunFacts | null>(null);
-/** The text that was asked for; its trace may take a while. */
+/** The texts that were asked for; their traces may take a while. */
 export const text = signal("");
+export const otherText = signal<string | undefined>(undefined);
 /** The trace shown, and the second one of Compare. */
 export const manifest = signal<Manifest | null>(null);
 export const other = signal<Manifest | null>(null);
@@ -179,6 +180,7 @@ export async function start() {
   });
   follow(wanted("o.", secondRequest), (request) => {
     const second = JSON.parse(request) as TraceRequest | null;
+    otherText.value = second?.text;
     if (second) void load(second, other, "Tracing the second");
     else other.value = null;
   });

@@ -12,7 +12,7 @@ import { heldRequest } from "../compare/pair";
 import { Side } from "../compare/Side";
 import { Choices } from "../components/Choices";
 import { submitOnEnter } from "../components/TextForm";
-import { busy, manifest, other, route, runFacts, setParams, source, traceOther } from "../state";
+import { busy, manifest, other, otherText, route, runFacts, setParams, source, traceOther } from "../state";
 import type { Manifest } from "../types";
 
 type By = "text" | "checkpoint";
@@ -74,7 +74,7 @@ function missing(by: By): string {
 
 function OtherText({ b }: { b: Manifest | null }) {
   const area = useRef<HTMLTextAreaElement>(null);
-  const written = b?.request.text;
+  const written = otherText.value;
   useEffect(() => {
     area.current!.value = written ?? manifest.value?.request.text ?? "";
   }, [written]);
