@@ -161,3 +161,24 @@ def test_what_is_typed_while_a_trace_is_on_its_way_stays(
     assert area.input_value() == "bad bad"
     area.press("Enter")
     page.until(f"() => document.querySelectorAll('{stream} [data-token]').length === 2")
+
+
+def test_a_head_is_painted_once_though_layers_come_one_by_one(app: Callable[..., App]) -> None:
+    page = app("lm, pre-norm")
+    page.page.add_init_script(
+        """(() => {
+            const paint = CanvasRenderingContext2D.prototype.putImageData;
+            window.painted = 0;
+            CanvasRenderingContext2D.prototype.putImageData = function (...given) {
+                if (this.canvas.className === "thumb") window.painted += 1;
+                return paint.apply(this, given);
+            };
+        })()"""
+    )
+    page.go("attention")
+    page.page.reload()
+    page.ready("attention")
+    page.settle()
+    n_heads = page.page.locator("[data-head] canvas.thumb").count()
+    assert n_heads > page.page.locator("[data-head]").first.locator("xpath=..").locator("[data-head]").count()
+    assert page.page.evaluate("window.painted") == n_heads

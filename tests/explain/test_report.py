@@ -147,8 +147,9 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert page.data()["traces"][0]["request"]["text"] == HOSTILE
     assert "alert(1)</script>" not in html and "\u2028" not in html
-    for text in ("<!--", "</SCRIPT>", "<\u2029&amp;>"):
+    for text in ("<!--", "</SCRIPT>", "<\u2029&amp;>", '"é漢\\😀\x7f'):
         assert not set("<>&\u2028\u2029") & set(escaped(json.dumps(text, ensure_ascii=False)))
+        assert escaped(json.dumps(text, ensure_ascii=False)).isascii()
         assert json.loads(escaped(json.dumps(text, ensure_ascii=False))) == text
 
 

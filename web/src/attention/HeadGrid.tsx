@@ -75,17 +75,22 @@ export function HeadGrid(props: HeadGridProps) {
 }
 
 function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
+  // What is made of a layer stays when the next one arrives, and its pictures need not be painted again.
+  const known = useMemo(() => new Map<LayerValues, Entry[]>(), [group.kind, hide, sort]);
   return useMemo(() => {
     const [rowsShown, colsShown, counted] = [shownLabels(rows, hide), shownLabels(cols, hide), countedRows(rows, hide)];
     const entries = group.layers.flatMap((layer): Entry[] => {
       const values = layers.get(layer.weights);
       if (!values) return [];
-      const mask = pickMask(values.mask, rowsShown, colsShown);
-      return Array.from({ length: layer.nHeads }, (_, head) => {
-        const whole = headOf(values.weights, head);
-        const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
-        return { layer, head, grid: pick(whole, rowsShown, colsShown), mask, score };
-      });
+      if (!known.has(values)) {
+        const mask = pickMask(values.mask, rowsShown, colsShown);
+        known.set(values, Array.from({ length: layer.nHeads }, (_, head) => {
+          const whole = headOf(values.weights, head);
+          const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
+          return { layer, head, grid: pick(whole, rowsShown, colsShown), mask, score };
+        }));
+      }
+      return known.get(values)!;
     });
     if (sort === "model") return entries;
     const sign = sort === "entropy" ? 1 : -1; // low entropy is the focused end; of the others the most comes first
