@@ -39,11 +39,10 @@ const script = join(outdir, "app.js");
 const { code } = await minify(readFileSync(script, "utf8"), {
   ecma: 2022,
   compress: {
-    passes: 2, // a third finds nothing
     pure_getters: false, // reading a signal has an effect: it subscribes
     inline: 1, lhs_constants: false, // fewer characters otherwise, but more after gzip
   },
-  format: { comments: false, ascii_only: true }, // shorter after gzip, and kept by the browser as one byte a character
+  format: { comments: false, ascii_only: true }, // shorter after gzip
 });
 writeFileSync(script, `${code}\n`);
 copyFileSync(join(here, "index.html"), join(outdir, "index.html"));

@@ -76,7 +76,7 @@ export function HeadGrid(props: HeadGridProps) {
 
 function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
   // What is made of a layer stays when the next one arrives, and its pictures need not be painted again.
-  const known = useMemo(() => new Map<LayerValues, Entry[]>(), [group.kind, hide, sort]);
+  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort]);
   return useMemo(() => {
     const [rowsShown, colsShown, counted] = [shownLabels(rows, hide), shownLabels(cols, hide), countedRows(rows, hide)];
     const entries = group.layers.flatMap((layer): Entry[] => {
