@@ -11,9 +11,9 @@ from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, Tr
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import TASKS, Task
-from glassformer.train.loop import StepReport, train_steps
-from glassformer.train.state import TrainState
-from glassformer.train.validation import Validator
+from glassformer.training.loop import StepReport, train_steps
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.1)

@@ -14,11 +14,11 @@ import torch
 from tests.crashing import every_crash
 from torch import Tensor
 
-from glassformer import sealed_folder
 from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.model_folder import load_model_files, save_model
 from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.runs import sealed_folder
+from glassformer.runs.model_folder import load_model_files, save_model
 
 MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
 FACTS: dict[str, Any] = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import sealed_folder
 from glassformer.errors import CheckpointError
-from glassformer.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
+from glassformer.runs import sealed_folder
+from glassformer.runs.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
 
 KIND = "a kind"
 

@@ -21,12 +21,12 @@ from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.files import finish_replacement
-from glassformer.model_folder import load_model_files
 from glassformer.recipes import config_from_dict, load_recipe, override
+from glassformer.runs.model_folder import load_model_files
 from glassformer.runtime import choose_device, tune_process
 from glassformer.tasks import TASKS, Task
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.train.state import load_weights
+from glassformer.training.state import load_weights
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
@@ -58,7 +58,7 @@ def train(
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
-    from glassformer.train.session import look_ahead, prepare, start_run
+    from glassformer.session import look_ahead, prepare, start_run
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     config = override(config, overrides)
@@ -66,7 +66,7 @@ def train(
         prepared = prepare(config)
         look_ahead(prepared)
         if overfit_batch:
-            from glassformer.train.overfit import overfit_batch as overfit
+            from glassformer.training.overfit import overfit_batch as overfit
 
             overfit(prepared, on_report)
         return None
@@ -77,7 +77,7 @@ def train(
 
 def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run:
     """Go on with an interrupted run, to the same weights as if it had not been."""
-    from glassformer.train.session import resume_run
+    from glassformer.session import resume_run
 
     resume_run(Path(out), on_report)
     return load(out)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.diagnosis import diagnose
-from glassformer.evaluate.run_facts import RunFacts
 from glassformer.recipes import recipe_names
+from glassformer.report.diagnosis import diagnose
+from glassformer.runs.facts import RunFacts
 
 from .conftest import SMALL, Runs
 

@@ -19,10 +19,10 @@ from glassformer.explain.tensors import Records, take
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.run import Run
+from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS
-from glassformer.train.checkpoint import save_checkpoint
-from glassformer.train.snapshots import save_snapshot
-from glassformer.train.state import TrainState
+from glassformer.training.state import TrainState
 
 TYPES = (Path(__file__).parents[2] / "web" / "src" / "types.ts").read_text(encoding="utf-8")
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}

@@ -13,9 +13,9 @@ from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, Tr
 from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import TASKS
-from glassformer.train.loop import train_steps, update
-from glassformer.train.state import TrainState
-from glassformer.train.validation import Validator
+from glassformer.training.loop import train_steps, update
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
 
 CPU = torch.device("cpu")
 

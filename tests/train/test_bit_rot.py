@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import CheckpointError
-from glassformer.train.checkpoint import (
+from glassformer.runs.checkpoints import (
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from glassformer import files
 from glassformer.errors import ResourceError
-from glassformer.train.checkpoint import (
+from glassformer.runs.checkpoints import (
     checkpoints,
     latest_checkpoint,
     load_checkpoint,
@@ -207,7 +207,7 @@ def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
 
 KILLED = """
 import sys, pathlib, torch
-from glassformer.train.checkpoint import save_checkpoint
+from glassformer.runs.checkpoints import save_checkpoint
 torch.set_num_threads(1)
 for step in range(1, 100_000):
     save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", {"x": torch.full((1000,), step)}, {"s": step}, keep=2)
@@ -258,7 +258,7 @@ def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
 FULL = """
 import resource, sys, pathlib, torch
 from glassformer.errors import ResourceError
-from glassformer.train.checkpoint import save_checkpoint
+from glassformer.runs.checkpoints import save_checkpoint
 folder = pathlib.Path(sys.argv[1])
 save_checkpoint(folder, "step-00000001", {"x": torch.zeros(1000)}, {}, keep=1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -8,10 +8,10 @@ from tests.small import Small, data_of, small
 
 from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.errors import DivergedError
-from glassformer.train.checkpoint import load_checkpoint, save_checkpoint, state_sha256
-from glassformer.train.loop import StepReport, update
-from glassformer.train.state import TrainState, average
-from glassformer.train.validation import Validator
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint, state_sha256
+from glassformer.training.loop import StepReport, update
+from glassformer.training.state import TrainState, average
+from glassformer.training.validation import Validator
 
 CPU = torch.device("cpu")
 CLOCK = {"seconds", "seconds_validating", "longest_validation"}
@@ -31,7 +31,7 @@ def log_of(reports: list[StepReport]) -> list[tuple]:
 def hashes(run: Small) -> tuple[list[str], list[StepReport]]:
     """The state after every update of an uninterrupted run."""
     state, found, reports = run.new_state(), [], []
-    from glassformer.train.loop import train_steps
+    from glassformer.training.loop import train_steps
 
     for report in train_steps(state, run.task, run.corpus, run.validator, run.config, CPU, "fp32"):
         found.append(sha(state))
@@ -142,7 +142,7 @@ def test_average_is_kept_only_if_it_validates_better() -> None:
 
 
 def test_masking_words_spares_special_tokens() -> None:
-    from glassformer.train.loop import mask_words
+    from glassformer.training.loop import mask_words
 
     run = small("translate")
     batch = make_batch(

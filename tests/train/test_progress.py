@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from glassformer import console
-from glassformer.train.loop import StepReport
-from glassformer.train.progress import Report, TrainingProgress
-from glassformer.train.words import duration
+from glassformer.report.progress import Report, TrainingProgress
+from glassformer.style.words import duration
+from glassformer.training.loop import StepReport
 
 
 class Clock:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import CheckpointError
-from glassformer.evaluate.run_facts import load_facts
-from glassformer.train.model_card import model_card
-from glassformer.train.plots import _smoothed, draw_all
-from glassformer.train.report import write_report
+from glassformer.report.model_card import model_card
+from glassformer.report.plots import _smoothed, draw_all
+from glassformer.report.write import write_report
+from glassformer.runs.facts import load_facts
 
 MakeRun = Callable[..., Path]
 

@@ -8,8 +8,8 @@ import torch
 from glassformer.config import Config, DataConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.run import load, train
-from glassformer.train import snapshots as module
-from glassformer.train.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshots
+from glassformer.runs import snapshots as module
+from glassformer.runs.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshots
 
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glassformer import __version__, console
 from glassformer.cli import flags
-from glassformer.cli.diagnosis import diagnose
+from glassformer.report.diagnosis import diagnose
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run_folder(path: Path, as_json: bool) -> int:
-    from glassformer.evaluate.run_facts import load_facts
+    from glassformer.runs.facts import load_facts
 
     findings = diagnose(load_facts(path))
     if as_json:

@@ -22,7 +22,7 @@ def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
 
 def headline_of(scores: Mapping[str, Any]) -> str:
     """The one score to quote, in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
-    from glassformer.evaluate.run_facts import headline
+    from glassformer.runs.facts import headline
 
     name, value, interval = headline(str(scores["task"]), dict(scores))
     between = f" (95% interval {_plain(interval)})" if interval else ""

@@ -70,7 +70,7 @@ def parse(
 def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
     """Train with a progress bar; returns the run, or None where none was made (a dry run)."""
     import glassformer
-    from glassformer.train.progress import TrainingProgress
+    from glassformer.report.progress import TrainingProgress
 
     special = {name: True for name in ("dry_run", "overfit_batch") if getattr(arguments, name)}
     with TrainingProgress() as progress:
@@ -120,7 +120,7 @@ def _resume(words: list[str], given: list[str]) -> int:
     out = flags.run_folder(str(arguments.resume))
 
     import glassformer
-    from glassformer.train.progress import TrainingProgress
+    from glassformer.report.progress import TrainingProgress
 
     with TrainingProgress() as progress:
         glassformer.resume(out, on_report=progress)

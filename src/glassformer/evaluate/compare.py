@@ -15,7 +15,7 @@ from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.intervals import mcnemar, paired_share_interval
-from glassformer.evaluate.run_facts import RunFacts, headline, load_facts
+from glassformer.runs.facts import RunFacts, headline, load_facts
 
 PREDICTIONS = "predictions.jsonl"
 """One JSON object an example, in test order."""

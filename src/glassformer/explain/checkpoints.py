@@ -16,10 +16,10 @@ from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.files import read_json
+from glassformer.runs.checkpoints import STATE, TENSORS, checkpoints, load_checkpoint
+from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshots
 from glassformer.tasks import Task
-from glassformer.train.checkpoint import STATE, TENSORS, checkpoints, load_checkpoint
-from glassformer.train.snapshots import WEIGHTS, load_snapshot, snapshots
-from glassformer.train.state import Weights, load_weights
+from glassformer.training.state import Weights, load_weights
 
 MODEL = "model"
 """Name of the weights that validated best, those `glassformer predict` uses."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.files import atomic_write_bytes
-from glassformer.train import plot_style as ps
+from glassformer.style import plots as ps
 
 INK, QUIET, RULE = ps.INK, ps.QUIET, ps.RULE
 PAPER = "#ffffff"

@@ -1,15 +1,14 @@
 """The sentences and tables of `report.md`, section by section.
 
 It takes a run's facts and returns Markdown, to be read once from top to bottom, the result first; what is
-unknown is said, not left out. Sentences that the model card says too are in `run_words.py`.
+unknown is said, not left out. Sentences that the model card says too are in `sentences.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from glassformer.evaluate.run_facts import Facts, RunFacts, interval_of
-from glassformer.train.run_words import (
+from glassformer.report.sentences import (
     SHOWN,
     WHAT,
     dataset_words,
@@ -18,7 +17,8 @@ from glassformer.train.run_words import (
     use_commands,
     warnings_of,
 )
-from glassformer.train.words import (
+from glassformer.runs.facts import Facts, RunFacts, interval_of
+from glassformer.style.words import (
     BASELINE_NAMES,
     between,
     cell_text,

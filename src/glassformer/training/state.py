@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
-from glassformer.train.optimizer import (
+from glassformer.runs.tensor_file import Weights
+from glassformer.training.optimizer import (
     ExponentialMovingAverage,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
 )
-
-Weights = dict[str, Tensor]
 
 
 @dataclass

@@ -15,7 +15,7 @@ import torch
 from glassformer.data.corpus import EncodedCorpus
 
 if TYPE_CHECKING:
-    from glassformer.train.session import Prepared
+    from glassformer.training.context import RunContext
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
@@ -43,7 +43,7 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     }
 
 
-def describe_data(p: Prepared) -> dict[str, Any]:
+def describe_data(p: RunContext) -> dict[str, Any]:
     """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
     splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
     if p.data.test is not None:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 from glassformer.files import finish_replacement, parse_json, remove_leftovers
-from glassformer.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 
 KIND = "glassformer model"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"

@@ -12,11 +12,11 @@ from glassformer import console
 from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
-from glassformer.train.loop import StepReport, update
-from glassformer.train.state import TrainState
+from glassformer.training.loop import StepReport, update
+from glassformer.training.state import TrainState
 
 if TYPE_CHECKING:
-    from glassformer.train.session import Prepared
+    from glassformer.training.context import RunContext
 
 MOST_UPDATES = 500
 BY_HEART = 0.02
@@ -24,7 +24,7 @@ BY_HEART = 0.02
 MOST_EXAMPLES = 32
 
 
-def overfit_batch(p: Prepared, on_report: Callable[[StepReport], None] | None = None) -> float:
+def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None = None) -> float:
     """Train on the first batch of epoch 0 alone, without dropout, masking or smoothing; nothing is saved.
 
     Returns:

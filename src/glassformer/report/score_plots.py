@@ -1,7 +1,7 @@
 """Pictures of test scores: what a classifier confuses, whether its confidence is earned, BLEU by length.
 
 Each function takes a run's facts and returns PNG bytes, or None where the evaluation holds nothing to draw.
-The curves of training are in `plots.py`, the look of all of them in `plot_style.py`.
+The curves of training are in `plots.py`, the look of all of them in `style/plots.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from glassformer.evaluate.intervals import wilson_interval
-from glassformer.evaluate.run_facts import RunFacts
-from glassformer.train import plot_style as ps
-from glassformer.train.words import percent
+from glassformer.runs.facts import RunFacts
+from glassformer.style import plots as ps
+from glassformer.style.words import percent
 
 MAX_CLASSES_WITH_NUMBERS = 12
 """A confusion matrix of more classes shows colours only."""

@@ -14,7 +14,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.runtime import Precision, autocast
 from glassformer.tasks.base import Task
-from glassformer.train.state import TrainState, Weights, average, copy_weights, is_better, load_weights
+from glassformer.training.state import TrainState, Weights, average, copy_weights, is_better, load_weights
 
 MOST_OF_A_BUDGET = 0.15
 """Under a wall-clock budget, validations beyond this share of the time are put off."""

@@ -1,7 +1,7 @@
 """The plots of a run: its curves of training and the lengths of its texts; `draw_all` draws the scores too.
 
 Each function takes a run's facts and returns PNG bytes, or None where there is nothing to draw. How they look
-is in `plot_style.py`; writing them to disk is `report.py`'s work.
+is in `style/plots.py`; writing them to disk is `write.py`'s work.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.evaluate.run_facts import Facts, RunFacts, interval_of
-from glassformer.train import plot_style as ps
-from glassformer.train.score_plots import bleu_by_length, confusion_matrix, reliability
-from glassformer.train.words import BASELINE_NAMES, Number, metric_words, number, percent
+from glassformer.report.score_plots import bleu_by_length, confusion_matrix, reliability
+from glassformer.runs.facts import Facts, RunFacts, interval_of
+from glassformer.style import plots as ps
+from glassformer.style.words import BASELINE_NAMES, Number, metric_words, number, percent
 
 
 def draw_all(facts: RunFacts) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +20,29 @@ import torch
 
 from glassformer import console
 from glassformer.config import Config
-from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
-from glassformer.data.splits import TextData
 from glassformer.errors import CheckpointError, DataError, Interrupted, ResourceError, UsageError
 from glassformer.files import atomic_write_text, read_json, write_json
+from glassformer.finish import evaluate_and_report, save_task_model
 from glassformer.recipes import dump_config, load_recipe
-from glassformer.runtime import Precision, choose_device, choose_precision, tune_process
-from glassformer.tasks import TASKS, Task
+from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
+from glassformer.runtime import choose_device, choose_precision, tune_process
+from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from glassformer.train.environment import describe_data, describe_environment
-from glassformer.train.finish import evaluate_and_report, save_task_model
-from glassformer.train.loop import StepReport, train_steps
-from glassformer.train.preflight import Preflight, preflight
-from glassformer.train.signals import StopRequest, stop_requests
-from glassformer.train.snapshots import is_snapshot_step, save_snapshot
-from glassformer.train.state import TrainState
-from glassformer.train.validation import Validator
+from glassformer.training.context import RunContext
+from glassformer.training.environment import describe_data, describe_environment
+from glassformer.training.loop import StepReport, train_steps
+from glassformer.training.preflight import Preflight, preflight
+from glassformer.training.signals import StopRequest, stop_requests
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
 
 OnReport = Callable[[StepReport], None]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Everything training needs, made from a configuration."""
-
-    config: Config
-    data: TextData
-    task: Task
-    train: EncodedCorpus
-    valid: EncodedCorpus
-    device: torch.device
-    precision: Precision
-
-
-def prepare(config: Config, tokenizer: Tokenizer | None = None) -> Prepared:
+def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     """Load the text, train the tokenizer unless given, encode both splits, choose the device."""
     if not any((config.train.epochs, config.train.steps, config.train.minutes)):
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
@@ -70,10 +56,10 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> Prepared:
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return Prepared(config, data, task, train, valid, device, precision)
+    return RunContext(config, data, task, train, valid, device, precision)
 
 
-def look_ahead(prepared: Prepared) -> Preflight:
+def look_ahead(prepared: RunContext) -> Preflight:
     """The facts before step 1, told to people."""
     for note in prepared.data.notes:
         console.say(note)
@@ -123,7 +109,7 @@ def resume_run(out: Path, on_report: OnReport | None = None) -> None:
     _train(prepared, out, on_report, resume=True)
 
 
-def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) -> None:
+def _train(p: RunContext, out: Path, on_report: OnReport | None, *, resume: bool) -> None:
     torch.manual_seed(p.config.train.seed)
     model = p.task.build_model().to(p.device)
     state = TrainState.start(model, p.config.train)
@@ -152,7 +138,7 @@ def _train(p: Prepared, out: Path, on_report: OnReport | None, *, resume: bool) 
     evaluate_and_report(p, model, out)
 
 
-def save_state(state: TrainState, p: Prepared, out: Path) -> bool:
+def save_state(state: TrainState, p: RunContext, out: Path) -> bool:
     """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands."""
     began = time.perf_counter()
     extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}

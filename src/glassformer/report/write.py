@@ -1,7 +1,7 @@
 """The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png` for both.
 
 Everything is read back from the run folder, so a report can be written again at any time, without the data
-and without the model. The sentences are in `report_text.py`, the pictures in `plots.py`.
+and without the model. The sentences are in `text.py`, the pictures in `plots.py`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glassformer.evaluate.run_facts import Facts, RunFacts, headline, load_facts
 from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
-from glassformer.train.plots import draw_all
-from glassformer.train.report_text import report_markdown
+from glassformer.report.plots import draw_all
+from glassformer.report.text import report_markdown
+from glassformer.runs.facts import Facts, RunFacts, headline, load_facts
 
 
 def write_report(run_dir: Path) -> None:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from glassformer.evaluate.run_facts import RunFacts
+from glassformer.runs.facts import RunFacts
 
 PADDING = 0.25
 UNKNOWN = 0.05

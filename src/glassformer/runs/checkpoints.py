@@ -21,8 +21,8 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.files import atomic_write_text, parse_json, remove_folder, remove_leftovers
-from glassformer.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
-from glassformer.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
+from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 
 KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glassformer.evaluate.run_facts import RunFacts, load_facts
-from glassformer.train.run_words import (
+from glassformer.report.sentences import (
     SHOWN,
     WHAT,
     dataset_words,
@@ -19,7 +18,8 @@ from glassformer.train.run_words import (
     use_commands,
     warnings_of,
 )
-from glassformer.train.words import cell_text, code, duration, metric_words, percent, quoted
+from glassformer.runs.facts import RunFacts, load_facts
+from glassformer.style.words import cell_text, code, duration, metric_words, percent, quoted
 
 FILES = (
     ("config.json", "the architecture, the text settings and the hash of the tokenizer"),

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 
+Weights = dict[str, Tensor]
+"""Parameters by name."""
+
 MAX_HEADER_BYTES = 16 << 20
 """A header takes about a hundred bytes a tensor."""
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer import console
-from glassformer.train.words import duration
+from glassformer.style.words import duration
 
 LINE_SECONDS = 10.0
 """Seconds between plain lines."""

@@ -13,10 +13,10 @@ from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runtime import Precision
+from glassformer.style.words import duration
 from glassformer.tasks.base import Task
-from glassformer.train.loop import update
-from glassformer.train.state import TrainState
-from glassformer.train.words import duration
+from glassformer.training.loop import update
+from glassformer.training.state import TrainState
 
 TRIAL_UPDATES = 4
 

@@ -20,9 +20,9 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import Precision, autocast
 from glassformer.tasks.base import Task
-from glassformer.train.schedule import lr_factor
-from glassformer.train.state import TrainState
-from glassformer.train.validation import Validator
+from glassformer.training.schedule import lr_factor
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from torch import nn
 from glassformer import console
 from glassformer.data.splits import TextData
 from glassformer.files import atomic_write_text, write_json
-from glassformer.model_folder import save_model
+from glassformer.report.model_card import model_card
+from glassformer.report.write import write_report
+from glassformer.runs.model_folder import save_model
 from glassformer.tasks import Task
-from glassformer.train.model_card import model_card
-from glassformer.train.report import write_report
 
 if TYPE_CHECKING:
-    from glassformer.train.session import Prepared
+    from glassformer.training.context import RunContext
 
 
 def model_facts(task: Task) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def save_task_model(task: Task, model: nn.Module, out: Path) -> None:
     save_model(out / "model", facts, weights, {"tokenizer.json": tokenizer}, model_card(out, facts))
 
 
-def evaluate_and_report(p: Prepared, model: nn.Module, out: Path) -> None:
+def evaluate_and_report(p: RunContext, model: nn.Module, out: Path) -> None:
     """Evaluate on the test split once, where there is one, on the validation split otherwise; report."""
     split_name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
     console.say(f"evaluating on {split.source} ({len(split):,} examples)")

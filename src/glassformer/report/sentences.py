@@ -5,8 +5,8 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 
 from __future__ import annotations
 
-from glassformer.evaluate.run_facts import RunFacts, headline
-from glassformer.train.words import between, code, fenced, metric_words, percent
+from glassformer.runs.facts import RunFacts, headline
+from glassformer.style.words import between, code, fenced, metric_words, percent
 
 SHOWN = {
     "classify": ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from glassformer import console
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.tensor_file import read_tensors, tensor_chunks
-from glassformer.train.state import Weights
+from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.tensor_file import Weights
 
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"

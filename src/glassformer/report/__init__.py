@@ -1,0 +1,1 @@
+"""Everything told about a run: progress, the report, the model card, the plots, the diagnosis."""

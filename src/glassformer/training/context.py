@@ -1,0 +1,26 @@
+"""What a run is made of, in one value: what the loop, validation and the report would otherwise be handed apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.config import Config
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.splits import TextData
+from glassformer.runtime import Precision
+from glassformer.tasks import Task
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Everything training needs, made from a configuration; nothing in it changes while a run trains."""
+
+    config: Config
+    data: TextData
+    task: Task
+    train: EncodedCorpus
+    valid: EncodedCorpus
+    device: torch.device
+    precision: Precision
