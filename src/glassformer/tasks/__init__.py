@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from glassformer.config import TaskName
 from glassformer.tasks.base import Task
-from glassformer.tasks.classify import Classify
-from glassformer.tasks.lm import LanguageModelling
-from glassformer.tasks.translate import Translate
+from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.lm.task import LanguageModelling
+from glassformer.tasks.translate.task import Translate
 
 TASKS: dict[TaskName, type[Task]] = {"classify": Classify, "translate": Translate, "lm": LanguageModelling}
 
