@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.batching import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import TASKS, Task
-from glassformer.training.loop import StepReport, train_steps
+from glassformer.training.context import RunContext
+from glassformer.training.loop import StepReport, train_steps, update
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -36,35 +37,52 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
     def split(name: str, n: int) -> Split:
         words = [" ".join(rng.choice(list("abcdefg"), rng.integers(2, 9))) for _ in range(n)]
         if task == "classify":
-            labels = [int(x) for x in rng.integers(0, 2, n)]
-            texts = [f"{w} {('bad', 'good')[y]} {w[::-1]}" for w, y in zip(words, labels, strict=True)]
-            return Split(texts, None, labels, name)
+            labels = [("bad", "good")[x] for x in rng.integers(0, 2, n)]
+            texts = [f"{w} {label} {w[::-1]}" for w, label in zip(words, labels, strict=True)]
+            return Split(texts, labels, name)
         if task == "translate":
             sources = [w.replace(" ", "") for w in words]
-            return Split(sources, [s[::-1] for s in sources], None, name)
-        return Split(["".join(words)], None, None, name)
+            return Split(sources, [s[::-1] for s in sources], name)
+        return Split(["".join(words)], None, name)
 
-    names = ["bad", "good"] if task == "classify" else None
-    return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)), names)
+    return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)))
 
 
 @dataclass
 class Small:
     """Everything `train_steps` takes."""
 
-    config: Config
-    task: Task
-    corpus: EncodedCorpus
+    context: RunContext
     validator: Validator
+
+    @property
+    def config(self) -> Config:
+        return self.context.config
+
+    @property
+    def task(self) -> Task:
+        return self.context.task
 
     def new_state(self) -> TrainState:
         torch.manual_seed(self.config.train.seed)
         return TrainState.start(self.task.build_model(), self.config.train)
 
+    def batches(self, epoch: int = 0) -> list[np.ndarray]:
+        """The plan of an epoch."""
+        return self.task.epoch_batches(self.context.train, epoch)
+
+    def batch(self, index: np.ndarray) -> Batch:
+        """One entry of a plan."""
+        return self.task.make_batch(self.context.train, index)
+
+    def update(self, state: TrainState, batches: list[Batch], lr: float) -> tuple[float, float]:
+        """One update of a state."""
+        return update(state, self.context, batches, lr)
+
     def run(self, state: TrainState, most: int | None = None) -> list[StepReport]:
         """Reports of at most `most` updates; a generator that is dropped there is a run that was killed there."""
         reports = []
-        for report in train_steps(state, self.task, self.corpus, self.validator, self.config, CPU, "fp32"):
+        for report in train_steps(state, self.context, self.validator):
             reports.append(report)
             if most is not None and len(reports) >= most:
                 break
@@ -73,7 +91,12 @@ class Small:
 
 def small(name: str, n: int = 60, **train: object) -> Small:
     """A task on made data, ready to train."""
-    config, data = config_of(name, **train), data_of(name, n)
+    return small_run(config_of(name, **train), data_of(name, n))
+
+
+def small_run(config: Config, data: TextData) -> Small:
+    """A run of a configuration on data in memory."""
     task = TASKS[config.task].fit(config, data)
     corpus, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
-    return Small(config, task, corpus, Validator(task, valid, data.valid, config.train, CPU, "fp32"))
+    context = RunContext(config, data, task, corpus, valid, CPU, "fp32")
+    return Small(context, Validator(context))

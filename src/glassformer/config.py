@@ -199,6 +199,8 @@ class DecodeConfig:
     """Hypotheses returned for each input."""
     max_new_tokens: int = 256
     """Most tokens to write."""
+    bleu_tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
+    """How sacreBLEU parts translations into words; auto goes by the script (13a, or zh, or char)."""
     sample: bool = False
     """Sample instead of searching (a language model always samples)."""
     temperature: float = 1.0

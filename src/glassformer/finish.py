@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from glassformer import console
@@ -49,19 +48,17 @@ def evaluate_and_report(p: RunContext, model: nn.Module, out: Path) -> None:
     """Evaluate on the test split once, where there is one, on the validation split otherwise; report."""
     split_name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
     console.say(f"evaluating on {split.source} ({len(split):,} examples)")
-    save_evaluation(p.task, model, p.data, split_name, p.device, out)
+    save_evaluation(p.task, model, p.data, split_name, out)
     save_task_model(p.task, model, out)  # once more: the card now has the result
     write_report(out)
 
 
 def save_evaluation(
-    task: Task, model: nn.Module, data: TextData, split_name: str, device: torch.device, out: Path
+    task: Task, model: nn.Module, data: TextData, split_name: str, out: Path
 ) -> dict[str, Any]:
     """Score a split with full precision and write `evaluation.json` and `predictions.jsonl`."""
     split = data.test if split_name == "test" and data.test is not None else data.valid
-    model.eval()
-    with torch.inference_mode():
-        scores = task.evaluate(model, split, device, task.config.decode, data.train)
+    scores = task.evaluate(model, split, task.config.decode, data.train)
     predictions = scores.pop("predictions")
     if task.config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"

@@ -24,7 +24,7 @@ from glassformer.files import finish_replacement
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runtime import choose_device, tune_process
-from glassformer.tasks import TASKS, Task
+from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.state import load_weights
 
@@ -63,8 +63,7 @@ def train(
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     config = override(config, overrides)
     if dry_run or overfit_batch:
-        prepared = prepare(config)
-        look_ahead(prepared)
+        prepared, _ = look_ahead(prepare(config))
         if overfit_batch:
             from glassformer.training.overfit import overfit_batch as overfit
 
@@ -133,15 +132,13 @@ class Run:
         n_best). lm: prompt, text. The answer for a text does not depend on the others.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        with torch.inference_mode():
-            return self.task.predict(self.model, texts, self.device, self._decode(options))
+        return self.task.predict(self.model, texts, self._decode(options))
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """`predict` for any number of texts, in order, a few at a time."""
         rest, decode, done = iter(lines), self._decode(options), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
-            with torch.inference_mode():
-                yield from self.task.predict(self.model, chunk, self.device, decode, first=done)
+            yield from self.task.predict(self.model, chunk, decode, first=done)
             done += len(chunk)
 
     def explain(
@@ -172,27 +169,25 @@ class Run:
             DataError: the data is not there, or has no such split.
         """
         chosen, train_split, name = self._split(split, data)
-        with torch.inference_mode():
-            scores = self.task.evaluate(self.model, chosen, self.device, self._decode(options), train_split)
+        scores = self.task.evaluate(self.model, chosen, self._decode(options), train_split)
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data is not None and data.dataset == "files" and (data.test_file or data.test_src_file):
-            chosen = load_test(self.task.name, data, self.task.label_names)
-            return chosen, self._training_texts(), "file"
-        everything = load_text_data(self.task.name, data or self.config.data)
-        chosen = {"train": everything.train, "valid": everything.valid, "test": everything.test}.get(name)
+            return load_test(self.task.own_form, data), self._training_texts(), "file"
+        everything = load_text_data(self.task.form, data or self.config.data)
+        chosen = everything.splits().get(name)
         if chosen is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
         return chosen, everything.train, name
 
     def _training_texts(self) -> Split | None:
         """What baselines are fitted on, as long as it is where it was."""
-        if self.task.name != "classify":
+        if not self.task.fits_baselines:
             return None
         try:
-            return load_text_data(self.task.name, self.config.data).train
-        except DataError:
+            return load_text_data(self.task.form, self.config.data).train
+        except (DataError, UsageError):  # no longer there, or a model folder alone, which names no data
             return None
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
@@ -215,4 +210,4 @@ def _restore_task(facts: dict[str, Any], model_folder: Path, folder: Path) -> Ta
         recipe = load_recipe(str(folder / "config.toml"))
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
     tokenizer = Tokenizer.load(model_folder / "tokenizer.json")
-    return TASKS[config.task](config, tokenizer, facts["label_names"])
+    return task_class(config.task)(config, tokenizer, facts["label_names"])

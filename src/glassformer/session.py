@@ -10,9 +10,10 @@ RUN/
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from glassformer.recipes import dump_config, load_recipe
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runtime import choose_device, choose_precision, tune_process
-from glassformer.tasks import TASKS
+from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.loop import StepReport, train_steps
@@ -49,8 +51,9 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
     tune_process(device, config.train.deterministic)
-    data = load_text_data(config.task, config.data)
-    task = TASKS[config.task].fit(config, data, tokenizer)
+    kind = task_class(config.task)
+    data = load_text_data(kind.form, config.data)
+    task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
     valid = task.encode(data.valid, training=False, cache=cache)
@@ -59,14 +62,23 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     return RunContext(config, data, task, train, valid, device, precision)
 
 
-def look_ahead(prepared: RunContext) -> Preflight:
-    """The facts before step 1, told to people."""
-    for note in prepared.data.notes:
+def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
+    """Measure the speed, tell people the facts before step 1, and settle a budget in minutes as updates.
+
+    Returns:
+        The run with a budget that no clock decides, and the facts.
+    """
+    for note in run.data.notes:
         console.say(note)
-    facts = preflight(prepared.task, prepared.train, prepared.config, prepared.device, prepared.precision)
+    pace, c = measure_pace(run), run.config.train
+    n_batches = len(run.task.epoch_batches(run.train, 0))
+    settled = replace(run, config=in_updates(run.config, pace, math.ceil(n_batches / c.accumulate)))
+    facts = preflight(settled, pace)
     for line in facts.lines():
         console.say(line)
-    return facts
+    if c.minutes is not None:
+        console.say(f"budget      {c.minutes:g} minutes are {settled.config.train.steps:,} updates here")
+    return settled, facts
 
 
 def start_run(config: Config, out: Path, on_report: OnReport | None = None) -> None:
@@ -79,14 +91,13 @@ def start_run(config: Config, out: Path, on_report: OnReport | None = None) -> N
         resumable = (out / "config.toml").exists()
         hint = f"go on with: glassformer train --resume {out}" if resumable else "name another --out"
         raise UsageError(f"{out} is not empty", hint)
-    prepared = prepare(config)
-    facts = look_ahead(prepared)
+    run, facts = look_ahead(prepare(config))
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "env.json", describe_environment(prepared.device, prepared.precision))
-    write_json(out / "data.json", describe_data(prepared) | {"preflight": facts.as_dict()})
-    prepared.task.tokenizer.save(out / "tokenizer.json")
-    atomic_write_text(out / "config.toml", dump_config(config))  # last: its presence means "resumable"
-    _train(prepared, out, on_report, resume=False)
+    write_json(out / "env.json", describe_environment(run.device, run.precision))
+    write_json(out / "data.json", describe_data(run) | {"preflight": facts.as_dict()})
+    run.task.tokenizer.save(out / "tokenizer.json")
+    atomic_write_text(out / "config.toml", dump_config(run.config))  # last: its presence means "resumable"
+    _train(run, out, on_report, resume=False)
 
 
 def resume_run(out: Path, on_report: OnReport | None = None) -> None:
@@ -116,12 +127,12 @@ def _train(p: RunContext, out: Path, on_report: OnReport | None, *, resume: bool
     log = out / "metrics.jsonl"
     if resume:
         _restore(state, out, log)
-    training = (p.train, p.data.train)
-    validator = Validator(p.task, p.valid, p.data.valid, p.config.train, p.device, p.precision, training)
+        if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
+            p = replace(p, config=_settled(p.config, state, out))
     if p.config.train.snapshots and state.progress.step == 0:
         save_snapshot(out, 0, state.weights())
     with stop_requests() as request, open(log, "a", encoding="utf-8", newline="\n") as lines:
-        for report in train_steps(state, p.task, p.train, validator, p.config, p.device, p.precision):
+        for report in train_steps(state, p, Validator(p)):
             lines.write(json.dumps(_log_line(report)) + "\n")
             if on_report is not None:
                 on_report(report)
@@ -191,6 +202,17 @@ def _restore(state: TrainState, out: Path, log: Path) -> None:
             except ValueError:
                 break
     atomic_write_text(log, "".join(line + "\n" for line in kept))
+
+
+def _settled(config: Config, state: TrainState, out: Path) -> Config:
+    """A budget in minutes as updates, from the speed of the run so far; written down."""
+    at, minutes = state.progress, config.train.minutes or 0.0
+    seconds = max(at.seconds, 1e-9)
+    steps = max(at.step, round(at.step * 60 * minutes / seconds)) or config.train.steps
+    settled = replace(config, train=replace(config.train, minutes=None, steps=steps))
+    atomic_write_text(out / "config.toml", dump_config(settled))
+    console.say(f"{minutes:g} minutes are {steps:,} updates at the speed of this run so far")
+    return settled
 
 
 def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool) -> Interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,30 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import TextConfig, TrainConfig
-from glassformer.data.batching import IGNORE_INDEX, epoch_batches, eval_batches, make_batch
-from glassformer.data.corpus import EncodedCorpus, Ragged
+from glassformer.config import Config, TextConfig, TrainConfig
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.ragged import Ragged
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.tasks import TASKS, Task
 
-SPECIAL = SimpleNamespace(pad_id=0, bos_id=2, eos_id=3)
+SPECIAL: Any = SimpleNamespace(pad_id=0, bos_id=2, eos_id=3)
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=80)
+
+
+def task_of(task: str, train: TrainConfig = TrainConfig(), text: TextConfig = TextConfig()) -> Task:  # noqa: B008
+    return TASKS[task](Config(task=task, train=train, text=text), SPECIAL, ["a", "b"])
+
+
+def epoch_batches(corpus, task, train, text, epoch):
+    return task_of(task, train, text).epoch_batches(corpus, epoch)
+
+
+def eval_batches(corpus, task, max_tokens, text, *stride):
+    return task_of(task, text=text).eval_batches(corpus, max_tokens, *stride)
+
+
+def make_batch(corpus, task, index):
+    return task_of(task).make_batch(corpus, index)
 
 
 def ragged(lengths: list[int], rng: np.random.Generator) -> Ragged:
@@ -47,7 +66,7 @@ def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget
     plan = epoch_batches(corpus, task, TrainConfig(max_tokens=max_tokens), TextConfig(), epoch)
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
     for index in plan:
-        batch = make_batch(corpus, task, index, SPECIAL)
+        batch = make_batch(corpus, task, index)
         widths = [batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]])
         assert len(index) == 1 or len(index) * max(widths) <= max_tokens
 
@@ -58,7 +77,7 @@ def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_t
     corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
     plan = eval_batches(corpus, task, max_tokens, TextConfig())
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
-    width = corpus.lengths if task == "classify" else np.maximum(corpus.lengths, corpus.target_lengths + 1)
+    width = corpus.lengths if task == "classify" else np.maximum(corpus.lengths, corpus.targets.lengths + 1)
     longest = [int(width[index].max()) for index in plan]
     assert longest == sorted(longest, reverse=True)
 
@@ -106,7 +125,7 @@ def test_equal_lengths_keep_changing_company():
 
 def test_classify_batch_pads_on_the_right_and_counts():
     corpus = classify_corpus([3, 0, 5])
-    batch = make_batch(corpus, "classify", np.array([0, 1, 2]), SPECIAL)
+    batch = make_batch(corpus, "classify", np.array([0, 1, 2]))
     assert batch.ids.shape == (3, 5) and batch.ids.dtype == torch.int64
     assert batch.padding_mask is not None
     assert batch.padding_mask.sum(dim=1).tolist() == [3, 0, 5]
@@ -117,8 +136,8 @@ def test_classify_batch_pads_on_the_right_and_counts():
 
 def test_a_batch_of_one_length_has_no_mask_and_a_batch_of_nothing_has_a_shape():
     corpus = classify_corpus([4, 4, 0])
-    assert make_batch(corpus, "classify", np.array([0, 1]), SPECIAL).padding_mask is None
-    empty = make_batch(corpus, "classify", np.array([2]), SPECIAL)
+    assert make_batch(corpus, "classify", np.array([0, 1])).padding_mask is None
+    empty = make_batch(corpus, "classify", np.array([2]))
     assert empty.ids.tolist() == [[0]] and empty.padding_mask is not None and not empty.padding_mask.any()
 
 
@@ -128,7 +147,7 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
     corpus = translate_corpus(lengths)
     assert corpus.target is not None
     index = np.arange(len(lengths))
-    batch = make_batch(corpus, "translate", index, SPECIAL)
+    batch = make_batch(corpus, "translate", index)
     assert batch.tgt_in is not None
     for i in index:
         target = corpus.target[i].tolist()
@@ -137,7 +156,7 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
         assert batch.labels[i, :n].tolist() == [*target, 3]
         assert (batch.tgt_in[i, n:] == 0).all() and (batch.labels[i, n:] == IGNORE_INDEX).all()
     assert (
-        batch.n_labels == int((batch.labels != IGNORE_INDEX).sum()) == sum(corpus.target_lengths) + len(index)
+        batch.n_labels == int((batch.labels != IGNORE_INDEX).sum()) == sum(corpus.targets.lengths) + len(index)
     )
     assert batch.n_tokens == sum(corpus.lengths) + batch.n_labels
     assert batch.n_slots == batch.ids.numel() + batch.tgt_in.numel()
@@ -158,7 +177,7 @@ def test_lm_windows_predict_every_token_but_the_first_exactly_once(
         plan = eval_batches(corpus, "lm", max_tokens, text, stride)
     predicted = []
     for index in plan:
-        batch = make_batch(corpus, "lm", index, SPECIAL)
+        batch = make_batch(corpus, "lm", index)
         assert batch.ids.shape == batch.labels.shape and batch.ids.shape[1] <= max_len
         assert len(index) == 1 or batch.ids.numel() <= max_tokens
         scored = batch.labels != IGNORE_INDEX
@@ -180,6 +199,6 @@ def test_lm_evaluation_gives_context_and_training_windows_move():
 
 
 def test_to_moves_every_tensor():
-    batch = make_batch(translate_corpus([3, 5]), "translate", np.array([0, 1]), SPECIAL).to("meta")
+    batch = make_batch(translate_corpus([3, 5]), "translate", np.array([0, 1])).to("meta")
     assert batch.padding_mask is not None and batch.tgt_in is not None
     assert {t.device.type for t in (batch.ids, batch.labels, batch.padding_mask, batch.tgt_in)} == {"meta"}

@@ -14,6 +14,7 @@ from glassformer.config import DataConfig, TaskName
 from glassformer.data.check import check_data
 from glassformer.data.own_files import load
 from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
 
 WORD = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=8)
 SENTENCE = st.lists(WORD, min_size=1, max_size=5).map(" ".join)
@@ -132,7 +133,7 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     train, test = tmp_path / "a.csv", tmp_path / "t.csv"
     train.write_bytes(b"text,label\nok,a\n\xff,b\nthree,col,umns\nfine,b\n")
     test.write_bytes(b"text,label\nok,c\nok,\n")
-    report = check_data("classify", DataConfig(train_file=str(train), test_file=str(test)))
+    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(train), test_file=str(test)))
     assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
         ("a.csv", 3, "encoding"),
         ("a.csv", 4, "columns"),
@@ -147,7 +148,7 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     path.write_bytes("\ufefftext,label\r\none,a\r\none,a\r\n\r\n ,b\r\ntwo,b\r\n".encode())
     test.write_bytes(b"text,label\ntwo,a\nthree,b\n")
     config = DataConfig(train_file=str(path), test_file=str(test))
-    report = check_data("classify", config)
+    report = check_data(TASKS["classify"].form, config)
     assert report.ok
     assert report.counts == {
         "byte order marks": 1,
@@ -159,19 +160,19 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     }
     assert report.sizes == {"train": 4, "test": 2}
     assert "no problems" in report.lines()
-    assert load("classify", config).test is not None
+    assert load(TASKS["classify"].form, config).test is not None
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
-    assert check_data("translate", DataConfig(train_file=str(path))).counts == {"train: empty": 2}
+    assert check_data(TASKS["translate"].form, DataConfig(train_file=str(path))).counts == {"train: empty": 2}
 
 
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
-    report = check_data("classify", DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv")))
+    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv")))
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [
         ("missing", "none.csv"),
         ("label", "a.csv"),
@@ -182,7 +183,7 @@ def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
 def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\none,a\n"two,b\nthree,a\n"four",b\n')
-    [problem] = check_data("classify", DataConfig(train_file=str(path))).errors
+    [problem] = check_data(TASKS["classify"].form, DataConfig(train_file=str(path))).errors
     assert (problem.kind, problem.line) == ("quote", 3)
     assert "line 5" in problem.message
 
@@ -196,12 +197,12 @@ def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
         '{"text": "", "label": 0}',
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    report = check_data("classify", DataConfig(train_file=str(path)))
+    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(path)))
     assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]
 
 
 def test_a_built_in_data_set_is_counted():
-    report = check_data("translate", DataConfig(dataset="dates", n_dates=500))
+    report = check_data(TASKS["translate"].form, DataConfig(dataset="dates", n_dates=500))
     assert report.ok and report.sizes["train"] == 500
     assert "test: also in training" not in report.counts
 
@@ -209,4 +210,4 @@ def test_a_built_in_data_set_is_counted():
 def test_no_files_named_is_a_usage_error():
     for task in ("classify", "translate", "lm"):
         with pytest.raises(UsageError, match="no training data"):
-            check_data(task, DataConfig())
+            check_data(TASKS[task].form, DataConfig())

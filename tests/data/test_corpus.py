@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import TextConfig
+from glassformer.config import Config, TextConfig
 from glassformer.data import corpus as corpus_module
 from glassformer.data import storage
-from glassformer.data.corpus import EncodedCorpus, encode_split, truncate
+from glassformer.data.corpus import EncodedCorpus, truncate
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
+from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog", "", "the dog and the cat\nran away, ran!", "über naïve cats"]
@@ -27,8 +28,16 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(TEXTS, CHAR)
 
 
+LABELS = ["0", "1", "2"]
+
+
 def classify_split() -> Split:
-    return Split(TEXTS, labels=[0, 1, 0, 1, 2], source="reviews")
+    return Split(TEXTS, ["0", "1", "0", "1", "2"], source="reviews")
+
+
+def encode_split(split, tokenizer, task, text, cache=None, drop_long=False) -> EncodedCorpus:
+    whole = TASKS[task](Config(task=task, text=text), tokenizer, LABELS if task == "classify" else None)
+    return whole.encode(split, training=drop_long, cache=cache)
 
 
 def same(a: EncodedCorpus, b: EncodedCorpus) -> bool:
@@ -47,7 +56,7 @@ def same(a: EncodedCorpus, b: EncodedCorpus) -> bool:
 def test_what_is_encoded_decodes_to_the_text(texts):
     config = TextConfig(tokenizer="byte-bpe", vocab_size=300, max_len=10_000)
     tokenizer = Tokenizer.train([*texts, "x"], config)
-    split = Split(texts, target=texts[::-1])
+    split = Split(texts, texts[::-1])
     corpus = encode_split(split, tokenizer, "translate", config)
     assert corpus.target is not None and len(corpus) == len(texts)
     for i, text in enumerate(texts):
@@ -69,7 +78,7 @@ def test_classify_counts_what_it_cuts(tokenizer):
 
 
 def test_unknown_tokens_are_counted(tokenizer):
-    corpus = encode_split(Split(["cat!", "QQ cat Q"], labels=[0, 0]), tokenizer, "classify", CHAR)
+    corpus = encode_split(Split(["cat!", "QQ cat Q"], answer=["0", "0"]), tokenizer, "classify", CHAR)
     assert corpus.stats["n_unknown"] == 3
 
 
@@ -86,7 +95,7 @@ def test_truncate_keeps_both_ends_and_what_fits():
 
 def test_pairs_too_long_or_empty_are_left_out_of_training_only(tokenizer):
     split = Split(
-        ["a cat", "", "a dog", "the cat sat on"], target=["cat a", "a", "the dog and the cat", "sat"]
+        ["a cat", "", "a dog", "the cat sat on"], answer=["cat a", "a", "the dog and the cat", "sat"]
     )
     train = encode_split(split, tokenizer, "translate", CHAR, drop_long=True)
     assert (len(train), train.stats["n"], train.stats["n_empty"], train.stats["n_dropped"]) == (1, 4, 1, 2)
@@ -94,7 +103,7 @@ def test_pairs_too_long_or_empty_are_left_out_of_training_only(tokenizer):
     assert test.target is not None
     assert (len(test), len(test.target), test.stats["n_truncated"]) == (4, 4, 2)
     assert test.lengths.tolist() == [6, 1, 6, 13]  # with the end token
-    assert test.target_lengths.tolist() == [5, 1, 12, 3]
+    assert test.targets.lengths.tolist() == [5, 1, 12, 3]
 
 
 def test_documents_are_joined_with_an_end_token_between_two(tokenizer):
@@ -117,7 +126,7 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
     config = TextConfig(tokenizer=kind, vocab_size=320)
     tokenizer = Tokenizer.train([document], config)
     monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 800)
-    assert kind == "bpe" or len(list(corpus_module._batches_of_pieces(document, kind))) > 5
+    assert kind == "bpe" or len(list(corpus_module.pieces_of(document, kind))) > 5
     corpus = encode_split(Split([document]), tokenizer, "lm", config)
     assert corpus.ids.flat.tolist() == tokenizer.encode(document)
 
@@ -145,9 +154,9 @@ def test_the_second_call_only_maps_the_files(tokenizer, tmp_path, monkeypatch):
 
 
 def test_other_text_settings_or_tokenizer_are_another_entry(tokenizer, tmp_path):
-    other_text = Split([*TEXTS[:4], "über naive cats"], labels=[0, 1, 0, 1, 2])
-    moved_border = Split(["the cat sat on the mata", " dog", *TEXTS[2:]], labels=[0, 1, 0, 1, 2])
-    other_label = Split(TEXTS, labels=[0, 1, 0, 1, 1])
+    other_text = Split([*TEXTS[:4], "über naive cats"], answer=["0", "1", "0", "1", "2"])
+    moved_border = Split(["the cat sat on the mata", " dog", *TEXTS[2:]], answer=["0", "1", "0", "1", "2"])
+    other_label = Split(TEXTS, answer=["0", "1", "0", "1", "1"])
     keys = {
         encode_split(split, t, "classify", text, tmp_path).sha256
         for split, t, text in [

@@ -21,7 +21,7 @@ def test_sizes_forms_and_tags():
     assert len(LOCALES) >= 30
     assert DATA.extra_tokens == tuple(f"[{locale}]" for locale in LOCALES)
     for split in (DATA.train, DATA.valid, DATA.test):
-        for text, target in zip(split.text, split.target, strict=True):
+        for text, target in zip(split.text, split.answer, strict=True):
             locale_tag, _, written = text.partition(" ")
             assert locale_tag in DATA.extra_tokens
             assert 6 <= len(written) <= 40
@@ -110,7 +110,7 @@ def test_pairs_of_plain_numbers_read_back():
     """An independent reading of the commonest written forms agrees with every target."""
     orders = {"en_US": "mdy", "de_DE": "dmy", "fr_FR": "dmy", "ja_JP": "ymd", "nl_NL": "dmy", "en_GB": "dmy"}
     n_read = 0
-    for text, target in zip(DATA.train.text, DATA.train.target, strict=True):
+    for text, target in zip(DATA.train.text, DATA.train.answer, strict=True):
         match = re.fullmatch(r"\[(\w+)\] (\d+)[./-](\d+)[./-](\d+)", text)
         if match and match[1] in orders:
             numbers = dict(zip(orders[match[1]], map(int, match.groups()[1:]), strict=True))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from glassformer.config import DataConfig
 from glassformer.data.own_files import load, load_parallel, load_test
 from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]
@@ -57,7 +58,7 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
         case _:
             rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
             path = write(tmp_path / "a.csv", as_csv([("nr", "lang", "urteil", "meinung"), *rows]))
-    data = load("classify", DataConfig(train_file=path))
+    data = load(TASKS["classify"].form, DataConfig(train_file=path))
     assert data.label_names == ["neg", "pos"]
     assert examples(data) == set(REVIEWS)
     assert data.test is None
@@ -74,9 +75,9 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     config = DataConfig(train_file=path, test_file=path, valid_file=path)
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
-            load("classify", config)
+            load(TASKS["classify"].form, config)
         return
-    data = load("classify", config)
+    data = load(TASKS["classify"].form, config)
     assert data.test is not None and data.train.text == data.test.text == [text for text, _ in rows]
     assert data.train.labels is not None
     assert [data.label_names[i] for i in data.train.labels] == [label.strip() for _, label in rows]
@@ -89,17 +90,17 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
             [("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]
         ),
     )
-    data = load("classify", DataConfig(train_file=path, text_column="summary", label_column="stars"))
+    data = load(TASKS["classify"].form, DataConfig(train_file=path, text_column="summary", label_column="stars"))
     assert all(text.startswith("short") for text in data.train.text)
     assert not any("guessed" in note for note in data.notes)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:
-        load("classify", DataConfig(train_file=path, text_column="summry"))
+        load(TASKS["classify"].form, DataConfig(train_file=path, text_column="summry"))
     assert "'summary'" in caught.value.hint
 
 
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
-    data = load("classify", DataConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows))))
+    data = load(TASKS["classify"].form, DataConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows))))
     assert data.label_names == [str(i) for i in range(11)]
 
 
@@ -107,16 +108,16 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     train = write(tmp_path / "a.csv", as_csv([("text", "label"), *REVIEWS]))
     test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
-        load("classify", DataConfig(train_file=train, test_file=test))
+        load(TASKS["classify"].form, DataConfig(train_file=train, test_file=test))
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
-        load_test("classify", DataConfig(test_file=test), ["neg", "pos"])
+        load_test(TASKS["classify"].form, DataConfig(test_file=test), ["neg", "pos"])
 
 
 def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
     rows = [(f"some longer text {i}", i) for i in range(50)]
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     with pytest.raises(DataError, match="50 different labels in 50 rows"):
-        load("classify", DataConfig(train_file=path))
+        load(TASKS["classify"].form, DataConfig(train_file=path))
 
 
 @pytest.mark.parametrize("form", ["tsv", "header", "languages", "jsonl", "nested", "third column"])
@@ -140,8 +141,8 @@ def test_pair_tables_give_the_same_pairs(tmp_path, form):
             path = write(tmp_path / "a.jsonl", "\n".join(rows))
         case _:
             path = write(tmp_path / "a.tsv", tsv([(a, b, "CC-BY") for a, b in PAIRS]))
-    data = load("translate", DataConfig(train_file=path))
-    found = {(a, b) for s in (data.train, data.valid) for a, b in zip(s.text, s.target or [], strict=True)}
+    data = load(TASKS["translate"].form, DataConfig(train_file=path))
+    found = {(a, b) for s in (data.train, data.valid) for a, b in zip(s.text, s.answers, strict=True)}
     assert found == set(PAIRS)
     assert len(data.valid) == 3
 
@@ -150,10 +151,10 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     src = write(tmp_path / "a.en", "".join(a + "\n" for a, _ in PAIRS))
     tgt = write(tmp_path / "a.de", "".join(b + "\n" for _, b in PAIRS))
     config = DataConfig(src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt)
-    data = load("translate", config)
-    assert data.test is not None and list(zip(data.test.text, data.test.target or [], strict=True)) == PAIRS
+    data = load(TASKS["translate"].form, config)
+    assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == PAIRS
     assert set(data.hashes) == {"a.en", "a.de"}
-    scored = load_test("translate", DataConfig(src_file=src, tgt_file=tgt))
+    scored = load_test(TASKS["translate"].form, DataConfig(src_file=src, tgt_file=tgt))
     assert scored == load_parallel(Path(src), Path(tgt))
     assert scored.text == [a for a, _ in PAIRS]
 
@@ -161,20 +162,20 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
 def test_unequal_parallel_files_name_both_counts(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\nb\nc\n"), write(tmp_path / "a.de", "a\nb\n")
     with pytest.raises(DataError, match=r"a\.en:3: 3 lines, but .*a\.de has 2"):
-        load("translate", DataConfig(src_file=src, tgt_file=tgt))
+        load(TASKS["translate"].form, DataConfig(src_file=src, tgt_file=tgt))
 
 
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\n\nc\n"), write(tmp_path / "a.de", "x\ny\nz\n")
     split = load_parallel(Path(src), Path(tgt))
-    assert list(zip(split.text, split.target or [], strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
+    assert list(zip(split.text, split.answer or [], strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
 
 
 def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
     rows = [(f"text {i % 20}", ("a", "b")[i % 2]) for i in range(100)]
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     first, again, other = (
-        load("classify", DataConfig(train_file=path, split_seed=seed)) for seed in (0, 0, 1)
+        load(TASKS["classify"].form, DataConfig(train_file=path, split_seed=seed)) for seed in (0, 0, 1)
     )
     assert not set(first.train.text) & set(first.valid.text)
     assert len(first.valid) == 10
@@ -185,13 +186,13 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
 def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\nsame,a\nsame,b\n")
     with pytest.raises(DataError, match=r"a\.csv: 2 examples with 1 different text"):
-        load("classify", DataConfig(train_file=path))
+        load(TASKS["classify"].form, DataConfig(train_file=path))
 
 
 def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     rows = sorted(REVIEWS, key=lambda row: row[1])
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
-    data = load("classify", DataConfig(train_file=path, limit=12))
+    data = load(TASKS["classify"].form, DataConfig(train_file=path, limit=12))
     assert len(data.train) == 12 and set(data.train.labels or []) == {0, 1}
     assert any("only 12 of 36" in note for note in data.notes)
 
@@ -209,22 +210,22 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
 )  # fmt: skip
 def test_flags_that_do_not_go_together(task, config, message):
     with pytest.raises(UsageError, match=message):
-        load(task, config)
+        load(TASKS[task].form, config)
 
 
 def test_a_table_with_an_unknown_ending_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv, \.tsv or \.jsonl"):
-        load("classify", DataConfig(train_file=write(tmp_path / "a.xlsx", "x")))
+        load(TASKS["classify"].form, DataConfig(train_file=write(tmp_path / "a.xlsx", "x")))
 
 
 def test_a_table_of_nothing_but_its_header(tmp_path):
     with pytest.raises(DataError, match="no example"):
-        load("classify", DataConfig(train_file=write(tmp_path / "a.csv", "text,label\n")))
+        load(TASKS["classify"].form, DataConfig(train_file=write(tmp_path / "a.csv", "text,label\n")))
 
 
 def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
     book = "".join(f"line {i}\n" for i in range(1000))
-    data = load("lm", DataConfig(train_file=write(tmp_path / "b.txt", book)))
+    data = load(TASKS["lm"].form, DataConfig(train_file=write(tmp_path / "b.txt", book)))
     assert data.test is not None
     assert data.train.text[0] + data.valid.text[0] + data.test.text[0] == book
     assert abs(len(data.test.text[0]) - len(book) / 10) < 2
@@ -234,12 +235,12 @@ def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
 
 def test_a_text_file_with_parts_of_its_own_is_left_whole(tmp_path):
     book, test = write(tmp_path / "b.txt", "word " * 100), write(tmp_path / "t.txt", "end")
-    data = load("lm", DataConfig(train_file=book, test_file=test))
+    data = load(TASKS["lm"].form, DataConfig(train_file=book, test_file=test))
     assert data.test is not None and data.test.text == ["end"]
     assert data.train.text[0] + data.valid.text[0] == "word " * 100
-    data = load("lm", DataConfig(train_file=book, valid_file=test))
+    data = load(TASKS["lm"].form, DataConfig(train_file=book, valid_file=test))
     assert (data.train.text, data.valid.text, data.test) == (["word " * 100], ["end"], None)
-    assert load_test("lm", DataConfig(test_file=test)).text == ["end"]
+    assert load_test(TASKS["lm"].form, DataConfig(test_file=test)).text == ["end"]
 
 
 @pytest.mark.parametrize("n_files", [3, 20])
@@ -249,7 +250,7 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
     for i, text in enumerate(texts):
         write(tmp_path / ("below" if i % 2 else ".") / f"{i:02}.txt", text)
     write(tmp_path / "notes.md", "not a text of this folder")
-    data = load("lm", DataConfig(train_file=str(tmp_path)))
+    data = load(TASKS["lm"].form, DataConfig(train_file=str(tmp_path)))
     assert data.test is not None
     parts = [data.train.text, data.valid.text, data.test.text]
     assert sum(len(t) for part in parts for t in part) == sum(map(len, texts))
@@ -261,9 +262,9 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
 
 def test_too_little_text_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match=r"no \.txt file"):
-        load("lm", DataConfig(train_file=str(tmp_path)))
+        load(TASKS["lm"].form, DataConfig(train_file=str(tmp_path)))
     with pytest.raises(DataError, match="too little text"):
-        load("lm", DataConfig(train_file=write(tmp_path / "b.txt", "ab")))
+        load(TASKS["lm"].form, DataConfig(train_file=write(tmp_path / "b.txt", "ab")))
 
 
 def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):

@@ -17,35 +17,35 @@ if os.environ.get("GLASSFORMER_DATA"):
 
     def test_imdb_is_the_published_one(tmp_path, monkeypatch):
         monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
-        data = load_text_data("classify", DataConfig(dataset="imdb"))
+        data = load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb"))
         assert (len(data.train), len(data.valid), len(data.test)) == (22_500, 2_500, 25_000)
         assert sum(data.test.labels) == 12_500
         assert not any("differ" in note for note in data.notes)
         assert len(imdb.load_unsup(DataConfig(dataset="imdb"))) == 50_000
-        assert load_text_data("classify", DataConfig(dataset="imdb")) == data
+        assert load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb")) == data
 
     @pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])
     @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("en", "fr"), ("de", "en")])
     def test_multi30k_is_the_published_one(version, src, tgt):
         config = DataConfig(dataset="multi30k", src_lang=src, tgt_lang=tgt, multi30k_version=version)
-        data = load_text_data("translate", config)
+        data = load_text_data(TASKS["translate"].form, config)
         assert (len(data.train), len(data.valid), len(data.test)) == (29_000, 1_014, 1_000)
         assert data.notes == []
 
     def test_the_tokenised_german_references_have_the_published_length():
         config = DataConfig(dataset="multi30k", multi30k_version="lc.norm.tok")
-        assert sum(len(line.split()) for line in load_text_data("translate", config).test.target) == 12_103
+        assert sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer) == 12_103
 
     @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
     def test_a_joint_vocabulary_restores_every_training_sentence(kind):
-        train = load_text_data("translate", DataConfig(dataset="multi30k")).train
-        texts = [*train.text, *train.target]
+        train = load_text_data(TASKS["translate"].form, DataConfig(dataset="multi30k")).train
+        texts = [*train.text, *train.answer]
         tokenizer = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=6000))
         assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
         assert Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=6000)).sha256 == tokenizer.sha256
 
     def test_tiny_shakespeare_is_the_published_one():
-        data = load_text_data("lm", DataConfig(dataset="shakespeare"))
+        data = load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare"))
         lengths = [len(split.text[0]) for split in (data.train, data.valid, data.test)]
         assert lengths == [903_469, 100_385, 111_540]
         assert not any("differs" in note for note in data.notes)

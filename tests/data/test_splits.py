@@ -60,22 +60,28 @@ def test_validation_is_never_empty_with_few_large_groups():
 
 
 def test_columns_must_be_equally_long():
-    with pytest.raises(DataError, match=r"pairs\.tsv: 2 texts, but 1 entries of target"):
-        Split(["a", "b"], target=["c"], source="pairs.tsv")
+    with pytest.raises(DataError, match=r"pairs\.tsv: 2 texts, but 1 answers"):
+        Split(["a", "b"], ["c"], source="pairs.tsv")
 
 
 def test_take_keeps_columns_together():
-    split = Split(["a", "b", "c"], target=["A", "B", "C"], labels=[0, 1, 2], source="x")
+    split = Split(["a", "b", "c"], ["A", "B", "C"], source="x")
     taken = split.take([2, 0])
-    assert (taken.text, taken.target, taken.labels, taken.source) == (["c", "a"], ["C", "A"], [2, 0], "x")
+    assert (taken.text, taken.answer, taken.source) == (["c", "a"], ["C", "A"], "x")
 
 
-def test_limited_keeps_the_first_and_says_so():
-    data = TextData(train=Split(list("abcdef")), valid=Split(["v"]))
-    assert limited(data, None) is data
-    assert limited(data, 6) is data
-    cut = limited(data, 2)
-    assert cut.train.text == ["a", "b"]
-    assert "first 2 of 6" in cut.notes[0]
+def test_limit_draws_training_examples_by_seed_and_says_so():
+    """It has one meaning for every data set: the first ones would be of one label where files are sorted."""
+    texts = [str(i) for i in range(100)]
+    data = TextData(train=Split(texts, texts), valid=Split(["v"], ["v"]))
+    assert limited(data, None, 0) is data
+    assert limited(data, 100, 0) is data
+    cut = limited(data, 20, 0)
+    assert len(cut.train) == 20 and cut.train.text == cut.train.answer == sorted(cut.train.text, key=int)
+    assert int(cut.train.text[-1]) > 60
+    assert limited(data, 20, 0) == cut != limited(data, 20, 1)
+    assert "20 of 100 training examples are used, drawn by seed" in cut.notes[0]
     with pytest.raises(UsageError, match="at least 1"):
-        limited(data, 0)
+        limited(data, 0, 0)
+    with pytest.raises(UsageError, match="a running text has none"):
+        limited(TextData(train=Split(["a text"]), valid=Split(["v"])), 1, 0)

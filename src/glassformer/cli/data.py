@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import tyro
 
@@ -72,8 +71,9 @@ def _guessed_recipe(given: list[str], usage: str) -> str:
 def _check(config: Config, as_json: bool) -> int:
     """All problems with file and line; exit code 3 if one of them is an error."""
     from glassformer.data.check import check_data
+    from glassformer.tasks import task_class
 
-    report = check_data(config.task, config.data)
+    report = check_data(task_class(config.task).form, config.data)
     if as_json:
         errors = [asdict(problem) for problem in report.errors]
         facts = {"n_errors": report.n_errors, "errors": errors, "sizes": report.sizes, "notes": report.notes}
@@ -99,35 +99,30 @@ def _check(config: Config, as_json: bool) -> int:
 def _show(config: Config, as_json: bool) -> int:
     """Sizes and first examples of each split; fetches a built-in data set that is not here yet."""
     from glassformer.data.datasets import load_text_data
+    from glassformer.tasks import task_class
 
-    data = load_text_data(config.task, config.data)
+    kind = task_class(config.task)
+    data = load_text_data(kind.form, config.data)
     for note in data.notes:
         console.say(note)
-    splits = {
-        name: split for name in ("train", "valid", "test") if (split := getattr(data, name)) is not None
-    }
+    splits = data.splits()
     sizes = {name: {"n": len(split), "source": split.source} for name, split in splits.items()}
     if as_json:
-        facts = {"task": config.task, "splits": sizes, "label_names": data.label_names, "hashes": data.hashes}
+        classes = kind.classes_of(data.train)
+        facts = {"task": config.task, "splits": sizes, "label_names": classes, "hashes": data.hashes}
         console.write_json(facts)
         return 0
     console.write_table(
         ("split", "examples", "source"), [(k, f"{v['n']:,}", v["source"]) for k, v in sizes.items()]
     )
     rows = [
-        (name, _short(split.text[i]), _answer(split, i, data.label_names))
+        (name, _short(split.text[i]), _short(split.answer[i]) if split.answer else "")
         for name, split in splits.items()
         for i in range(min(N_SHOWN, len(split)))
     ]
     console.write("")
     console.write_table(("split", "text", "answer"), rows)
     return 0
-
-
-def _answer(split: Any, i: int, label_names: list[str] | None) -> str:
-    if split.target is not None:
-        return _short(split.target[i])
-    return label_names[split.labels[i]] if split.labels is not None and label_names else ""
 
 
 def _short(text: str) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glassformer.config import DataConfig, TaskName
+from glassformer.config import DataConfig
 from glassformer.data.documents import read_documents
-from glassformer.data.own_files import Rows, as_split, data_parts, names_of, read_parts
+from glassformer.data.forms import Form, Rows
+from glassformer.data.own_files import data_parts, read_parts
 from glassformer.data.reading import Findings, Problem
-from glassformer.errors import DataError, UsageError
+from glassformer.data.splits import Split
+from glassformer.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class CheckReport:
         errors: what must be mended, in the order it was met (the first thousand).
         n_errors: all of it.
         counts: harmless things by name, such as "train: duplicates"; none is zero.
-        sizes: readable examples (lm: characters) of each part.
+        sizes: readable examples (running text: characters) of each part.
         notes: what loading would announce, such as which columns were guessed.
     """
 
@@ -52,7 +54,7 @@ class CheckReport:
         return [*lines, "no problems" if self.ok else f"{self.n_errors:,} to mend"]
 
 
-def check_data(task: TaskName, data: DataConfig) -> CheckReport:
+def check_data(form: Form, data: DataConfig) -> CheckReport:
     """Read all parts of the data and report on them; raises nothing for what is wrong inside the files.
 
     Raises:
@@ -60,36 +62,28 @@ def check_data(task: TaskName, data: DataConfig) -> CheckReport:
         DataError: a built-in data set cannot be loaded.
     """
     if data.dataset != "files":
-        return _check_built_in(task, data)
+        return _check_built_in(form, data)
     findings = Findings()
-    if task == "lm":
+    if form.roles is None:
         sizes = _check_documents(data, findings)
     else:
-        rows = read_parts(task, data_parts(task, data), data, findings)
+        rows = read_parts(form.roles, data_parts(form, data), data, findings)
         sizes = {name: len(part.text) for name, part in rows.items()}
-        _check_labels(task, rows, findings)
-        _count_parts({name: _examples(part) for name, part in rows.items()}, findings.counts)
+        _check_rows(form, rows, findings)
+        _count_parts({name: _examples(part.split()) for name, part in rows.items()}, findings.counts)
     counts = {name: n for name, n in findings.counts.items() if n}
     return CheckReport(findings.problems, findings.n_problems, counts, sizes, findings.notes)
 
 
-def _check_labels(task: TaskName, rows: dict[str, Rows], findings: Findings) -> None:
-    """Too few labels in training, or one elsewhere that training does not have; and parts with no example."""
+def _check_rows(form: Form, rows: dict[str, Rows], findings: Findings) -> None:
+    """Parts with no example, and what the task finds wrong in the answers."""
     for part in rows.values():
         if not part.text and not findings.n_problems:
             findings.error(part.path, 0, "empty file", "there is no example in this file")
     train = str(rows["train"].path)
     cut_short = any(problem.kind == "quote" and problem.path == train for problem in findings.problems)
-    if task != "classify" or not rows["train"].text or cut_short:  # labels not read are not unknown
-        return
-    try:
-        label_names = names_of(rows["train"])
-    except DataError as error:
-        message = error.message.removeprefix(f"{rows['train'].path}: ")
-        findings.error(rows["train"].path, 0, "label", message)
-        return
-    for name in rows.keys() - {"train"}:
-        as_split(task, rows[name], label_names, findings)
+    if rows["train"].text and not cut_short:  # answers not read are not unknown
+        form.check(rows, findings)
 
 
 def _check_documents(data: DataConfig, findings: Findings) -> dict[str, int]:
@@ -101,24 +95,20 @@ def _check_documents(data: DataConfig, findings: Findings) -> dict[str, int]:
     return {name: sum(len(text) for _, text in part) for name, part in parts.items()}
 
 
-def _check_built_in(task: TaskName, data: DataConfig) -> CheckReport:
+def _check_built_in(form: Form, data: DataConfig) -> CheckReport:
     """A built-in data set: it loads or it does not; the rest is counting."""
     from glassformer.data.datasets import load_text_data
 
-    text = load_text_data(task, data)
-    splits = {"train": text.train, "valid": text.valid, "test": text.test}
+    text = load_text_data(form, data)
     counts: Counter[str] = Counter()
-    parts: dict[str, Sequence[Hashable]] = {}
-    for name, split in splits.items():
-        if split is not None:
-            parts[name] = list(zip(split.text, split.target, strict=True)) if split.target else split.text
+    parts = {name: _examples(split) for name, split in text.splits().items()}
     _count_parts(parts, counts)
     sizes = {name: len(part) for name, part in parts.items()}
     return CheckReport([], 0, {name: n for name, n in counts.items() if n}, sizes, text.notes)
 
 
-def _examples(part: Rows) -> Sequence[Hashable]:
-    return list(zip(part.text, part.other, strict=True))
+def _examples(split: Split) -> Sequence[Hashable]:
+    return split.text if split.answer is None else list(zip(split.text, split.answer, strict=True))
 
 
 def _count_parts(parts: dict[str, Sequence[Hashable]], counts: Counter[str]) -> None:

@@ -1,4 +1,4 @@
-"""The one door to the data: a task and a `DataConfig` in, texts out.
+"""The one door to the data: what a task reads and a `DataConfig` in, texts out.
 
 Each data set is read in a file of its own, imported only when it is wanted; nothing here knows a format.
 """
@@ -6,37 +6,42 @@ Each data set is read in a file of its own, imported only when it is wanted; not
 from __future__ import annotations
 
 from glassformer.config import DataConfig
-from glassformer.data.splits import TextData
+from glassformer.data.forms import Form
+from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 
-TASK_OF = {"imdb": "classify", "multi30k": "translate", "dates": "translate", "shakespeare": "lm"}
-TASKS = ("classify", "translate", "lm")
+ANSWERS = {"imdb": "label", "multi30k": "target", "dates": "target", "shakespeare": None}
+"""What the texts of each built-in data set come with; None is running text."""
+_IN_WORDS = {None: "running text", "label": "texts with labels", "target": "pairs of sentences"}
 
 
-def load_text_data(task: str, data: DataConfig) -> TextData:
+def load_text_data(form: Form, data: DataConfig) -> TextData:
     """The texts of `data.dataset` for a task.
 
     Args:
-        task: classify, translate or lm.
+        form: what the task reads.
         data: which data set, and how to split it.
 
     Raises:
-        UsageError: the data set does not exist, or is one for another task.
+        UsageError: the data set does not exist, or holds something else than the task reads.
         DataError: its files are missing, malformed or misaligned.
     """
-    if task not in TASKS:
-        raise UsageError(f'task "{task}" is not one of {", ".join(TASKS)}.')
-    expected = TASK_OF.get(data.dataset, task)
-    if expected != task:
+    held = ANSWERS.get(data.dataset, form.answers)
+    if held != form.answers:
+        wanted = _IN_WORDS.get(form.answers, f"texts with {form.answers}")
         raise UsageError(
-            f'data set "{data.dataset}" is for the task {expected}, not {task}.',
-            hint=f"Start from a recipe for {expected}.",
+            f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.',
+            hint=f"Start from a recipe for {form.task}.",
         )
+    return limited(_load(form, data), data.limit, data.split_seed)
+
+
+def _load(form: Form, data: DataConfig) -> TextData:
     match data.dataset:
         case "files":
             from glassformer.data import own_files
 
-            return own_files.load(task, data)
+            return own_files.load(form, data)
         case "imdb":
             from glassformer.data import imdb
 
@@ -55,5 +60,5 @@ def load_text_data(task: str, data: DataConfig) -> TextData:
             return dates.load(data)
         case other:
             raise UsageError(
-                f'data set "{other}" does not exist.', hint=f"There are files, {', '.join(TASK_OF)}."
+                f'data set "{other}" does not exist.', hint=f"There are files, {', '.join(ANSWERS)}."
             )

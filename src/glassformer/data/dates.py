@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.splits import Split, TextData, limited
+from glassformer.data.splits import Split, TextData
 from glassformer.errors import UsageError
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
@@ -51,7 +51,7 @@ def load(data: DataConfig) -> TextData:
         valid = test
         notes.append("validation is the TEST split: scores on it are not held-out scores")
     tags = tuple(tag(locale) for locale in LOCALES)
-    return limited(TextData(train, valid, test, notes=notes, hashes=hashes, extra_tokens=tags), data.limit)
+    return TextData(train, valid, test, notes, hashes, tags)
 
 
 def _days_of_parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,9 +79,9 @@ def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
             patterns = patterns_of(locale)
             pattern = patterns[int(share * len(patterns))]
             pairs[f"{tag(locale)} {write_date(date, pattern, locale)}"] = date.isoformat()
-    return Split(list(pairs), target=list(pairs.values()), source=source)
+    return Split(list(pairs), list(pairs.values()), source)
 
 
 def _digest(part: Split) -> str:
-    lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.target or [], strict=True))
+    lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.answers, strict=True))
     return hashlib.sha256(lines.encode("utf-8")).hexdigest()

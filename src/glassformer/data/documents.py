@@ -58,9 +58,7 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
         Split([text for _, text in part], source=f"{data.train_file} ({name})")
         for part, name in ((rest, "train"), (valid, "valid"), (test, "test"))
     )
-    return TextData(
-        train_split, valid_split, test_split if test else None, None, findings.notes, findings.hashes
-    )
+    return TextData(train_split, valid_split, test_split if test else None, findings.notes, findings.hashes)
 
 
 def read_documents(path: Path, findings: Findings) -> Documents:

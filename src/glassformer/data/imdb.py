@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from glassformer.config import DataConfig
 from glassformer.data.archives import read_members
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData, limited, random_group_split
+from glassformer.data.splits import Split, TextData, random_group_split
 from glassformer.errors import DataError, GlassformerError
 
 LABELS = ["neg", "pos"]
@@ -68,10 +66,8 @@ def load(data: DataConfig) -> TextData:
         notes.append(
             f"validation: {len(valid):,} of {len(everything):,} training reviews, seed {data.split_seed}, by film"
         )
-    if data.limit is not None:  # reviews lie in blocks of one label: a first part of them would have only one
-        train = train.take(np.random.default_rng([data.split_seed, len(train)]).permutation(len(train)))
     hashes = {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
-    return limited(TextData(train, valid, test, list(LABELS), notes, hashes), data.limit)
+    return TextData(train, valid, test, notes, hashes)
 
 
 def load_unsup(data: DataConfig) -> list[str]:
@@ -85,12 +81,12 @@ def load_unsup(data: DataConfig) -> list[str]:
 
 def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
     texts, labels, films = [], [], []
-    for number, label in enumerate(LABELS):
+    for label in LABELS:
         part = parts[f"{side}/{label}"]
         texts += part.texts
         films += part.films
-        labels += [number] * len(part.texts)
-    return Split(texts, labels=labels, source=f"aclImdb/{side}"), films
+        labels += [label] * len(part.texts)
+    return Split(texts, labels, f"aclImdb/{side}"), films
 
 
 def _deviation(parts: dict[str, _Part]) -> str:

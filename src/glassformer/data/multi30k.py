@@ -13,7 +13,7 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import read_bytes
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData, limited
+from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 
 LANGUAGES = ("en", "de", "fr")
@@ -44,7 +44,7 @@ SHA256 = {
 
 
 def load(data: DataConfig) -> TextData:
-    """The three parts, `src_lang` as text and `tgt_lang` as target.
+    """The three parts, `src_lang` as text and `tgt_lang` as answer.
 
     Raises:
         UsageError: a language that task 1 does not have, or the same one twice.
@@ -66,7 +66,7 @@ def load(data: DataConfig) -> TextData:
     if data.use_test_as_validation:
         valid = test
         notes.append("validation is the TEST split: scores on it are not held-out scores")
-    return limited(TextData(train, valid, test, notes=notes, hashes=hashes), data.limit)
+    return TextData(train, valid, test, notes, hashes)
 
 
 def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]) -> Split:
@@ -87,7 +87,7 @@ def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]
             f"{folder}: {part} has {len(src):,} lines in {data.src_lang}, but {len(tgt):,} in {data.tgt_lang}.",
             hint="A file is cut short: fetch it again.",
         )
-    return Split(src, target=tgt, source=f"multi30k/{part}.{data.src_lang}-{data.tgt_lang}")
+    return Split(src, tgt, f"multi30k/{part}.{data.src_lang}-{data.tgt_lang}")
 
 
 def _lines(raw: bytes, path: Path) -> list[str]:

@@ -32,12 +32,8 @@ def load(data: DataConfig) -> TextData:
 
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.
-        UsageError: `limit`, which counts examples, or a `valid_fraction` outside (0, 1).
+        UsageError: a `valid_fraction` outside (0, 1).
     """
-    if data.limit is not None:
-        raise UsageError(
-            "limit counts examples; tiny Shakespeare is one document.", hint="Use --steps instead."
-        )
     if not 0 < data.valid_fraction < 1:
         raise UsageError(
             f"valid_fraction must lie between 0 and 1, not {data.valid_fraction}.", hint="0.1 is usual."

@@ -1,4 +1,4 @@
-"""What every data set becomes: columns of text, in a training, a validation and perhaps a test part.
+"""What every data set becomes: texts with their answers, in a training, a validation and perhaps a test part.
 
 The rules by which a part is set aside are here too, as pure functions of their arguments. Nothing here reads
 a file and nothing turns text into ids.
@@ -6,7 +6,7 @@ a file and nothing turns text into ids.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,12 +16,12 @@ from glassformer.errors import DataError, UsageError
 
 @dataclass(frozen=True)
 class Split:
-    """The texts of one part of a data set, a column each.
+    """The texts of one part of a data set, and what belongs to each.
 
     Args:
-        text: classify: the texts; translate: the source sentences; lm: the documents.
-        target: translate: the target sentences, parallel to `text`.
-        labels: classify: a class number for each text.
+        text: what goes in: texts, source sentences, documents.
+        answer: what should come out for each of them, as it is written: a label, a sentence. None where
+            the text itself is all there is.
         source: where the texts came from, for messages ("aclImdb/train").
 
     Raises:
@@ -29,28 +29,36 @@ class Split:
     """
 
     text: list[str]
-    target: list[str] | None = None
-    labels: list[int] | None = None
+    answer: list[str] | None = None
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name, column in (("target", self.target), ("labels", self.labels)):
-            if column is not None and len(column) != len(self.text):
-                raise DataError(
-                    f"{self.source or 'a split'}: {len(self.text)} texts, but {len(column)} entries of {name}.",
-                    hint="Each text needs exactly one.",
-                )
+        if self.answer is not None and len(self.answer) != len(self.text):
+            raise DataError(
+                f"{self.source or 'a split'}: {len(self.text)} texts, but {len(self.answer)} answers.",
+                hint="Each text needs exactly one.",
+            )
 
     def __len__(self) -> int:
         return len(self.text)
 
-    def take(self, index: Sequence[int] | np.ndarray, source: str | None = None) -> Split:
+    @property
+    def answers(self) -> list[str]:
+        """The answers, for those who cannot do without.
+
+        Raises:
+            DataError: there are none.
+        """
+        if self.answer is None:
+            raise DataError(f"{self.source or 'a split'}: there is nothing that belongs to the texts")
+        return self.answer
+
+    def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """The rows at `index`, in that order, under a new name if `source` is given."""
         rows = [int(i) for i in index]
         return Split(
             text=[self.text[i] for i in rows],
-            target=None if self.target is None else [self.target[i] for i in rows],
-            labels=None if self.labels is None else [self.labels[i] for i in rows],
+            answer=None if self.answer is None else [self.answer[i] for i in rows],
             source=self.source if source is None else source,
         )
 
@@ -63,7 +71,6 @@ class TextData:
         train: what the tokenizer and the model are fitted on.
         valid: what choices are made on.
         test: what is scored once at the end; None when there is none.
-        label_names: classify: the name of each class number.
         notes: what a person should be told (columns guessed, sizes of a seeded split, …).
         hashes: file name → sha256 of what was read from it.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
@@ -72,23 +79,38 @@ class TextData:
     train: Split
     valid: Split
     test: Split | None = None
-    label_names: list[str] | None = None
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     extra_tokens: tuple[str, ...] = ()
 
+    def splits(self) -> dict[str, Split]:
+        """The parts there are, by name."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: split for name, split in parts.items() if split is not None}
 
-def limited(data: TextData, limit: int | None) -> TextData:
-    """`data` with only the first `limit` training examples (None: all), and a note that says so.
 
-    Where labels come in blocks ("all negative first"), callers shuffle before; see `imdb.py`.
+def limited(data: TextData, limit: int | None, seed: int) -> TextData:
+    """`data` with only `limit` of its training examples (None: all), drawn by seed, and a note that says so.
+
+    Drawn and not the first, because files are often sorted by label; they stay in their order.
+
+    Raises:
+        UsageError: `limit` below 1, or a running text, which has no examples to count.
     """
-    if limit is None or limit >= len(data.train):
+    if limit is None:
         return data
+    if data.train.answer is None:
+        raise UsageError(
+            "limit counts examples, and a running text has none", "use --steps, or a shorter text"
+        )
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.", hint="Leave it out to use all the data.")
-    note = f"only the first {limit:,} of {len(data.train):,} training examples are used (limit)"
-    return replace(data, train=data.train.take(range(limit)), notes=[*data.notes, note])
+    n = len(data.train)
+    if limit >= n:
+        return data
+    order = np.random.default_rng([seed, n]).permutation(n)
+    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed (limit)"
+    return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 
 def random_split(n: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,14 @@ Sources and translations are ids; text is the tokenizer's affair.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from glassformer.config import DecodeConfig
+from glassformer.data.plans import by_length
+from glassformer.data.ragged import Ragged
 from glassformer.decode.hypothesis import Hypothesis
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
@@ -68,13 +70,17 @@ def translate_ids(
         raise UsageError("n_best and max_new_tokens must be 1 or more")
     device = next(model.parameters()).device
     hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
-    results = [[] if source else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
+    results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
+    texts = Ragged.of(sources)
+    lengths, asked = texts.lengths, np.flatnonzero(texts.lengths)
     with evaluation_mode(model):
-        for batch in length_batches(sources, max_tokens // hypotheses_each):
+        for batch in by_length(lengths[asked], max(1, max_tokens // hypotheses_each)):
+            batch = asked[batch[::-1]].tolist()
             # A sample is a sentence of its own: samples of one source end at different times.
             numbers = [i for i in batch for _ in range(config.n_best)] if config.sample else batch
-            src, mask = pad_batch([sources[i] for i in numbers], pad, device)
-            stepper = TranslatorStepper(model, src, mask, use_cache)
+            src, real = texts.padded(np.asarray(numbers), pad)
+            mask = None if real.all() else torch.from_numpy(real).to(device)
+            stepper = TranslatorStepper(model, torch.from_numpy(src).to(device), mask, use_cache)
             limits = [length_limit(len(sources[i]), model.max_len, config.max_new_tokens) for i in numbers]
             if config.sample:
                 rows = [(first_row + i) * config.n_best + k for i in batch for k in range(config.n_best)]
@@ -92,27 +98,3 @@ def translate_ids(
 def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:
     """Most tokens of a translation of n_source tokens, its EOS included."""
     return max(1, min(max_len, max_new_tokens, LENGTH_RATIO * n_source + LENGTH_MARGIN))
-
-
-def length_batches(sequences: Sequence[Sequence[int]], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers of the sequences that are not empty, longest first, cut so that a padded batch stays in budget.
-
-    Longest first, because what does not fit in memory had better fail at once. A sequence beyond the budget
-    makes a batch of its own.
-    """
-    order = sorted((i for i, ids in enumerate(sequences) if ids), key=lambda i: (-len(sequences[i]), i))
-    while order:
-        n = max(1, max_tokens // len(sequences[order[0]]))
-        yield order[:n]
-        order = order[n:]
-
-
-def pad_batch(
-    sequences: Sequence[Sequence[int]], pad: int, device: torch.device
-) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S), padded on the right, and their mask (B, S), or None where nothing is padded."""
-    longest = max(len(ids) for ids in sequences)
-    padded = torch.tensor([[*ids, *[pad] * (longest - len(ids))] for ids in sequences], device=device)
-    lengths = torch.tensor([len(ids) for ids in sequences], device=device)
-    mask = torch.arange(longest, device=device) < lengths[:, None]  # (B, S), by length: pad may be a real id
-    return padded, None if all(len(ids) == longest for ids in sequences) else mask

@@ -6,6 +6,7 @@ this file sees plain sentences, as a reader would.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,14 @@ MIN_BUCKET = 20
 """Fewest sentences for which a bucket's BLEU is worth drawing."""
 
 SHORT = 6.0
-"""Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is."""
+"""Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is: BLEU, which
+counts runs of four, says nothing then."""
+
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Letters of scripts written without spaces: Thai, Lao, Burmese, Khmer, Japanese kana, Chinese characters."""
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 def score(
@@ -34,15 +42,16 @@ def score(
     references: Sequence[str],
     *,
     n_bootstrap: int = 1000,
-    tokenize: str = "13a",
+    tokenize: str = "auto",
 ) -> dict[str, Any]:
     """Score translations against one reference each.
 
     Args:
-        hypotheses: the system's sentences, detokenised for `13a`.
+        hypotheses: the system's sentences, detokenised unless `tokenize` is none.
         references: the true ones, in the same order.
         n_bootstrap: resamples behind the intervals; 0 leaves them out (quick validations).
-        tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already.
+        tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already, `auto` for what
+            suits their script (`tokenizer_for`).
 
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
@@ -55,7 +64,7 @@ def score(
         UsageError: an unknown `tokenize`.
     """
     _check(hypotheses, references)
-    n, bleu, chrf = len(references), _bleu(tokenize), _chrf()
+    n, bleu, chrf = len(references), _bleu(tokenize, references), _chrf()
     bleu_stats, chrf_stats = (segment_statistics(metric, hypotheses, references) for metric in (bleu, chrf))
     result = bleu._compute_score_from_stats(bleu_stats.sum(axis=0))
     n_exact = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
@@ -71,7 +80,7 @@ def score(
         "brevity_penalty": float(result.bp),
         "n_empty": sum(not h.strip() for h in hypotheses),
         "by_length": _by_length(bleu, bleu_stats),
-        "headline": "exact_match" if bleu_stats[:, 1].mean() < SHORT else "bleu",
+        "headline": _headline(bleu_stats[:, 1]),
         "notes": [],
     }
     if bleu_stats[:, 1].max() < bleu.max_ngram_order:
@@ -106,7 +115,7 @@ def paired_bootstrap(
     """
     _check(first, references)
     _check(second, references)
-    bleu = _bleu("13a")
+    bleu = _bleu("auto", references)
     one, two = (segment_statistics(bleu, system, references) for system in (first, second))
     width, corpus = one.shape[1], _corpus(bleu)
     difference = corpus(one.sum(axis=0)) - corpus(two.sum(axis=0))
@@ -124,7 +133,7 @@ def paired_bootstrap(
 
 
 def copy_baseline(
-    sources: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
+    sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto"
 ) -> dict[str, Any]:
     """Score the laziest translator there is, which repeats its input.
 
@@ -150,9 +159,35 @@ def _corpus(metric: Any) -> Callable[[np.ndarray], float]:
     return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
 
-def _bleu(tokenize: str) -> Any:
+def tokenizer_for(references: Sequence[str]) -> str:
+    """The tokenizer of sacreBLEU that suits the script most letters are of.
+
+    `13a`, the usual one, parts words at spaces, so that a Chinese sentence is one word and BLEU 0 by
+    definition. `zh` parts Chinese characters; `char` parts everything, for scripts that sacreBLEU could only
+    part with a dictionary (Japanese, Thai …).
+    """
+    letters = sum(character.isalpha() for line in references for character in line)
+    unspaced = sum(len(UNSPACED.findall(line)) for line in references)
+    if 2 * unspaced <= letters or not letters:
+        return "13a"
+    return "zh" if sum(len(HAN.findall(line)) for line in references) > 0.9 * unspaced else "char"
+
+
+def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:
+    """The score to quote of translations like these: `bleu`, or `exact_match` where answers are short."""
+    bleu = _bleu(tokenize, references)
+    return _headline(segment_statistics(bleu, references, references)[:, 1])
+
+
+def _headline(reference_lengths: np.ndarray) -> str:
+    return "exact_match" if reference_lengths.mean() < SHORT else "bleu"
+
+
+def _bleu(tokenize: str, references: Sequence[str]) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
+    if tokenize == "auto":
+        tokenize = tokenizer_for(references)
     if tokenize not in BLEU.TOKENIZERS:
         raise UsageError(
             f"sacreBLEU has no tokenizer {tokenize!r}.",

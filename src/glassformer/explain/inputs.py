@@ -74,6 +74,8 @@ def prepare(subject: Subject, request: TraceRequest) -> Prepared:
             return _translate(subject, request)
         case "lm":
             return _write(subject, request)
+        case other:
+            raise UsageError(f"a model trained to {other} cannot be looked into yet")
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:

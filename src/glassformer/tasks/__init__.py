@@ -1,13 +1,38 @@
-"""The three tasks; one file each says everything in which it differs from the others."""
+"""The tasks there are, by name; one folder each says everything in which it differs from the others."""
 
 from __future__ import annotations
 
-from glassformer.config import TaskName
+import difflib
+
+from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.tasks.translate.task import Translate
 
-TASKS: dict[TaskName, type[Task]] = {"classify": Classify, "translate": Translate, "lm": LanguageModelling}
+TASKS: dict[str, type[Task]] = {}
 
-__all__ = ["TASKS", "Classify", "LanguageModelling", "Task", "Translate"]
+
+def register(task: type[Task]) -> type[Task]:
+    """Make a task known by its name, to recipes and run folders too; usable as a decorator."""
+    TASKS[task.name] = task
+    return task
+
+
+def task_class(name: str) -> type[Task]:
+    """The task of that name.
+
+    Raises:
+        UsageError: there is none, with the nearest name.
+    """
+    if name not in TASKS:
+        near = difflib.get_close_matches(name, TASKS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"there is no task {name!r}", f"{hint}there are: {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+for _task in (Classify, Translate, LanguageModelling):
+    register(_task)
+
+__all__ = ["TASKS", "Task", "register", "task_class"]

@@ -1,23 +1,28 @@
-"""What the three tasks have in common, and the six things in which they differ.
+"""What a task answers, each question once; everything in which tasks differ is behind this interface.
 
-A `Task` knows its tokenizer, its model, its loss, its metric and how to predict; the training loop, the
-run folder and the commands know none of these. To add a task, write one file beside this one.
+The way of a line of text: rows of a data set → `encode` (ids, labels) → `epoch_batches` and `make_batch` →
+`logits` → `loss_sum`; the way of an answer: texts → `predict`. The loop, the run folder, the report and the
+commands know no task by name. To add one, write one file beside this one and register it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
+import numpy as np
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, TaskName
-from glassformer.data.batching import Batch, eval_batches, make_batch
-from glassformer.data.corpus import EncodedCorpus, encode_split
+from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch
+from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
+from glassformer.data.forms import Form
+from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
+from glassformer.data.storage import ArrayWriter
+from glassformer.decode.stepper import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.text.tokenizer import Tokenizer
 
@@ -31,12 +36,20 @@ class Task(ABC):
     Args:
         config: the run's configuration.
         tokenizer: trained on the training split.
-        label_names: the classes, in the order of the logits (classification).
+        label_names: the classes, in the order of the logits, where answers are classes.
+
+    Attributes:
+        name: what the configuration calls it.
+        form: what it reads: the columns of a table, or running text.
+        metric: the score that chooses the weights; `higher_is_better` is its direction.
+        fits_baselines: whether `evaluate` fits baselines, and so wants the training texts.
     """
 
-    name: ClassVar[TaskName]
+    name: ClassVar[str]
+    form: ClassVar[Form]
     metric: str
     higher_is_better: ClassVar[bool]
+    fits_baselines: ClassVar[bool] = False
 
     def __init__(
         self, config: Config, tokenizer: Tokenizer, label_names: Sequence[str] | None = None
@@ -44,21 +57,79 @@ class Task(ABC):
         self.config, self.tokenizer = config, tokenizer
         self.label_names = list(label_names) if label_names is not None else None
 
+    # --- from texts to ids ----------------------------------------------------------------------------------
+
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """The task with a tokenizer trained on the training split alone, or with one trained before."""
-        if tokenizer is None:
-            texts = data.train.text + (data.train.target or [])
-            tokenizer = Tokenizer.train(texts, config.text, data.extra_tokens)
-        return cls(config, tokenizer, data.label_names)
+        tokenizer = tokenizer or Tokenizer.train(cls.tokenized(data.train), config.text, data.extra_tokens)
+        return cls(config, tokenizer, cls.classes_of(data.train))
+
+    @classmethod
+    def tokenized(cls, train: Split) -> list[str]:
+        """The texts the tokenizer is trained on."""
+        return train.text
+
+    @classmethod
+    def classes_of(cls, train: Split) -> list[str] | None:
+        """The classes that training knows, in the order of the logits; None where answers are no classes."""
+        return None
+
+    @property
+    def own_form(self) -> Form:
+        """`form`, its check knowing what this trained task knows; for test files that come later."""
+        return self.form
 
     def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
-        """A split as ids on disk; see `encode_split`."""
-        return encode_split(split, self.tokenizer, self.name, self.config.text, cache, drop_long=training)
+        """A split as ids, in memory or mapped from a cache folder; `training` may leave examples out."""
+        text = self.config.text
+        settings = [self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names]
+
+        def new_encoder(writer: ArrayWriter) -> Encoder:
+            return Encoder(writer, self.tokenizer, text)
+
+        def write(encoder: Encoder, whole: Split) -> None:
+            self.write(encoder, whole, training)
+
+        return encode_split(split, new_encoder, write, settings, cache)
+
+    @abstractmethod
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        """Put the columns of a split into an encoder; a function of its arguments and of `encode`'s settings."""
+
+    # --- from ids to batches --------------------------------------------------------------------------------
+
+    def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) what an example costs a batch (the width it forces), and (N,) what to sort equal costs by."""
+        return np.maximum(corpus.lengths, 1), np.zeros(len(corpus), np.int64)
+
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+        """The batches of an epoch: a pure function of the corpus, the configuration and the epoch."""
+        return shuffled_by_length(*self.costs(corpus), self.config.train, epoch)
+
+    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> Plan:
+        """Batches that visit every example once."""
+        cost, tie = self.costs(corpus)
+        return by_length(cost, max_tokens, tie)
+
+    @abstractmethod
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """Gather, shift and pad one entry of a plan. Labels are shifted here and nowhere else."""
+
+    # --- from batches to losses and scores ------------------------------------------------------------------
 
     @abstractmethod
     def build_model(self) -> nn.Module:
         """A new model for this tokenizer, randomly initialised."""
+
+    @classmethod
+    @abstractmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        """Transformer layers of a model of these sizes, encoder and decoder together."""
+
+    @abstractmethod
+    def forward_flops(self, length: float) -> float:
+        """FLOPs of a forward pass a real token, for texts of `length` tokens; see `models/cost.py`."""
 
     @abstractmethod
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -69,19 +140,15 @@ class Task(ABC):
         return cross_entropy_sum(self.logits(model, batch), batch.labels, label_smoothing)
 
     @abstractmethod
-    def validate(
-        self, model: nn.Module, corpus: EncodedCorpus, split: Split, device: torch.device
-    ) -> dict[str, float]:
-        """{"loss": nats per label, `metric`: value, …}, quick enough for every epoch."""
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+        """{"loss": nats per label, `metric`: value, …}, quick enough for every epoch.
+
+        `corpus` is `split`, encoded; the texts are for tasks whose metric reads them.
+        """
 
     @abstractmethod
     def evaluate(
-        self,
-        model: nn.Module,
-        split: Split,
-        device: torch.device,
-        decode: DecodeConfig,
-        train: Split | None = None,
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         """All scores of a split, JSON-ready, with "examples" and "predictions" for the report.
 
@@ -90,20 +157,29 @@ class Task(ABC):
 
     @abstractmethod
     def predict(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        device: torch.device,
-        decode: DecodeConfig,
-        first: int = 0,
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """One JSON-ready object a text, in order; `first` is the number of the first text in the request."""
+        """One JSON-ready object a text, in order; `first` is the number of the first text in the request.
 
-    def mean_loss(self, model: nn.Module, corpus: EncodedCorpus, device: torch.device) -> float:
+        This is inference's own door: no labels, no cache, no corpus.
+        """
+
+    def mean_loss(self, model: nn.Module, corpus: EncodedCorpus) -> float:
         """Nats per label over a whole corpus."""
-        total, n_labels = 0.0, 0
-        for index in eval_batches(corpus, self.name, EVALUATION_TOKENS, self.config.text):
-            batch = make_batch(corpus, self.name, index, self.tokenizer).to(device)
-            total += self.loss_sum(model, batch).item()
-            n_labels += batch.n_labels
-        return total / max(1, n_labels)
+        nats, n_labels = self.total_loss(model, corpus)
+        return nats / max(1, n_labels)
+
+    def total_loss(self, model: nn.Module, corpus: EncodedCorpus) -> tuple[float, int]:
+        """Nats over a whole corpus, and the labels they are summed over."""
+        nats, n_labels = 0.0, 0
+        with evaluation_mode(model):
+            for batch in self.batches(model, corpus):
+                nats += self.loss_sum(model, batch).item()
+                n_labels += batch.n_labels
+        return nats, n_labels
+
+    def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
+        """The batches of `eval_batches`, where the model is."""
+        device = next(model.parameters()).device
+        for index in self.eval_batches(corpus):
+            yield self.make_batch(corpus, index).to(device)

@@ -55,7 +55,7 @@ def describe_data(p: RunContext) -> dict[str, Any]:
         "dataset": p.config.data.dataset,
         "source": p.data.train.source,
         "splits": splits,
-        "label_names": p.data.label_names,
+        "label_names": p.task.label_names,
         "hashes": p.data.hashes,
         "notes": p.data.notes,
         "tokenizer": {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},

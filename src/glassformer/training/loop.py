@@ -1,4 +1,4 @@
-"""The training loop: one update, and the run of them. Plain torch, shared by the three tasks.
+"""The training loop: one update, and the run of them. Plain torch, shared by all tasks.
 
 It yields a `StepReport` an update; the progress bar, the log and the tests read those. It saves
 nothing and prints nothing: `session.py` does, between two reports.
@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from glassformer.config import Config, TrainConfig
-from glassformer.data.batching import Batch, epoch_batches, make_batch
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.config import TrainConfig
+from glassformer.data.batching import Batch
 from glassformer.errors import DivergedError
-from glassformer.runtime import Precision, autocast
-from glassformer.tasks.base import Task
+from glassformer.runtime import autocast
+from glassformer.training.context import RunContext
 from glassformer.training.schedule import lr_factor
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
@@ -44,28 +43,17 @@ class StepReport:
     event: str = ""
 
 
-def train_steps(
-    state: TrainState,
-    task: Task,
-    corpus: EncodedCorpus,
-    validator: Validator,
-    config: Config,
-    device: torch.device,
-    precision: Precision,
-) -> Iterator[StepReport]:
+def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Iterator[StepReport]:
     """Update `state` until its budget is spent or patience is lost, one report an update."""
-    at, c = state.progress, config.train
+    at, c = state.progress, run.config.train
     while not at.finished:
-        plan = epoch_batches(corpus, task.name, c, config.text, at.epoch)
+        plan = run.task.epoch_batches(run.train, at.epoch)
         while at.position < len(plan) and not at.finished:
             began = time.perf_counter()
-            batches = [
-                make_batch(corpus, task.name, index, task.tokenizer).to(device)
-                for index in plan[at.position : at.position + c.accumulate]
-            ]
-            share = spent(state, c, len(plan))
-            lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, share)
-            loss, grad_norm = update(state, task, batches, lr, c, device, precision)
+            chosen = plan[at.position : at.position + c.accumulate]
+            batches = [run.task.make_batch(run.train, index).to(run.device) for index in chosen]
+            lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, spent(state, c, len(plan)))
+            loss, grad_norm = update(state, run, batches, lr)
 
             at.step += 1
             at.position += len(batches)
@@ -75,10 +63,11 @@ def train_steps(
             share = spent(state, c, len(plan))
             if share >= 1.0:
                 at.finished = "budget"
+            n_tokens = sum(b.n_tokens for b in batches)
             report = StepReport(
                 at.step, epoch, loss, lr, grad_norm,
-                tokens_per_s=sum(b.n_tokens for b in batches) / elapsed,
-                padding=1 - sum(b.n_tokens for b in batches) / max(1, sum(b.n_slots for b in batches)),
+                tokens_per_s=n_tokens / elapsed,
+                padding=1 - n_tokens / max(1, sum(b.n_slots for b in batches)),
                 seconds=at.seconds, progress=share,
                 eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
             )  # fmt: skip
@@ -93,10 +82,7 @@ def train_steps(
                 break
 
 
-def update(
-    state: TrainState, task: Task, batches: list[Batch], lr: float, c: TrainConfig,
-    device: torch.device, precision: Precision,
-) -> tuple[float, float]:  # fmt: skip
+def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
     """One optimizer update over one or more batches; returns (nats per label, gradient norm).
 
     Losses are summed and divided once by the labels of all batches, so that accumulating small
@@ -105,12 +91,14 @@ def update(
     Raises:
         DivergedError: loss or gradient is not finite; nothing was updated.
     """
+    c = run.config.train
     state.model.train()
     n_labels = sum(batch.n_labels for batch in batches)
-    total = torch.zeros((), device=device)
+    total = torch.zeros((), device=run.device)
     for batch in batches:
-        with autocast(device, precision):
-            loss = task.loss_sum(state.model, mask_words(batch, task, c.word_mask_prob), c.label_smoothing)
+        with autocast(run.device, run.precision):
+            hidden = mask_words(batch, run.task.tokenizer.mask_id, c.word_mask_prob)
+            loss = run.task.loss_sum(state.model, hidden, c.label_smoothing)
         (loss / n_labels).backward()
         total += loss.detach()
     max_norm = c.clip if c.clip > 0 else math.inf
@@ -128,25 +116,26 @@ def update(
 
 
 def spent(state: TrainState, c: TrainConfig, n_batches: int) -> float:
-    """The share of the budget used, in [0, 1]: the largest of epochs, updates and minutes."""
+    """The share of the budget used, in [0, 1]: the larger of epochs and updates.
+
+    A function of where the run is and not of the clock, so that a run can be repeated and resumed: minutes
+    become updates before the first one (`budget.py`).
+    """
     at, shares = state.progress, [0.0]
     if c.epochs is not None:
         shares.append((at.epoch + at.position / n_batches) / c.epochs)
     if c.steps is not None:
         shares.append(at.step / c.steps)
-    if c.minutes is not None:
-        # The last validation must fit: what the longest so far took is kept back.
-        shares.append(at.seconds / max(1e-9, c.minutes * 60 - 1.1 * at.longest_validation))
     return min(1.0, max(shares))
 
 
-def mask_words(batch: Batch, task: Task, probability: float) -> Batch:
-    """Replace a share of the input tokens by [MASK]; special tokens stay."""
+def mask_words(batch: Batch, mask_id: int, probability: float) -> Batch:
+    """Replace a share of the input tokens by [MASK]; special tokens, which come first, stay."""
     if probability <= 0.0:
         return batch
     chosen = torch.rand(batch.ids.shape, device=batch.ids.device) < probability
-    chosen &= batch.ids > task.tokenizer.mask_id  # the five specials come first
-    return replace(batch, ids=batch.ids.masked_fill(chosen, task.tokenizer.mask_id))
+    chosen &= batch.ids > mask_id
+    return replace(batch, ids=batch.ids.masked_fill(chosen, mask_id))
 
 
 def diverged(state: TrainState, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from glassformer import console
-from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
 from glassformer.training.loop import StepReport, update
@@ -31,6 +30,7 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
         The last loss, in nats per label; people are told what it means.
     """
     c = replace(p.config.train, label_smoothing=0.0, word_mask_prob=0.0, weight_decay=0.0, ema_decay=0.0)
+    p = replace(p, config=replace(p.config, train=c))
     torch.manual_seed(c.seed)
     model = p.task.build_model().to(p.device)
     for module in model.modules():
@@ -39,12 +39,12 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
         if isinstance(module, MultiHeadAttention):
             module.dropout = 0.0
     state = TrainState.start(model, c)
-    index = epoch_batches(p.train, p.task.name, c, p.config.text, 0)[0][:MOST_EXAMPLES]
-    batch = make_batch(p.train, p.task.name, index, p.task.tokenizer).to(p.device)
+    index = p.task.epoch_batches(p.train, 0)[0][:MOST_EXAMPLES]
+    batch = p.task.make_batch(p.train, index).to(p.device)
     loss = float("inf")
     for step in range(1, MOST_UPDATES + 1):
         lr = c.lr * min(1.0, step / 20)
-        loss, norm = update(state, p.task, [batch], lr, c, p.device, p.precision)
+        loss, norm = update(state, p, [batch], lr)
         state.progress.step = step
         if on_report is not None:
             on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MOST_UPDATES))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -37,7 +37,6 @@ class Progress:
     position: int = 0
     seconds: float = 0.0
     seconds_validating: float = 0.0
-    longest_validation: float = 0.0
     next_validation: float = 0.0
     n_validations: int = 0
     validated_step: int = 0
@@ -106,7 +105,8 @@ class TrainState:
         self.best = _to(groups["best"], device) if "best" in groups else None
         recent = sorted((name for name in groups if name.startswith("recent")), key=lambda n: int(n[6:]))
         self.recent.extend(_to(groups[name], device) for name in recent)
-        self.progress = Progress(**progress)
+        known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
+        self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
         _restore_rng(groups.get("rng", {}))
 
     def progress_dict(self) -> dict[str, Any]:

@@ -53,6 +53,8 @@ def information_flow(explanation: Seen) -> dict[str, Float[np.ndarray, "L K"]]:
                 memory,
             )
             return {streams[0].name: source, streams[1].name: target}
+        case other:
+            raise UsageError(f"a model trained to {other} has no information flow to show yet")
 
 
 def rollout(weights: Sequence[Float[np.ndarray, "H L L"]]) -> Float[np.ndarray, "L L"]:

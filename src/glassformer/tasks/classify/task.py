@@ -2,29 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import DecodeConfig
-from glassformer.data.batching import Batch, eval_batches, make_batch
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch, mask_of
+from glassformer.data.columns import LABEL, TEXT
+from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
+from glassformer.data.forms import Form, Rows
+from glassformer.data.plans import by_length
+from glassformer.data.ragged import Ragged
+from glassformer.data.reading import Findings
 from glassformer.data.splits import Split
-from glassformer.errors import UsageError
+from glassformer.decode.stepper import evaluation_mode
+from glassformer.errors import DataError, UsageError
 from glassformer.models import TextClassifier
+from glassformer.models.cost import encoder_flops
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
+
+
+def class_names(labels: Sequence[str]) -> list[str]:
+    """The classes among labels, sorted; as numbers if all of them are.
+
+    Raises:
+        DataError: fewer than two, or so many that the column can hardly be one of labels.
+    """
+    names = sorted(set(labels))
+    if all(_is_number(name) for name in names):
+        names.sort(key=int)
+    hint = "choose the column with --label-column"
+    if len(names) < 2:
+        raise DataError(f"two or more labels are needed, found {names}", hint)
+    if len(names) > 20 and len(names) > len(labels) / 2:
+        shown = f"{len(names):,} different labels in {len(labels):,} rows"
+        raise DataError(f"{shown}: this can hardly be the column of labels", hint)
+    return names
+
+
+def check_labels(rows: Mapping[str, Rows], findings: Findings, known: Sequence[str] | None = None) -> None:
+    """Note labels that are not among the known ones, by file and line; without any those of training are known."""
+    if known is None:
+        try:
+            known = class_names(rows["train"].answer)
+        except DataError as error:
+            findings.error(rows["train"].path, 0, "label", error.message)
+            return
+    shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+    names = set(known)
+    for part in rows.values():
+        for line, label in zip(part.lines, part.answer, strict=True):
+            if label and label not in names:  # an empty one was noted when it was read
+                what = f"label {label!r} is not one of the training data's ({shown})"
+                findings.error(part.path, line, "label", what)
 
 
 class Classify(Task):
     """Validated on accuracy."""
 
     name = "classify"
+    form = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     higher_is_better = True
+    fits_baselines = True
+
+    @classmethod
+    def classes_of(cls, train: Split) -> list[str]:
+        try:
+            return class_names(train.answers)
+        except DataError as error:
+            raise DataError(f"{train.source}: {error.message}", error.hint) from None
 
     @property
     def labels(self) -> list[str]:
@@ -33,70 +86,93 @@ class Classify(Task):
             raise UsageError("a classifier needs label names")
         return self.label_names
 
+    @property
+    def own_form(self) -> Form:
+        return replace(self.form, check=partial(check_labels, known=self.labels))
+
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        """Columns: ids, a sequence a text; labels, the number of its class."""
+        encoder.begin("ids")
+        for part in encoder.chunks(split):
+            for ids in self.tokenizer.encode_batch(part.text):
+                encoder.put("ids", encoder.cut(ids, self.config.text.truncate))
+        encoder.numbers("labels", self._numbers(split))
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        if corpus.labels is None:
+            raise ValueError("a corpus to classify needs labels")
+        ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
+        labels = torch.from_numpy(corpus.labels[index].astype(np.int64))
+        return Batch(torch.from_numpy(ids), mask_of(real), labels, None, index, int(real.sum()), len(index))
+
     def build_model(self) -> TextClassifier:
         text = self.config.text
         return TextClassifier(self.config.model, self.tokenizer.vocab_size, len(self.labels), text.max_len)
 
+    @classmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        return model.n_layers
+
+    def forward_flops(self, length: float) -> float:
+        return encoder_flops(self.config.model, length)
+
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask)
 
-    def validate(
-        self, model: nn.Module, corpus: EncodedCorpus, split: Split, device: torch.device
-    ) -> dict[str, float]:
-        logits, labels = self._all_logits(model, corpus, device)
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+        logits, labels = self._all_logits(model, corpus.ids), torch.from_numpy(np.array(corpus.labels)).long()
         loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
     def evaluate(
-        self,
-        model: nn.Module,
-        split: Split,
-        device: torch.device,
-        decode: DecodeConfig,
-        train: Split | None = None,
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         from glassformer.evaluate.baselines import fit_baselines
         from glassformer.evaluate.classification import score
 
         corpus = self.encode(split, training=False)
-        logits, labels = self._all_logits(model, corpus, device)
-        probabilities = logits.double().softmax(dim=-1).numpy()
-        scores = score(labels.numpy(), probabilities, self.labels)
+        probabilities = self._probabilities(model, corpus.ids)
+        scores = score(np.array(corpus.labels), probabilities, self.labels)
         scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
-        if train is not None and train.labels is not None and split.labels is not None:
-            scores["baselines"] = fit_baselines(train.text, train.labels, split.text, split.labels)
-        truth = [self.labels[i] for i in labels.tolist()]
+        if train is not None:
+            known = self._numbers(train), self._numbers(split)
+            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1])
         results = [self._result(text, p) for text, p in zip(split.text, probabilities, strict=True)]
-        rows = [result | {"truth": true} for result, true in zip(results, truth, strict=True)]
+        rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.
         stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
         return scores | {"examples": rows[:8], "predictions": stored}
 
     def predict(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        device: torch.device,
-        decode: DecodeConfig,
-        first: int = 0,
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        split = Split(list(texts), None, [0] * len(texts), "input")
-        logits, _ = self._all_logits(model, self.encode(split, training=False), device)
-        probabilities = logits.double().softmax(dim=-1).numpy()
+        """{"text", "label", "probability", "probabilities"} each."""
+        text = self.config.text
+        kept = (
+            truncate(ids, text.max_len, text.truncate) for ids in self.tokenizer.encode_batch(list(texts))
+        )
+        probabilities = self._probabilities(model, Ragged.of(kept))
         return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
 
-    def _all_logits(
-        self, model: nn.Module, corpus: EncodedCorpus, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        """Logits (N, C) and labels (N,) on the CPU, in the corpus's order."""
-        logits = torch.zeros(len(corpus), len(self.labels))
-        labels = torch.zeros(len(corpus), dtype=torch.long)
-        for index in eval_batches(corpus, self.name, EVALUATION_TOKENS, self.config.text):
-            batch = make_batch(corpus, self.name, index, self.tokenizer)
-            rows = torch.from_numpy(np.asarray(index, dtype=np.int64))
-            labels[rows] = batch.labels
-            logits[rows] = self.logits(model, batch.to(device)).float().cpu()
-        return logits, labels
+    def _numbers(self, split: Split) -> list[int]:
+        """The class of each example."""
+        number = {name: i for i, name in enumerate(self.labels)}
+        return [number[label] for label in split.answers]
+
+    def _probabilities(self, model: nn.Module, texts: Ragged) -> np.ndarray:
+        return self._all_logits(model, texts).double().softmax(dim=-1).numpy()
+
+    def _all_logits(self, model: nn.Module, texts: Ragged) -> Tensor:
+        """Logits (N, C) on the CPU, in the order of the texts."""
+        logits = torch.zeros(len(texts), len(self.labels))
+        device = next(model.parameters()).device
+        with evaluation_mode(model):
+            for index in by_length(np.maximum(texts.lengths, 1), EVALUATION_TOKENS):
+                ids, real = texts.padded(index, self.tokenizer.pad_id)
+                mask = mask_of(real)
+                said = model(torch.from_numpy(ids).to(device), None if mask is None else mask.to(device))
+                logits[torch.from_numpy(index)] = said.float().cpu()
+        return logits
 
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
         best = int(probabilities.argmax())
@@ -107,3 +183,12 @@ class Classify(Task):
             "probability": float(probabilities[best]),
             "probabilities": named,
         }
+
+
+def _is_number(name: str) -> bool:
+    """Whether a label is a whole number; "--5" and "²" are not."""
+    try:
+        int(name)
+    except ValueError:
+        return False
+    return True

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import DecodeConfig
-from glassformer.data.batching import Batch, eval_batches, make_batch
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch, mask_of
+from glassformer.data.corpus import EncodedCorpus, Encoder, pieces_of
+from glassformer.data.forms import Form
+from glassformer.data.plans import Plan, overlapping_windows, shuffled_windows
+from glassformer.data.ragged import spans
 from glassformer.data.splits import Split
 from glassformer.decode import generate_ids
+from glassformer.errors import DataError
 from glassformer.models import LanguageModel
+from glassformer.models.cost import decoder_flops
+from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
 
 
@@ -21,51 +28,95 @@ class LanguageModelling(Task):
     """Validated on nats per token; every token of the held-out part but the very first is scored once."""
 
     name = "lm"
+    form = Form("lm")
     metric = "nats_per_token"
     higher_is_better = False
+
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        """One column, ids, of one sequence: all documents, an end token between two."""
+        encoder.begin("ids")
+        for i, document in enumerate(split.text):
+            encoder.stats["n"] += 1
+            if i:
+                encoder.append("ids", [self.tokenizer.eos_id])
+            for pieces in pieces_of(document, self.tokenizer.kind):
+                for ids in self.tokenizer.encode_batch(pieces):
+                    encoder.append("ids", ids)
+        if (n := encoder.ends["ids"]) < 2:
+            raise DataError(
+                f"{split.source}: a text of {n} tokens leaves nothing to predict", "give a longer text"
+            )
+        encoder.put("ids", [])  # ends the sequence
+
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+        """Windows, cut at a random place and shuffled."""
+        return shuffled_windows(len(corpus.ids[0]), self.config.text.max_len, self.config.train, epoch)
+
+    def eval_batches(
+        self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
+    ) -> Plan:
+        """Overlapping windows in reading order, so that nothing is predicted with little context."""
+        return overlapping_windows(len(corpus.ids[0]), self.config.text.max_len, max_tokens, stride)
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """`index` holds windows (B, 3). Labels are ids one further on; those before a window's `first` token
+        are only context."""
+        start, stop, first = index.T
+        ids, real = spans(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)
+        labels, _ = spans(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
+        position = start[:, None] + 1 + np.arange(ids.shape[1])
+        labels[position < first[:, None]] = IGNORE_INDEX
+        return Batch(
+            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), None, start,
+            n_tokens=int(real.sum()), n_labels=int((stop + 1 - first).sum()),
+        )  # fmt: skip
 
     def build_model(self) -> LanguageModel:
         return LanguageModel(self.config.model, self.tokenizer.vocab_size, self.config.text.max_len)
 
+    @classmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        return model.n_decoder_layers or model.n_layers
+
+    def forward_flops(self, length: float) -> float:
+        return decoder_flops(self.config.model, length, self.tokenizer.vocab_size, cross=False)
+
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
 
-    def validate(
-        self, model: nn.Module, corpus: EncodedCorpus, split: Split, device: torch.device
-    ) -> dict[str, float]:
-        loss = self.mean_loss(model, corpus, device)
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+        loss = self.mean_loss(model, corpus)
         return {"loss": loss, "nats_per_token": loss}
 
     def evaluate(
-        self,
-        model: nn.Module,
-        split: Split,
-        device: torch.device,
-        decode: DecodeConfig,
-        train: Split | None = None,
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         from glassformer.evaluate.language import score
 
         corpus = self.encode(split, training=False)
-        nats, n_tokens = 0.0, 0
-        for index in eval_batches(corpus, self.name, EVALUATION_TOKENS, self.config.text):
-            batch = make_batch(corpus, self.name, index, self.tokenizer).to(device)
-            nats += self.loss_sum(model, batch).item()
-            n_tokens += batch.n_labels
-        n_chars, n_bytes = (
-            sum(len(s) for s in texts) for texts in (split.text, [t.encode() for t in split.text])
-        )
+        nats, n_tokens = self.total_loss(model, corpus)
+        n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
         scores: dict[str, Any] = dict(score(nats, n_tokens, n_chars, n_bytes))
+        if loses := self._loses(corpus):
+            scores["headline"] = "nats_per_token"
+            scores["notes"] = [
+                f"The tokenizer {loses}, so less is predicted than was written: bits per character and per "
+                "byte do not compare with those of models that predict every character."
+            ]
         prompt = split.text[0][:40]
-        return scores | {"examples": self.predict(model, [prompt], device, decode), "predictions": []}
+        return scores | {"examples": self.predict(model, [prompt], decode), "predictions": []}
+
+    def _loses(self, corpus: EncodedCorpus) -> str:
+        """What the ids of a text do not tell of it any more; nothing where decoding gives the text back."""
+        if self.tokenizer.kind == "word":
+            return "leaves out white space"
+        if self.config.text.lowercase:
+            return "leaves out capitals"
+        unknown = corpus.stats.get("n_unknown", 0)
+        return f"does not know {unknown:,} of the tokens" if unknown else ""
 
     def predict(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        device: torch.device,
-        decode: DecodeConfig,
-        first: int = 0,
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"prompt", "text"} each, text being what was written after the prompt.
 

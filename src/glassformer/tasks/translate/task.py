@@ -6,109 +6,152 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig
-from glassformer.data.batching import Batch
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch, mask_of
+from glassformer.data.columns import SOURCE, TARGET
+from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.forms import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, translate_ids
 from glassformer.models import Translator
+from glassformer.models.cost import decoder_flops, encoder_flops
+from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import Task
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
-SHORT_ANSWER = 5.0
-"""Mean words of a target below which a translation is right or wrong rather than near, and BLEU, which
-counts runs of four words, says nothing: such tasks (dates) are validated on exact match."""
 
 
 class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
 
     name = "translate"
+    form = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     higher_is_better = True
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
+        from glassformer.evaluate.translation import headline_of
+
         task = super().fit(config, data, tokenizer)
-        targets = data.train.target or []
-        if sum(len(t.split()) for t in targets) < SHORT_ANSWER * len(targets):
-            task.metric = "exact_match"
+        task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
         return task
+
+    @classmethod
+    def tokenized(cls, train: Split) -> list[str]:
+        return train.text + train.answers
+
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        """Columns: ids, the sources with their end tokens; target, the bare targets.
+
+        Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are
+        longer, or empty on one side, are left out; every example of a test set must have its answer.
+        """
+        most, end = self.config.text.max_len, self.tokenizer.eos_id
+        encoder.stats |= {"n_dropped": 0, "n_empty": 0}
+        encoder.begin("ids", "target")
+        for part in encoder.chunks(split):
+            sources = self.tokenizer.encode_batch(part.text)
+            targets = self.tokenizer.encode_batch(part.answers)
+            for source, target in zip(sources, targets, strict=True):
+                if training and (not source or not target):
+                    encoder.stats["n_empty"] += 1
+                elif training and max(len(source), len(target)) > most:
+                    encoder.stats["n_dropped"] += 1
+                else:
+                    encoder.put("ids", [*encoder.cut(source), end])
+                    encoder.put("target", encoder.cut(target))
+
+    def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
+        src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
+        return np.maximum(src, tgt), src + tgt
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """tgt_in begins with the start token, labels end with the end token: shifted by one."""
+        t = self.tokenizer
+        ids, real = corpus.ids.padded(index, t.pad_id)
+        target, is_target = corpus.targets.padded(index, t.pad_id, extra=1)
+        lengths = is_target.sum(axis=1)
+        labels = np.where(is_target, target, IGNORE_INDEX)
+        labels[np.arange(len(index)), lengths] = t.eos_id
+        tgt_in = np.roll(target, 1, axis=1)  # the last column is always padding
+        tgt_in[:, 0] = t.bos_id
+        n_labels = int(lengths.sum()) + len(index)
+        return Batch(
+            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), torch.from_numpy(tgt_in), index,
+            n_tokens=int(real.sum()) + n_labels, n_labels=n_labels,
+        )  # fmt: skip
 
     def build_model(self) -> Translator:
         size = self.tokenizer.vocab_size
         # One position more than the longest text: the end token of the source, the start token of the target.
         return Translator(self.config.model, size, size, self.config.text.max_len + 1)
 
+    @classmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        return model.n_layers + (model.n_decoder_layers or model.n_layers)
+
+    def forward_flops(self, length: float) -> float:
+        """Source and target tokens are about as many: half the work of each a token."""
+        c, size = self.config.model, self.tokenizer.vocab_size
+        return (encoder_flops(c, length) + decoder_flops(c, length, size, cross=True)) / 2
+
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.tgt_in, batch.padding_mask)
 
-    def validate(
-        self, model: nn.Module, corpus: EncodedCorpus, split: Split, device: torch.device
-    ) -> dict[str, float]:
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
         from glassformer.evaluate.translation import score
 
         greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
-        sources = split.text[:VALIDATION_SENTENCES]
-        found = [self.tokenizer.decode(h[0].ids) for h in self._translate(model, sources, device, greedy)]
-        scores = score(found, (split.target or [])[:VALIDATION_SENTENCES], n_bootstrap=0)
+        n = min(len(split), VALIDATION_SENTENCES)
+        sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
+        found = [self.tokenizer.decode(h[0].ids) for h in self._translate(model, sources, greedy)]
+        scores = score(found, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
-        return {"loss": self.mean_loss(model, corpus, device)} | shown
+        return {"loss": self.mean_loss(model, corpus)} | shown
 
     def evaluate(
-        self,
-        model: nn.Module,
-        split: Split,
-        device: torch.device,
-        decode: DecodeConfig,
-        train: Split | None = None,
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         from glassformer.evaluate.translation import copy_baseline, score
 
-        references = split.target or []
-        rows = self.predict(model, split.text, device, decode)
-        scores = score([row["translation"] for row in rows], references)
-        scores["baselines"] = {"copy": copy_baseline(split.text, references)}
-        scores["beam_size"] = decode.beam_size
-        scores["length_penalty"] = decode.length_penalty
+        references = split.answers
+        rows = self.predict(model, split.text, decode)
+        scores = score([row["translation"] for row in rows], references, tokenize=decode.bleu_tokenize)
+        copied = copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)
+        scores |= {"baselines": {"copy": copied}}
+        scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
     def predict(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        device: torch.device,
-        decode: DecodeConfig,
-        first: int = 0,
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "translation", "score"} each, and "n_best" where more than one was asked for.
 
         An empty text has an empty translation.
         """
+        most, end = self.config.text.max_len, self.tokenizer.eos_id
+        encoded = zip(texts, self.tokenizer.encode_batch(list(texts)), strict=True)
+        sources = [[*ids[:most], end] if text.strip() else [] for text, ids in encoded]
         results = []
-        for text, found in zip(texts, self._translate(model, texts, device, decode, first), strict=True):
+        for text, found in zip(texts, self._translate(model, sources, decode, first), strict=True):
             ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in found]
             best = ranked[0] | ({} if found[0].finished else {"unfinished": True})
             results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
         return results
 
     def _translate(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        device: torch.device,
-        decode: DecodeConfig,
-        first: int = 0,
+        self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
     ) -> list[list[Hypothesis]]:
-        t, most = self.tokenizer, self.config.text.max_len
-        encoded = zip(texts, t.encode_batch(list(texts)), strict=True)
-        sources = [ids[:most] + [t.eos_id] if text.strip() else [] for text, ids in encoded]
+        """The hypotheses for each source, ids with an end token; an empty one is not asked of the model."""
+        t = self.tokenizer
         return translate_ids(
             cast(Translator, model),
             sources,

@@ -1,0 +1,52 @@
+"""What a task asks of a data set, and rows as they were read: the words in which data and tasks speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glassformer.data.columns import Roles
+from glassformer.data.reading import Findings
+from glassformer.data.splits import Split
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Texts with what belongs to each, as read, and the line each begins on."""
+
+    text: list[str]
+    answer: list[str]
+    lines: Sequence[int]
+    path: Path
+    columns: tuple[str | None, str | None] = (None, None)
+
+    def split(self) -> Split:
+        """The rows without their places."""
+        return Split(self.text, self.answer, str(self.path))
+
+
+def nothing_to_check(rows: Mapping[str, Rows], findings: Findings) -> None:
+    """For a task to which any answer is as good as another."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a task reads: texts with answers, or running text.
+
+    Args:
+        task: its name, for messages.
+        roles: the columns of a table, (text, answer); None for running text.
+        parallel: whether two files that belong together line by line will do, too.
+        check: looks at the rows of all parts ("train", "valid", "test") and notes answers that cannot be used.
+    """
+
+    task: str
+    roles: Roles | None = None
+    parallel: bool = False
+    check: Callable[[Mapping[str, Rows], Findings], None] = nothing_to_check
+
+    @property
+    def answers(self) -> str | None:
+        """What the answers are called ("label", "target"); None where there are none."""
+        return None if self.roles is None else self.roles[1].name

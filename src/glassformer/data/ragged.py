@@ -1,0 +1,63 @@
+"""Sequences of different lengths: kept flat, one after the other, and taken out as a padded batch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+
+class Ragged(Sequence[np.ndarray]):
+    """Sequences of different lengths in one flat array.
+
+    Args:
+        flat: the ids of all sequences, one after the other.
+        offsets: where each begins, and where the last ends (one more than there are sequences).
+    """
+
+    def __init__(self, flat: np.ndarray, offsets: np.ndarray) -> None:
+        self.flat, self.offsets = flat, offsets
+
+    @staticmethod
+    def of(sequences: Iterable[Sequence[int]]) -> Ragged:
+        """Lists of ids, put together in memory."""
+        rows = [np.asarray(ids, np.int64) for ids in sequences]
+        offsets = np.cumsum([0, *map(len, rows)])
+        return Ragged(np.concatenate(rows) if rows else np.zeros(0, np.int64), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: SupportsIndex) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One sequence, a view; slices are not needed and not there."""
+        i = operator.index(index)
+        if not 0 <= i < len(self):
+            raise IndexError(f"sequence {i} of {len(self)}")
+        return self.flat[self.offsets[i] : self.offsets[i + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each sequence."""
+        return np.diff(self.offsets)
+
+    def padded(self, index: np.ndarray, fill: int, extra: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """The sequences at `index`, padded on the right to the longest and `extra` more; see `spans`."""
+        start = self.offsets[index]
+        return spans(self.flat, start, self.offsets[index + 1] - start, fill, extra)
+
+
+def spans(
+    flat: np.ndarray, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Spans of a flat array as rows: ids (B, S) padded with `fill`, and which of them are real (B, S).
+
+    S is at least 1, so that a batch of empty texts still has a shape.
+    """
+    width = max(1, int(length.max(initial=0)) + extra)
+    column = np.arange(width)
+    real = column < length[:, None]
+    rows = np.full(real.shape, fill, np.int64)
+    rows[real] = flat[(start[:, None] + column)[real]]
+    return rows, real

@@ -1,0 +1,105 @@
+"""How fast this machine trains this run, and what a budget in minutes is in updates.
+
+The speed is measured once, before the run begins, on real updates of a model that is thrown away. From there the
+learning rate and the end of the run are functions of the update alone: `--minutes 10` is, to the last bit, the
+run that `--steps` with the number found would have been, and can be repeated and resumed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from glassformer.config import Config
+from glassformer.training.context import RunContext
+from glassformer.training.loop import update
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
+
+WARM_UP, TIMED, FEWEST = 8, 32, 3
+"""Updates before the clock counts (caches and thread pools are cold), updates it counts, and the fewest it does."""
+PATIENCE_SECONDS = 4.0
+"""A measurement ends after this, or after MEASURING of a budget in minutes."""
+MEASURING, VALIDATING = 0.02, 0.15
+"""The most of a budget in minutes that measuring and validating may take."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of an update and of a validation, real tokens a second, and the share of padding."""
+
+    update: float
+    validation: float
+    tokens_per_s: float
+    padding: float
+
+
+def measure_pace(run: RunContext) -> Pace:
+    """Time real updates, and a validation where the budget is in minutes."""
+    minutes = run.config.train.minutes
+    patience = PATIENCE_SECONDS if minutes is None else max(PATIENCE_SECONDS, MEASURING * 60 * minutes)
+    torch.manual_seed(run.config.train.seed)
+    state = TrainState.start(run.task.build_model().to(run.device), run.config.train)
+    plan = run.task.epoch_batches(run.train, 0)
+    times: list[float] = []
+    n_tokens = n_slots = 0
+    began = time.perf_counter()
+    for step in range(WARM_UP + TIMED):
+        batch = run.task.make_batch(run.train, plan[step % len(plan)]).to(run.device)
+        late = time.perf_counter() - began > patience
+        if late and len(times) >= FEWEST:
+            break
+        start = time.perf_counter()
+        update(state, run, [batch], 0.1 * run.config.train.lr)
+        if step >= WARM_UP or (late and step > 0):
+            times.append(time.perf_counter() - start)
+            n_tokens, n_slots = n_tokens + batch.n_tokens, n_slots + batch.n_slots
+    seconds = sum(times) / len(times)
+    validation = 0.0 if minutes is None else _time_validation(run, state)
+    return Pace(
+        seconds * run.config.train.accumulate, validation, n_tokens / sum(times), 1 - n_tokens / n_slots
+    )
+
+
+def _time_validation(run: RunContext, state: TrainState) -> float:
+    """Seconds of a validation. An untrained model does not know when to stop writing, so it is stopped at the
+    length of the true answers."""
+    task, config = run.task, run.config
+    if run.valid.target is not None:
+        longest = 2 + math.ceil(run.valid.target.lengths.mean())
+        config = replace(config, decode=replace(config.decode, max_new_tokens=longest))
+        task = type(task)(config, task.tokenizer, task.label_names)
+    began = time.perf_counter()
+    Validator(replace(run, task=task)).score(state.model, state.weights(), run.valid, run.data.valid)
+    return time.perf_counter() - began
+
+
+def in_updates(config: Config, pace: Pace, updates_per_epoch: float) -> Config:
+    """The configuration with its budget in minutes as a number of updates; others are returned as they are.
+
+    What validations take is counted; where they would take more than a share of VALIDATING, they come at
+    longer intervals.
+
+    Args:
+        config: with `train.minutes`; epochs or updates beside it still bound the run, too.
+        pace: of this machine.
+        updates_per_epoch: optimizer updates of a pass over the training data.
+    """
+    c = config.train
+    if c.minutes is None:
+        return config
+    budget, every = c.minutes * 60, c.validate_every
+    most_validations = max(1, int(VALIDATING * budget / pace.validation)) if pace.validation else math.inf
+    steps = max(1, int(budget / pace.update))
+    for _ in range(20):  # more updates mean more validations, and those fewer updates
+        epochs = steps / updates_per_epoch
+        n_validations = math.ceil(epochs / every - 1e-9)
+        if n_validations > most_validations:
+            every = epochs / most_validations
+            continue
+        steps = max(1, int((budget - n_validations * pace.validation) / pace.update))
+    steps = steps if c.steps is None else min(steps, c.steps)
+    return replace(config, train=replace(c, minutes=None, steps=steps, validate_every=every))
