@@ -103,6 +103,13 @@ def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_p
     assert data.label_names == [str(i) for i in range(11)]
 
 
+@pytest.mark.parametrize("odd", ["--5", "-", "9" * 5000])
+def test_labels_that_only_look_like_numbers_are_names(tmp_path, odd):
+    rows = [(f"text {i}", [odd, "1"][i % 2]) for i in range(40)]
+    data = load("classify", DataConfig(train_file=write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))))
+    assert data.label_names == sorted([odd, "1"])
+
+
 def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     train = write(tmp_path / "a.csv", as_csv([("text", "label"), *REVIEWS]))
     test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")

@@ -7,6 +7,7 @@ with file and line. The same functions, given `Findings`, serve `check.py`, whic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from glassformer.data.documents import load_documents, read_documents
 from glassformer.data.reading import Findings, read_lines
 from glassformer.data.splits import Split, TextData, random_group_split
 from glassformer.errors import DataError, UsageError
+
+WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+"""A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ def names_of(rows: Rows) -> list[str]:
         DataError: fewer than two, or so many that the column can hardly be one of labels.
     """
     names = sorted(set(rows.other))
-    if all(name.lstrip("-").isdecimal() for name in names):
+    if all(WHOLE_NUMBER.fullmatch(name) for name in names):
         names.sort(key=int)
     hint = "choose the column with --label-column"
     if len(names) < 2:
