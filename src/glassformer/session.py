@@ -22,6 +22,7 @@ from glassformer import console
 from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
+from glassformer.data.reading import changed_files
 from glassformer.errors import CheckpointError, DataError, Interrupted, ResourceError, UsageError
 from glassformer.files import atomic_write_text, read_json, write_json
 from glassformer.finish import evaluate_and_report, save_task_model
@@ -102,9 +103,7 @@ def resume_run(out: Path, on_report: OnReport | None = None) -> None:
         )
     config = load_recipe(str(out / "config.toml"))
     prepared = prepare(config, Tokenizer.load(out / "tokenizer.json"))
-    recorded = read_json(out / "data.json")["hashes"]
-    changed = sorted(name for name, sha in recorded.items() if prepared.data.hashes.get(name) != sha)
-    if changed:
+    if changed := changed_files(read_json(out / "data.json")["hashes"], prepared.data.hashes):
         raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
     _train(prepared, out, on_report, resume=True)
 
