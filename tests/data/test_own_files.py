@@ -268,6 +268,13 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
     assert len(data.hashes) == n_files
 
 
+def test_running_text_has_no_examples_to_limit(tmp_path):
+    book = write(tmp_path / "book.txt", "word " * 2000)
+    with pytest.raises(UsageError, match="limit counts examples") as caught:
+        load("lm", DataConfig(train_file=book, limit=100))
+    assert "--steps" in caught.value.hint
+
+
 def test_too_little_text_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match=r"no \.txt file"):
         load("lm", DataConfig(train_file=str(tmp_path)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.reading import Findings, read_document
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import Split, TextData, refuse_limit
 from glassformer.errors import DataError
 
 ENOUGH_FILES = 10
@@ -32,7 +32,9 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
 
     Raises:
         DataError: something is wrong in the files, or too little is in them.
+        UsageError: `limit`, which counts examples.
     """
+    refuse_limit(data.limit)
     documents = read_documents(Path(data.train_file or ""), findings)
     own = {
         name: read_documents(Path(path), findings)

@@ -14,7 +14,7 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import read_bytes
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import Split, TextData, refuse_limit
 from glassformer.errors import DataError, UsageError
 
 NAME = "input.txt"
@@ -34,10 +34,7 @@ def load(data: DataConfig) -> TextData:
         DataError: the file is damaged, or cannot be found or fetched.
         UsageError: `limit`, which counts examples, or a `valid_fraction` outside (0, 1).
     """
-    if data.limit is not None:
-        raise UsageError(
-            "limit counts examples; tiny Shakespeare is one document.", hint="Use --steps instead."
-        )
+    refuse_limit(data.limit)
     if not 0 < data.valid_fraction < 1:
         raise UsageError(
             f"valid_fraction must lie between 0 and 1, not {data.valid_fraction}.", hint="0.1 is usual."

@@ -91,6 +91,16 @@ def limited(data: TextData, limit: int | None) -> TextData:
     return replace(data, train=data.train.take(range(limit)), notes=[*data.notes, note])
 
 
+def refuse_limit(limit: int | None) -> None:
+    """Running text has no examples to count: how much of it is trained on is a number of updates.
+
+    Raises:
+        UsageError: `limit` is given.
+    """
+    if limit is not None:
+        raise UsageError("limit counts examples, and running text has none.", hint="Use --steps instead.")
+
+
 def random_split(n: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Set a random share of `n` examples aside. A pure function of its arguments.
 
