@@ -1,7 +1,8 @@
 """A split as token ids, encoded once: flat arrays with offsets, memory-mapped from the cache.
 
-A second start only maps the files, and memory does not grow with the data set. Which examples make
-a batch, and how a batch is padded, is in `plans.py` and `batching.py`; the files are `storage.py`'s.
+A second start only maps the files. Ids are read from disk as they are needed; the texts themselves are lists
+in memory, and grow with the data set. Which examples make a batch, and how a batch is padded, is in `plans.py`
+and `batching.py`; the files are `storage.py`'s.
 """
 
 from __future__ import annotations
