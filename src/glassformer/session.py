@@ -203,5 +203,5 @@ def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool
 
 def _log_line(report: StepReport) -> dict[str, Any]:
     """A report for the log: one JSON object, without what only a progress bar wants."""
-    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "event", "best")}
+    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "best")}
     return {k: v for k, v in row.items() if v is not None}

@@ -113,11 +113,6 @@ def test_a_changed_folder_is_read_anew(folder):
     assert before.hashes["aclImdb/train/pos"] != after.hashes["aclImdb/train/pos"]
 
 
-def test_unsup(archive):
-    texts = imdb.load_unsup(DataConfig(dataset="imdb", data_dir=str(archive)))
-    assert len(texts) == N and texts[10].startswith("train unsup 10 ")
-
-
 def test_use_test_as_validation_keeps_all_of_training_and_says_so(archive):
     data = load(archive, use_test_as_validation=True)
     assert len(data.train) == 80 and data.valid == data.test
@@ -156,7 +151,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(archive, own_cache):
 def test_a_download_is_checked_against_the_published_texts(archive, monkeypatch):
     with pytest.raises(DataError, match="differ from the published"):
         imdb._check(archive)
-    parts = imdb._parse(imdb.read_members(archive), "x", imdb.PARTS)
+    parts = imdb._parse(imdb.read_members(archive), "x")
     monkeypatch.setattr(imdb, "SHA256", {name: part.sha256 for name, part in parts.items()})
     imdb._check(archive)
     assert not any("differ" in note for note in load(archive).notes)

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DataConfig
-from glassformer.data.own_files import load, load_parallel, load_test
+from glassformer.data.own_files import load, load_test
+from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
@@ -163,8 +164,7 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     assert data.test is not None and list(zip(data.test.text, data.test.target or [], strict=True)) == PAIRS
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
     scored = load_test("translate", DataConfig(src_file=src, tgt_file=tgt))
-    assert scored == load_parallel(Path(src), Path(tgt))
-    assert scored.text == [a for a, _ in PAIRS]
+    assert scored == Split([a for a, _ in PAIRS], target=[b for _, b in PAIRS], source=src)
 
 
 def test_unequal_parallel_files_name_both_counts(tmp_path):
@@ -175,7 +175,7 @@ def test_unequal_parallel_files_name_both_counts(tmp_path):
 
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\n\nc\n"), write(tmp_path / "a.de", "x\ny\nz\n")
-    split = load_parallel(Path(src), Path(tgt))
+    split = load_test("translate", DataConfig(src_file=src, tgt_file=tgt))
     assert list(zip(split.text, split.target or [], strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
 
 

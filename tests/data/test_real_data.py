@@ -7,7 +7,6 @@ import os
 import pytest
 
 from glassformer.config import DataConfig, TextConfig
-from glassformer.data import imdb
 from glassformer.data.datasets import load_text_data
 from glassformer.text.tokenizer import Tokenizer
 
@@ -21,7 +20,6 @@ if os.environ.get("GLASSFORMER_DATA"):
         assert (len(data.train), len(data.valid), len(data.test)) == (22_500, 2_500, 25_000)
         assert sum(data.test.labels) == 12_500
         assert not any("differ" in note for note in data.notes)
-        assert len(imdb.load_unsup(DataConfig(dataset="imdb"))) == 50_000
         assert load_text_data("classify", DataConfig(dataset="imdb")) == data
 
     @pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.small import Small, data_of, small
+from tests.states import state_sha256
 
 from glassformer.data.batching import epoch_batches, make_batch
 from glassformer.errors import DivergedError
-from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint, state_sha256
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.training.loop import StepReport, update
 from glassformer.training.state import TrainState, average
 from glassformer.training.validation import Validator

@@ -116,18 +116,6 @@ def load_test(task: TaskName, data: DataConfig, label_names: Sequence[str] | Non
     return split
 
 
-def load_parallel(src: Path, tgt: Path) -> Split:
-    """Two files of sentences, line by line.
-
-    Raises:
-        DataError: a line cannot be read, or the files do not have equally many.
-    """
-    findings = Findings()
-    rows = read_part(Part(None, Path(src), Path(tgt)), (SOURCE, TARGET), findings)
-    findings.raise_if_any()
-    return as_split("translate", rows, None, findings)
-
-
 def data_parts(task: TaskName, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """The files of the parts "train", "valid" and "test", as the flags name them."""
     parts = {
