@@ -80,6 +80,12 @@ def test_every_exception_is_still_one() -> None:
     assert used >= EXCEPTIONS.keys()
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Without its `__init__.py` a folder still imports from a checkout, and is left out of what is installed."""
+    for folder in {path.parent for path in SOURCES}:
+        assert (folder / "__init__.py").is_file(), folder
+
+
 def module_name(path: Path) -> str:
     """The dotted name of a source file; a package is called as its folder."""
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
