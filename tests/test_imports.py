@@ -80,6 +80,72 @@ def test_every_exception_is_still_one() -> None:
     assert used >= EXCEPTIONS.keys()
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Without its `__init__.py` a folder still imports from a checkout, and is left out of what is installed."""
+    for folder in {path.parent for path in SOURCES}:
+        assert (folder / "__init__.py").is_file(), folder
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a source file; a package is called as its folder."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(source: str, known: set[str]) -> set[str]:
+    """The modules of ours that a source names in its imports, wherever in it they stand.
+
+    What counts: an import inside a function, or under TYPE_CHECKING, is still something a reader must know to
+    understand the file, so it counts. A package counts where it is named itself (`from glassformer.nn import
+    …`); that Python runs `glassformer/__init__.py` on the way to every module below it does not. Modules named
+    by strings (`import_module`) do not either: the public API and the commands are loaded late by them.
+    """
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= modules if modules <= known else {*modules, str(node.module)}
+    return found & known
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The largest sets of modules in which each reaches each of the others."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    reaches = {name: reached(name) for name in graph}
+    return {
+        frozenset(other for other in beyond if name in reaches[other])
+        for name, beyond in reaches.items()
+        if name in beyond
+    }
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    known = {module_name(path) for path in SOURCES}
+    graph = {module_name(path): imported_modules(path.read_text(encoding="utf-8"), known) for path in SOURCES}
+    assert circles(graph) == set()
+
+
+def test_the_search_for_circles_finds_them() -> None:
+    graph = {"a": {"b"}, "b": {"c", "leaf"}, "c": {"a"}, "user": {"a", "c"}, "leaf": set[str]()}
+    assert circles(graph) == {frozenset({"a", "b", "c"})}
+    source = (
+        "from glassformer.a import x\nimport glassformer.b\nif TYPE_CHECKING:\n    from glassformer import c\n"
+        "def f():\n    from glassformer.d.e import g\n"
+    )
+    names = {"glassformer", "glassformer.d", *(f"glassformer.{m}" for m in ("a", "b", "c", "d.e", "f"))}
+    assert imported_modules(source, names) == {f"glassformer.{m}" for m in ("a", "b", "c", "d.e")}
+
+
 def test_nn_sees_no_configuration() -> None:
     for path in (PACKAGE / "nn").glob("*.py"):
         assert {name for _, name in imports(path)} <= {"nn", "errors"}, path

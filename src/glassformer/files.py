@@ -116,11 +116,6 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fsync_dir(path: Path) -> None:
-    """Force a folder's list of names to the disk: without this a rename may be undone by a power cut."""
-    fs.sync(path)
-
-
 def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     """Write a new file and force it to the disk; returns its size in bytes and its SHA-256.
 

@@ -23,6 +23,7 @@ from glassformer import console
 from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
+from glassformer.data.reading import changed_files
 from glassformer.errors import CheckpointError, DataError, Interrupted, ResourceError, UsageError
 from glassformer.files import atomic_write_text, read_json, write_json
 from glassformer.finish import evaluate_and_report, save_task_model
@@ -113,9 +114,7 @@ def resume_run(out: Path, on_report: OnReport | None = None) -> None:
         )
     config = load_recipe(str(out / "config.toml"))
     prepared = prepare(config, Tokenizer.load(out / "tokenizer.json"))
-    recorded = read_json(out / "data.json")["hashes"]
-    changed = sorted(name for name, sha in recorded.items() if prepared.data.hashes.get(name) != sha)
-    if changed:
+    if changed := changed_files(read_json(out / "data.json")["hashes"], prepared.data.hashes):
         raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
     _train(prepared, out, on_report, resume=True)
 
@@ -226,5 +225,5 @@ def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool
 
 def _log_line(report: StepReport) -> dict[str, Any]:
     """A report for the log: one JSON object, without what only a progress bar wants."""
-    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "event", "best")}
+    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "best")}
     return {k: v for k, v in row.items() if v is not None}

@@ -106,7 +106,7 @@ def inject(files: Files, kind: str, form: str, path: Path, row: int) -> int:
 def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts, data):
     files = valid_files(tmp_path, form, texts)
     files.write()
-    assert check_data(files.task, files.config).errors == []
+    assert check_data(TASKS[files.task].form, files.config).errors == []
 
     # an unknown label is one that training does not have, so it can only be in the test part
     candidates = [path for path in files.lines if kind != "label" or path.stem == "test"]
@@ -114,7 +114,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts
     row = data.draw(st.integers(1, len(files.lines[path]) - 1))
     line = inject(files, kind, form, path, row)
     files.write()
-    report = check_data(files.task, files.config)
+    report = check_data(TASKS[files.task].form, files.config)
     assert not report.ok and report.n_errors == len(report.errors) == 1
     [problem] = report.errors
     assert (problem.kind, problem.line) == (kind, line)
@@ -125,7 +125,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts
     else:
         assert problem.path == str(path)
     with pytest.raises(DataError) as caught:
-        load(files.task, files.config)
+        load(TASKS[files.task].form, files.config)
     assert f"{problem.path}:{line}" in caught.value.message
 
 
@@ -172,7 +172,9 @@ def test_pairs_with_an_empty_side_are_counted(tmp_path):
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
-    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv")))
+    report = check_data(
+        TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))
+    )
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [
         ("missing", "none.csv"),
         ("label", "a.csv"),

@@ -35,7 +35,7 @@ def test_every_locale_is_drawn():
 
 def test_parts_share_neither_a_source_nor_a_date():
     splits = (DATA.train, DATA.valid, DATA.test)
-    for column in ("text", "target"):
+    for column in ("text", "answer"):
         train, valid, test = (set(getattr(split, column)) for split in splits)
         assert train.isdisjoint(valid) and train.isdisjoint(test) and valid.isdisjoint(test)
     assert all(len(set(split.text)) == len(split) for split in splits)

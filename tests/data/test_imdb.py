@@ -9,7 +9,9 @@ import pytest
 
 from glassformer.config import DataConfig
 from glassformer.data import imdb
+from glassformer.data.datasets import load_text_data
 from glassformer.errors import DataError
+from glassformer.tasks import TASKS
 
 N = 40
 N_FILMS = 10
@@ -58,16 +60,17 @@ def folder(tmp_path):
 
 
 def load(place, **options):
-    return imdb.load(DataConfig(dataset="imdb", data_dir=str(place), **options))
+    data = DataConfig(dataset="imdb", data_dir=str(place), **options)
+    return load_text_data(TASKS["classify"].form, data)
 
 
 def test_parts_labels_and_texts(archive):
     data = load(archive)
-    assert data.label_names == ["neg", "pos"]
+    assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert (len(data.train), len(data.valid), len(data.test)) == (72, 8, 80)
     for split, side in ((data.train, "train"), (data.valid, "train"), (data.test, "test")):
-        for text, label in zip(split.text, split.labels, strict=True):
-            assert text.startswith(f"{side} {data.label_names[label]} ")
+        for text, label in zip(split.text, split.answers, strict=True):
+            assert text.startswith(f"{side} {label} ")
             assert text.endswith("<br /><br />É „gut“\u2028")
     assert data.test.text[2].startswith("test neg 2 ")  # by number, not by name
 
@@ -113,11 +116,6 @@ def test_a_changed_folder_is_read_anew(folder):
     assert before.hashes["aclImdb/train/pos"] != after.hashes["aclImdb/train/pos"]
 
 
-def test_unsup(archive):
-    texts = imdb.load_unsup(DataConfig(dataset="imdb", data_dir=str(archive)))
-    assert len(texts) == N and texts[10].startswith("train unsup 10 ")
-
-
 def test_use_test_as_validation_keeps_all_of_training_and_says_so(archive):
     data = load(archive, use_test_as_validation=True)
     assert len(data.train) == 80 and data.valid == data.test
@@ -127,7 +125,7 @@ def test_use_test_as_validation_keeps_all_of_training_and_says_so(archive):
 def test_limit_keeps_both_labels(archive):
     data = load(archive, limit=20)
     assert len(data.train) == 20 and len(data.test) == 80
-    assert 3 <= sum(data.train.labels) <= 17
+    assert 3 <= data.train.answers.count("pos") <= 17
     assert load(archive, limit=20) == data
 
 
@@ -156,7 +154,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(archive, own_cache):
 def test_a_download_is_checked_against_the_published_texts(archive, monkeypatch):
     with pytest.raises(DataError, match="differ from the published"):
         imdb._check(archive)
-    parts = imdb._parse(imdb.read_members(archive), "x", imdb.PARTS)
+    parts = imdb._parse(imdb.read_members(archive), "x")
     monkeypatch.setattr(imdb, "SHA256", {name: part.sha256 for name, part in parts.items()})
     imdb._check(archive)
     assert not any("differ" in note for note in load(archive).notes)

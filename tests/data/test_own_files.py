@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DataConfig
-from glassformer.data.own_files import load, load_parallel, load_test
+from glassformer.data.datasets import load_text_data
+from glassformer.data.own_files import load, load_test
+from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
+from glassformer.tasks.classify.task import check_labels
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]
@@ -33,11 +38,10 @@ def as_csv(rows: list[tuple], delimiter: str = ",") -> str:
 
 
 def examples(data) -> set[tuple[str, str]]:
-    names = data.label_names
     return {
-        (text, names[label])
+        (text, label)
         for split in (data.train, data.valid)
-        for text, label in zip(split.text, split.labels, strict=True)
+        for text, label in zip(split.text, split.answers, strict=True)
     }
 
 
@@ -59,12 +63,12 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
             rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
             path = write(tmp_path / "a.csv", as_csv([("nr", "lang", "urteil", "meinung"), *rows]))
     data = load(TASKS["classify"].form, DataConfig(train_file=path))
-    assert data.label_names == ["neg", "pos"]
+    assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS)
     assert data.test is None
     assert any("guessed" in note for note in data.notes)
     assert any("validation: 4 of 40" in note for note in data.notes)
-    assert list(data.hashes) == [Path(path).name]
+    assert list(data.hashes) == [Path(path).as_posix()]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -79,8 +83,7 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
         return
     data = load(TASKS["classify"].form, config)
     assert data.test is not None and data.train.text == data.test.text == [text for text, _ in rows]
-    assert data.train.labels is not None
-    assert [data.label_names[i] for i in data.train.labels] == [label.strip() for _, label in rows]
+    assert data.train.answer == [label.strip() for _, label in rows]
 
 
 def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
@@ -90,7 +93,9 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
             [("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]
         ),
     )
-    data = load(TASKS["classify"].form, DataConfig(train_file=path, text_column="summary", label_column="stars"))
+    data = load(
+        TASKS["classify"].form, DataConfig(train_file=path, text_column="summary", label_column="stars")
+    )
     assert all(text.startswith("short") for text in data.train.text)
     assert not any("guessed" in note for note in data.notes)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:
@@ -101,7 +106,15 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
     data = load(TASKS["classify"].form, DataConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows))))
-    assert data.label_names == [str(i) for i in range(11)]
+    assert TASKS["classify"].classes_of(data.train) == [str(i) for i in range(11)]
+
+
+@pytest.mark.parametrize("odd", ["--5", "-", "9" * 5000])
+def test_labels_that_only_look_like_numbers_are_names(tmp_path, odd):
+    rows = [(f"text {i}", [odd, "1"][i % 2]) for i in range(40)]
+    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    data = load(TASKS["classify"].form, DataConfig(train_file=path))
+    assert TASKS["classify"].classes_of(data.train) == sorted([odd, "1"])
 
 
 def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
@@ -110,7 +123,8 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
         load(TASKS["classify"].form, DataConfig(train_file=train, test_file=test))
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
-        load_test(TASKS["classify"].form, DataConfig(test_file=test), ["neg", "pos"])
+        known = partial(check_labels, known=["neg", "pos"])
+        load_test(replace(TASKS["classify"].form, check=known), DataConfig(test_file=test))
 
 
 def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
@@ -153,10 +167,9 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     config = DataConfig(src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt)
     data = load(TASKS["translate"].form, config)
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == PAIRS
-    assert set(data.hashes) == {"a.en", "a.de"}
+    assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
     scored = load_test(TASKS["translate"].form, DataConfig(src_file=src, tgt_file=tgt))
-    assert scored == load_parallel(Path(src), Path(tgt))
-    assert scored.text == [a for a, _ in PAIRS]
+    assert scored == Split([a for a, _ in PAIRS], [b for _, b in PAIRS], src)
 
 
 def test_unequal_parallel_files_name_both_counts(tmp_path):
@@ -167,8 +180,8 @@ def test_unequal_parallel_files_name_both_counts(tmp_path):
 
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\n\nc\n"), write(tmp_path / "a.de", "x\ny\nz\n")
-    split = load_parallel(Path(src), Path(tgt))
-    assert list(zip(split.text, split.answer or [], strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
+    split = load_test(TASKS["translate"].form, DataConfig(src_file=src, tgt_file=tgt))
+    assert list(zip(split.text, split.answers, strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
 
 
 def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
@@ -192,8 +205,8 @@ def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
 def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     rows = sorted(REVIEWS, key=lambda row: row[1])
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
-    data = load(TASKS["classify"].form, DataConfig(train_file=path, limit=12))
-    assert len(data.train) == 12 and set(data.train.labels or []) == {0, 1}
+    data = load_text_data(TASKS["classify"].form, DataConfig(train_file=path, limit=12))
+    assert len(data.train) == 12 and len(set(data.train.answers)) == 2
     assert any("only 12 of 36" in note for note in data.notes)
 
 
@@ -260,6 +273,13 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
     assert len(data.hashes) == n_files
 
 
+def test_running_text_has_no_examples_to_limit(tmp_path):
+    book = write(tmp_path / "book.txt", "word " * 2000)
+    with pytest.raises(UsageError, match="limit counts examples") as caught:
+        load_text_data(TASKS["lm"].form, DataConfig(train_file=book, limit=100))
+    assert "--steps" in caught.value.hint
+
+
 def test_too_little_text_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match=r"no \.txt file"):
         load(TASKS["lm"].form, DataConfig(train_file=str(tmp_path)))
@@ -270,4 +290,4 @@ def test_too_little_text_and_an_empty_folder(tmp_path):
 def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):
     for task in ("classify", "translate", "lm"):
         with pytest.raises(UsageError):
-            load_test(task, DataConfig())
+            load_test(TASKS[task].form, DataConfig())

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.data import reading
-from glassformer.data.reading import Findings, Problem, read_document, read_lines
+from glassformer.data.reading import Findings, Problem, changed_files, read_document, read_lines
 from glassformer.errors import DataError
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), max_size=20)
@@ -33,7 +33,7 @@ def test_any_lines_come_back(tmp_path, lines, bom, crlf, final):
     assert not findings.problems
     assert findings.counts["byte order marks"] == bom
     assert findings.counts["CRLF line ends"] == (len(lines) - (not final) if crlf else 0)
-    assert findings.hashes == {"a.txt": hashlib.sha256(data).hexdigest()}
+    assert findings.hashes == {(tmp_path / "a.txt").as_posix(): hashlib.sha256(data).hexdigest()}
     assert read_document(tmp_path / "a.txt", Findings()) == "\n".join(lines) + ("\n" if final else "")
 
 
@@ -77,7 +77,32 @@ def test_a_line_over_the_limit_is_an_error_and_the_next_one_is_read(tmp_path, mo
     lines = read_lines(write(tmp_path / "a.txt", data), findings)
     assert lines == ["x" * length if length <= 100 else "", "next"]
     assert [(p.line, p.kind) for p in findings.problems] == ([] if length <= 100 else [(1, "long line")])
-    assert findings.hashes["a.txt"] == hashlib.sha256(data).hexdigest()
+    assert findings.hashes[(tmp_path / "a.txt").as_posix()] == hashlib.sha256(data).hexdigest()
+
+
+def test_a_changed_file_is_noticed_beside_another_of_its_name(tmp_path):
+    def hashes() -> dict[str, str]:
+        findings = Findings()
+        for folder in ("a", "b"):
+            read_lines(tmp_path / folder / "x.csv", findings)
+        return findings.hashes
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "x.csv", f"from {folder}\n".encode())
+    before = hashes()
+    bare = {
+        "x.csv": before[f"{(tmp_path / 'b').as_posix()}/x.csv"]
+    }  # as runs once recorded the last one read
+    assert changed_files(before, hashes()) == changed_files(bare, hashes()) == []
+    moved = {path.replace("/a/", "/c/"): sha for path, sha in before.items()}
+    assert changed_files(before, moved) == []
+    for folder in ("b", "a"):  # whichever is read last
+        write(tmp_path / folder / "x.csv", b"changed\n")
+        assert changed_files(before, hashes()) == [f"{(tmp_path / folder).as_posix()}/x.csv"]
+        assert changed_files(bare, hashes()) == (["x.csv"] if folder == "b" else [])
+        write(tmp_path / folder / "x.csv", f"from {folder}\n".encode())
+    assert changed_files(before, {}) == sorted(before)
 
 
 def test_a_missing_file_and_a_folder_are_problems(tmp_path):

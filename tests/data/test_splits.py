@@ -5,26 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.data.splits import Split, TextData, limited, random_group_split, random_split
+from glassformer.data.splits import Split, TextData, limited, random_group_split
 from glassformer.errors import DataError, UsageError
 
 
-@pytest.mark.parametrize(
-    ("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (2, 0.9, 1), (3, 0.001, 1)]
-)
-def test_random_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid):
-    train, valid = random_split(n, fraction, seed=3)
+@pytest.mark.parametrize(("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (3, 0.001, 1)])
+def test_a_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid):
+    train, valid = random_group_split(range(n), fraction, seed=3)
     assert len(valid) == n_valid
     assert sorted([*train, *valid]) == list(range(n))
     assert np.all(np.diff(train) > 0)
 
 
-def test_random_split_depends_on_the_seed_and_nothing_else():
+def test_a_split_depends_on_the_seed_and_nothing_else():
     np.random.seed(1)
-    first = random_split(500, 0.2, seed=0)
+    first = random_group_split(range(500), 0.2, seed=0)
     np.random.seed(2)
-    again = random_split(500, 0.2, seed=0)
-    other = random_split(500, 0.2, seed=1)
+    again = random_group_split(range(500), 0.2, seed=0)
+    other = random_group_split(range(500), 0.2, seed=1)
     assert np.array_equal(first[1], again[1])
     assert not np.array_equal(first[1], other[1])
 
@@ -32,14 +30,10 @@ def test_random_split_depends_on_the_seed_and_nothing_else():
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 1.5])
 def test_a_share_outside_0_and_1_is_a_usage_error(fraction):
     with pytest.raises(UsageError, match="between 0 and 1"):
-        random_split(10, fraction, seed=0)
-    with pytest.raises(UsageError, match="between 0 and 1"):
         random_group_split([1, 2], fraction, seed=0)
 
 
-def test_one_example_or_one_group_cannot_be_split():
-    with pytest.raises(DataError, match="1 example"):
-        random_split(1, 0.5, seed=0)
+def test_one_group_cannot_be_split():
     with pytest.raises(DataError, match="1 group"):
         random_group_split(["a", "a"], 0.5, seed=0)
 

@@ -14,7 +14,8 @@ from tests.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.explain.explanation import TraceRequest, decode, explain, run_facts
+from glassformer.explain.explanation import TraceRequest, decode, explain
+from glassformer.explain.facts import run_facts
 from glassformer.explain.tensors import Records, take
 from glassformer.explain.trace import trace
 from glassformer.models import Translator

@@ -24,7 +24,7 @@ from glassformer.explain.attribution.faithfulness import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution, words_of
-from glassformer.explain.figures.plots import save_figure
+from glassformer.explain.figures.explanation_plots import save_figure
 from glassformer.explain.trace import Trace
 
 TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.crashing import every_crash
+from tests.states import state_sha256
 from torch import Tensor
 
 from glassformer import files
@@ -22,7 +23,6 @@ from glassformer.runs.checkpoints import (
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
-    state_sha256,
 )
 
 STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.small import Small, small
+from tests.states import state_sha256
 
 from glassformer.errors import DivergedError
-from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint, state_sha256
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.training.loop import StepReport
 from glassformer.training.state import TrainState, average
 
@@ -101,11 +102,7 @@ def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
     if "steps" in budget:
         assert reports[-1].step == 7
     else:
-        assert (
-            1.5
-            <= reports[-1].epoch
-            < 1.5 + 2 / len(run.batches(1))
-        )
+        assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(run.batches(1))
 
 
 def test_patience_stops_on_the_metric() -> None:

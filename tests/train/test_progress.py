@@ -47,11 +47,11 @@ def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureF
         for step in range(1, 41):
             clock.now = step * 0.5
             valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
-            progress(report(step, valid=valid, best=valid is not None, event="saved" if step == 9 else ""))
+            progress(report(step, valid=valid, best=valid is not None))
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = captured.err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "saved", "step 21"]
+    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "step 21"]
     assert lines[0] == (
         "step 1  epoch 0.50  loss 2.5000  lr 1.00e-03  grad 0.80  12,345 tokens/s  padding 4%  left 1 min 20 s"
     )

@@ -163,7 +163,7 @@ def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         console.warn(warning)
     if arguments.figure is not None:
-        from glassformer.explain.figures.plots import save_figure
+        from glassformer.explain.figures.explanation_plots import save_figure
 
         save_figure(
             explanations[0], arguments.figure, path,

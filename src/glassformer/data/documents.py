@@ -77,8 +77,6 @@ def read_documents(path: Path, findings: Findings) -> Documents:
     for file in files:
         name = file.relative_to(path).as_posix()
         text = read_document(file, findings)
-        if file.name in findings.hashes and name != file.name:
-            findings.hashes[name] = findings.hashes.pop(file.name)
         if text:
             documents.append((name, text))
         else:

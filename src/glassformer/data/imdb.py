@@ -1,7 +1,7 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive or its folder in one pass.
 
-25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels. Texts are kept
-as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
+25,000 reviews to train on, 25,000 to test on, half of each positive. The archive's 50,000 without labels
+are left. Texts are kept as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.data.splits import Split, TextData, random_group_split
 from glassformer.errors import DataError, GlassformerError
 
 LABELS = ["neg", "pos"]
-PARTS = ("train/neg", "train/pos", "test/neg", "test/pos", "train/unsup")
+PARTS = ("train/neg", "train/pos", "test/neg", "test/pos")
 ARCHIVES = ("aclImdb_v1.tar.gz", "aclImdb.tar.gz")
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 MAX_ARCHIVE_BYTES = 100 << 20
@@ -30,10 +30,9 @@ SHA256 = {
     "train/pos": "5ef06e000db12340fefa78bbcf7e2ab8211cf5feebd75e903380788528ef46f5",
     "test/neg": "8f545bcb91d48200c7e9ccef9caff8b32e5a88ac8fe8adbeef359cb7b3c6f93d",
     "test/pos": "77cd7b02291ee46a6348d24523e7b98bc1f56ef469b411ee4f60e541392c5a88",
-    "train/unsup": "cbd93af92f9a4dff2e9c33280f49b8e8babeabcbb8171ca34f17f9e289de43f9",
 }
-_REVIEW = re.compile(r"(?:^|.*/)(train|test)/(neg|pos|unsup)/(\d+)_\d+\.txt$")
-_URLS = re.compile(r"(?:^|.*/)(train|test)/urls_(neg|pos|unsup)\.txt$")
+_REVIEW = re.compile(r"(?:^|.*/)(train|test)/(neg|pos)/(\d+)_\d+\.txt$")
+_URLS = re.compile(r"(?:^|.*/)(train|test)/urls_(neg|pos)\.txt$")
 _CACHE_VERSION = 1
 
 
@@ -52,7 +51,7 @@ def load(data: DataConfig) -> TextData:
     Raises:
         DataError: the data set is damaged, or cannot be found or fetched.
     """
-    parts = _load_parts(data, PARTS[:4])
+    parts = _load_parts(data)
     everything, films = _labelled(parts, "train")
     test, _ = _labelled(parts, "test")
     notes = [note for note in [_deviation(parts)] if note]
@@ -68,15 +67,6 @@ def load(data: DataConfig) -> TextData:
         )
     hashes = {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
     return TextData(train, valid, test, notes, hashes)
-
-
-def load_unsup(data: DataConfig) -> list[str]:
-    """The 50,000 reviews without labels, in the order of their numbers.
-
-    Raises:
-        DataError: as in `load`.
-    """
-    return _load_parts(data, PARTS[4:])["train/unsup"].texts
 
 
 def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
@@ -115,22 +105,21 @@ def _probe(place: Path) -> Path | None:
 
 def _check(archive: Path) -> None:
     """Read a download through and compare every review with the published ones."""
-    if wrong := _deviation(_parse(read_members(archive), str(archive), PARTS)):
+    if wrong := _deviation(_parse(read_members(archive), str(archive))):
         raise DataError(f"{archive}: {wrong}.", hint="The download is damaged, or its source has changed.")
 
 
 # --- reading -------------------------------------------------------------------------------------------------
 
 
-def _load_parts(data: DataConfig, wanted: tuple[str, ...]) -> dict[str, _Part]:
-    """The wanted parts, from the cache if they were read before, else from the archive or folder."""
+def _load_parts(data: DataConfig) -> dict[str, _Part]:
+    """All parts, from the cache if they were read before, else from the archive or folder."""
     source = _locate(data)
-    kind = "unlabelled" if "train/unsup" in wanted else "labelled"
-    cached = cache_dir() / "parsed" / f"imdb-{kind}-{_fingerprint(source)[:16]}.json"
+    cached = cache_dir() / "parsed" / f"imdb-labelled-{_fingerprint(source)[:16]}.json"
     if (parts := _read_cache(cached)) is not None:
         return parts
-    files = read_members(source) if source.is_file() else _read_folder(source, wanted)
-    parts = _parse(files, str(source), wanted)
+    files = read_members(source) if source.is_file() else _read_folder(source)
+    parts = _parse(files, str(source))
     _write_cache(cached, parts)
     return parts
 
@@ -149,8 +138,8 @@ def _fingerprint(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _read_folder(folder: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    for part in wanted:
+def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for part in PARTS:
         side, label = part.split("/")
         urls = folder / side / f"urls_{label}.txt"
         if urls.is_file():
@@ -159,9 +148,9 @@ def _read_folder(folder: Path, wanted: tuple[str, ...]) -> Iterator[tuple[str, b
             yield f"{part}/{path.name}", path.read_bytes()
 
 
-def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: tuple[str, ...]) -> dict[str, _Part]:
-    """Sort reviews into their parts by name; whatever else the archive holds is passed over."""
-    reviews: dict[str, dict[int, str]] = {part: {} for part in wanted}
+def _parse(files: Iterator[tuple[str, bytes]], source: str) -> dict[str, _Part]:
+    """Sort reviews into their parts by name; those without labels, and whatever else there is, are passed over."""
+    reviews: dict[str, dict[int, str]] = {part: {} for part in PARTS}
     urls: dict[str, list[str]] = {}
     for name, content in files:
         if match := _REVIEW.match(name):

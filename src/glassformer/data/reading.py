@@ -9,9 +9,9 @@ from __future__ import annotations
 import codecs
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
 from glassformer.errors import DataError
@@ -59,7 +59,7 @@ class Findings:
         n_problems: all of them.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should be told, such as which columns were chosen.
-        hashes: file name → sha256 of its bytes.
+        hashes: path as given → sha256 of its bytes.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -85,6 +85,21 @@ class Findings:
             also = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
             hint = "`glassformer data check` with the same flags lists everything" if more else ""
             raise DataError(f"{self.problems[0]}{also}", hint)
+
+
+def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The files whose bytes are no longer those recorded; both are `Findings.hashes`.
+
+    A file that was moved, or was recorded by its bare name, as runs once did, is sought by that name.
+    """
+    by_name: dict[str, set[str]] = {}
+    for path, sha in now.items():
+        by_name.setdefault(PurePosixPath(path).name, set()).add(sha)
+    return sorted(
+        path
+        for path, sha in recorded.items()
+        if sha not in ({now[path]} if path in now else by_name.get(PurePosixPath(path).name, ()))
+    )
 
 
 def read_lines(path: Path, findings: Findings) -> list[str]:
@@ -113,7 +128,7 @@ def numbered_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
                 raw = raw[:-1]
                 findings.counts["CRLF line ends"] += 1
             yield number, _decoded(raw, path, number, findings)
-    findings.hashes[path.name] = digest.hexdigest()
+    findings.hashes[path.as_posix()] = digest.hexdigest()
     if number == 0:
         findings.error(path, 0, "empty file", "the file is empty")
 
@@ -123,7 +138,7 @@ def read_document(path: Path, findings: Findings) -> str:
     if not _readable(path, findings):
         return ""
     data = path.read_bytes()
-    findings.hashes[path.name] = hashlib.sha256(data).hexdigest()
+    findings.hashes[path.as_posix()] = hashlib.sha256(data).hexdigest()
     try:
         if data.startswith(UTF16_MARKS) or b"\0" in data:
             raise ValueError("to be told line by line")

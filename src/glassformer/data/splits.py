@@ -113,36 +113,10 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 
-def random_split(n: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Set a random share of `n` examples aside. A pure function of its arguments.
-
-    Args:
-        n: number of examples, at least 2.
-        fraction: share to set aside, between 0 and 1; at least one example ends on either side.
-        seed: of the choice.
-
-    Returns:
-        (train, valid): int64 arrays of example numbers, each ascending, together 0 … n-1 exactly once.
-
-    Raises:
-        UsageError: `fraction` outside (0, 1).
-        DataError: fewer than two examples.
-    """
-    _check_fraction(fraction)
-    if n < 2:
-        raise DataError(
-            f"{n} example(s) cannot be split into training and validation.",
-            hint="Give more data, or a validation file of its own.",
-        )
-    n_valid = min(max(round(n * fraction), 1), n - 1)
-    order = np.random.default_rng([seed, n]).permutation(n)
-    return np.sort(order[n_valid:]), np.sort(order[:n_valid])
-
-
 def random_group_split(
     groups: Sequence[Hashable], fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Like `random_split`, but examples of one group (reviews of one film) never part.
+    """Set a random share aside, but examples of one group (reviews of one film) never part.
 
     Groups are taken in random order until `fraction` of the examples is reached; a group that would overshoot
     is left in training, so the share is met as closely as the groups allow and never exceeded.
@@ -153,7 +127,7 @@ def random_group_split(
         seed: of the choice.
 
     Returns:
-        (train, valid) as in `random_split`.
+        (train, valid): int64 arrays of example numbers, each ascending, together 0 … n-1 exactly once.
 
     Raises:
         UsageError: `fraction` outside (0, 1).

@@ -24,14 +24,14 @@ from glassformer.explain.attribution.alignment import Reading, measure_readings
 from glassformer.explain.capture.records import Check
 from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
-from glassformer.explain.facts import model_facts, run_facts
+from glassformer.explain.facts import model_facts
 from glassformer.explain.inputs import Prepared, prepare
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.tensors import Records, take, to_numpy
 from glassformer.explain.trace import Trace
 
-__all__ = ["Explanation", "Subject", "TraceRequest", "decode", "explain", "model_facts", "run_facts"]
+__all__ = ["Explanation", "TraceRequest", "decode", "explain"]
 
 
 def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
@@ -174,7 +174,7 @@ class Explanation:
     @property
     def plot(self) -> Any:
         """Figures of this explanation: `explanation.plot.attribution()`."""
-        from glassformer.explain.figures.plots import ExplanationPlots
+        from glassformer.explain.figures.explanation_plots import ExplanationPlots
 
         return ExplanationPlots(self)
 

@@ -10,7 +10,7 @@ from typing import Any
 from glassformer.errors import CheckpointError
 from glassformer.explain.checkpoints import MODEL, Subject, list_checkpoints, sha256_of, step_of
 from glassformer.explain.inputs import decode_settings
-from glassformer.explain.tensors import FULL, LAYERED
+from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.files import read_json
 from glassformer.models.build import d_ff_of, d_head_of
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.tensors import FULL, LAYERED, Node, Records
+from glassformer.explain.tensors import Node, Records
 
 FORMAT = "glassformer-trace-1"
 

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
+from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.trace import Trace, trace
 
-FULL, LAYERED = 128, 512
-"""Longest streams captured whole, and longest captured a layer at a time."""
 NOT_IN_LAYERS = ("*embedding.*", "encoder.norm", "decoder.norm", "pooled", "head", "logits")
 _PART = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 

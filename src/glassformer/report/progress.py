@@ -35,7 +35,6 @@ class Report(Protocol):
     eta_seconds: float | None
     valid: dict[str, float] | None
     best: bool
-    event: str
 
 
 class TrainingProgress:
@@ -65,7 +64,7 @@ class TrainingProgress:
             self._bar.stop()
 
     def __call__(self, report: Any) -> None:
-        """Show a report: validations and events always, updates now and then."""
+        """Show a report: validations always, updates now and then."""
         now = self._clock()
         if self._bar is not None:
             self._draw(report, now)
@@ -74,8 +73,6 @@ class TrainingProgress:
             console.say(step_line(report))
         if report.valid is not None:
             console.say(valid_line(report))
-        if report.event:
-            console.say(report.event)
 
     def _draw(self, report: Report, now: float) -> None:
         finished = report.progress >= 1.0

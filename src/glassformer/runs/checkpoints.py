@@ -10,7 +10,6 @@ What the state is, this module does not know: tensors under names, and a JSON ob
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -115,14 +114,6 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 def checkpoints(folder: Path) -> list[Path]:
     """Every committed checkpoint, oldest first, sound or not."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir())
-
-
-def state_sha256(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
-    """One SHA-256 of a whole state: equal exactly when every bit of it is."""
-    digest = hashlib.sha256(_state_bytes(state))
-    for chunk in tensor_chunks(tensors):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _state_bytes(state: Mapping[str, Any]) -> bytes:

@@ -11,8 +11,7 @@ from pathlib import Path
 from glassformer import console
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
-from glassformer.runs.tensor_file import Weights
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"

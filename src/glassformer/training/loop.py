@@ -40,7 +40,6 @@ class StepReport:
     eta_seconds: float | None = None
     valid: dict[str, float] | None = None
     best: bool = False
-    event: str = ""
 
 
 def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Iterator[StepReport]:

@@ -1,34 +1,24 @@
 """Figures of a forward pass for papers and slides: attention, positions, alignment of a translation.
 
-Each method returns a matplotlib `Figure`, to be shown, changed or saved; how they look is in
-`style.py`, what a word weighs is drawn in `attribution_figure.py`. Layers and heads are counted from 1
+Each method returns a matplotlib `Figure`, to be shown, changed or saved. How they look is in
+`style.py`; what knows a whole explanation is in `explanation_plots.py`. Layers and heads are counted from 1
 here, as on the page and in the command; in the ids of records they are counted from 0.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.figures import style as fs
-from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.matrix_figures import one_matrix, positions_and_likeness, small_multiples
-from glassformer.explain.tensors import LAYERED
-
-if TYPE_CHECKING:
-    from glassformer.explain.attribution.attribute import Attribution
-    from glassformer.explain.explanation import Explanation
 
 Tokens: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """The pieces of the only stream, or those of each: {"source": […], "target": […]}."""
-
-KINDS = ("attention", "positions", "alignment", "attribution")
 
 
 class TracePlots:
@@ -212,70 +202,6 @@ class TracePlots:
                 )
             names.append(list(pieces) if pieces is not None else [str(i + 1) for i in range(size)])
         return names[0], names[1]
-
-
-class ExplanationPlots(TracePlots):
-    """`explanation.plot`: the same, with tokens written beside rows and columns, and what each word weighs."""
-
-    def __init__(self, explanation: Explanation) -> None:
-        start, end = explanation.window or (0, None)
-        pieces = {stream.name: stream.pieces for stream in explanation.streams}
-        cut = {name: p[start:end] if len(p) > LAYERED else p for name, p in pieces.items()}
-        super().__init__(explanation.records, cut)
-        self._explanation = explanation
-
-    def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
-        cross = any(id.endswith(".cross.weights") for id in self._records)
-        if self._explanation.window is not None or not cross or None not in (layer, shifted):
-            return super()._reading(layer, shifted)
-        readings = self._explanation.readings()
-        fits = [r for r in readings if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
-        if not fits:  # there is no such layer
-            return super()._reading(layer, shifted)
-        best = fits[0]
-        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f})"
-        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else why
-
-    def attribution(
-        self, method: Literal["erase", "integrated_gradients"] = "erase", *, of: Attribution | None = None
-    ) -> Any:
-        """How much each word speaks for what the model said, and how faithful that ranking is.
-
-        Args:
-            method: how words are weighed.
-            of: an attribution that exists already, for another token, class or foil.
-        """
-        found = of if of is not None else self._explanation.attribute(method=method)
-        return draw_attribution(self._explanation.streams, found.to_json())
-
-
-def save_figure(
-    explanation: Explanation, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
-    method: Literal["erase", "integrated_gradients"] = "erase",
-) -> None:  # fmt: skip
-    """Write a figure of an explanation: attention, positions, alignment or attribution.
-
-    Attention of a translator is its cross attention.
-
-    Raises:
-        UsageError: another kind or suffix, or the model has no such thing.
-        ResourceError: the file cannot be written.
-    """
-    fs.check_suffix(path)
-    plots = ExplanationPlots(explanation)
-    match kind:
-        case "attention":
-            crosses = any(id.endswith(".cross.weights") for id in explanation.records)
-            figure = plots.attention(layer, head, "cross" if crosses else "self")
-        case "positions":
-            figure = plots.positions()
-        case "alignment":
-            figure = plots.alignment(layer, head)
-        case "attribution":
-            figure = plots.attribution(method)
-        case _:
-            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(KINDS)}")
-    fs.save(figure, path)
 
 
 def _one_text(record: Record) -> np.ndarray:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import html
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.figures import style as fs
-
-if TYPE_CHECKING:
-    from glassformer.explain.explanation import Explanation
+from glassformer.explain.figures.explanation_plots import Drawn, ExplanationPlots
+from glassformer.explain.page.report import Shown, report_html
 
 HEIGHT = 720
 """Pixels of the frame."""
@@ -25,7 +24,12 @@ MAX_BYTES = 6_000_000
 """A notebook keeps every output it shows; the file that `save` writes may be larger."""
 
 
-def mimebundle(explanation: Explanation) -> dict[str, Any]:
+@runtime_checkable
+class Displayed(Shown, Drawn, Protocol):
+    """What is needed of an explanation."""
+
+
+def mimebundle(explanation: Displayed) -> dict[str, Any]:
     """What Jupyter asks an object for: its forms by MIME type, the picture in base64."""
     return {
         "text/plain": repr(explanation),
@@ -34,10 +38,8 @@ def mimebundle(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def frame(explanation: Explanation) -> str:
+def frame(explanation: Displayed) -> str:
     """The page in an `<iframe>`; where it is not built, a sentence that says so."""
-    from glassformer.explain.page.report import report_html
-
     try:
         page, _ = report_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
     except GlassformerError as error:
@@ -48,10 +50,10 @@ def frame(explanation: Explanation) -> str:
     )
 
 
-def picture(explanation: Explanation) -> bytes:
+def picture(explanation: Displayed) -> bytes:
     """A PNG, soon made: alignment of a translation, attention of any other model."""
     translated = explanation.subject.task.name == "translate" and len(explanation.streams[-1]) > 1
-    plot = explanation.plot
+    plot = ExplanationPlots(explanation)
     figure = plot.alignment() if translated else plot.attention()
     buffer = BytesIO()
     with fs.style():

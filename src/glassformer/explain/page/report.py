@@ -15,13 +15,14 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args, runtime_checkable
 
 from glassformer.errors import GlassformerError
-from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.attribution.alignment import Aligned, readings_json
 from glassformer.explain.attribution.asking import Method
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase_each
-from glassformer.explain.explanation import Explanation, Subject, run_facts
+from glassformer.explain.checkpoints import Subject
+from glassformer.explain.facts import run_facts
 from glassformer.explain.page.assets import asset
 from glassformer.explain.page.responses import pack, to_json
 from glassformer.files import atomic_write_text
@@ -38,8 +39,17 @@ OTHER_RANK = 2
 SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
 
 
+@runtime_checkable
+class Shown(Aligned, Protocol):
+    """What is needed of an explanation."""
+
+    @property
+    def id(self) -> str: ...
+    def manifest(self) -> dict[str, Any]: ...
+
+
 def write_report(
-    path: Path, explanation: Explanation, *, other: Explanation | None = None, subject: Subject | None = None
+    path: Path, explanation: Shown, *, other: Shown | None = None, subject: Subject | None = None
 ) -> list[str]:
     """Write the report; returns a sentence for each thing that was left out.
 
@@ -57,9 +67,9 @@ def write_report(
 
 
 def report_html(
-    explanation: Explanation,
+    explanation: Shown,
     *,
-    other: Explanation | None = None,
+    other: Shown | None = None,
     subject: Subject | None = None,
     max_bytes: int = MAX_BYTES,
     seconds: float = WEIGHING_SECONDS,
@@ -90,7 +100,7 @@ def report_html(
     return one_file(*page, data), data["dropped"]
 
 
-def alignments(explanations: list[Explanation]) -> dict[str, dict[str, Any]]:
+def alignments(explanations: list[Shown]) -> dict[str, dict[str, Any]]:
     """`ReportData.alignments`: of each translation, by trace."""
     return {
         e.id: readings_json(e.readings())
@@ -100,7 +110,7 @@ def alignments(explanations: list[Explanation]) -> dict[str, dict[str, Any]]:
 
 
 def words_weighed(
-    explanations: Sequence[Explanation], deadline: float, dropped: list[str]
+    explanations: Sequence[Shown], deadline: float, dropped: list[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
     translator or language model wrote token after token until the deadline, first by erasing."""
@@ -126,7 +136,7 @@ def words_weighed(
     return attributions, erasures
 
 
-def each_word_erased(explanation: Explanation, which: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def each_word_erased(explanation: Shown, which: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
     words = list(words_before(explanation.manifest(), which.get("prediction")))
     if words:
@@ -160,7 +170,7 @@ def words_before(manifest: dict[str, Any], prediction: int | None) -> Iterator[d
 
 
 def packed_tensors(
-    explanations: list[Explanation], room: int, dropped: list[str]
+    explanations: list[Shown], room: int, dropped: list[str]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """`ReportData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
     packed: dict[str, dict[str, dict[str, Any]]] = {e.id: {} for e in explanations}
@@ -193,7 +203,7 @@ def packed_tensors(
 
 
 def _pack_one(
-    explanation: Explanation,
+    explanation: Shown,
     name: str,
     axes: list[dict[str, Any]],
     dtype: str,

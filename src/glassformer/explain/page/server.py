@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from glassformer import console
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.explanation import Subject
+from glassformer.explain.checkpoints import Subject
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
 from glassformer.explain.page.security import Guard, new_token, read_json, same_token

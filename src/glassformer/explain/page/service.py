@@ -17,8 +17,9 @@ import numpy as np
 
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
-from glassformer.explain.explanation import Explanation, Subject, TraceRequest, decode, explain, run_facts
-from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES
+from glassformer.explain.checkpoints import Subject
+from glassformer.explain.explanation import Explanation, TraceRequest, decode, explain
+from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES, run_facts
 from glassformer.explain.page.responses import Refused
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,9 @@ from glassformer.models.cost import encoder_flops
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
 
+WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+"""A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
+
 
 def class_names(labels: Sequence[str]) -> list[str]:
     """The classes among labels, sorted; as numbers if all of them are.
@@ -35,7 +39,7 @@ def class_names(labels: Sequence[str]) -> list[str]:
         DataError: fewer than two, or so many that the column can hardly be one of labels.
     """
     names = sorted(set(labels))
-    if all(_is_number(name) for name in names):
+    if all(WHOLE_NUMBER.fullmatch(name) for name in names):
         names.sort(key=int)
     hint = "choose the column with --label-column"
     if len(names) < 2:
@@ -183,12 +187,3 @@ class Classify(Task):
             "probability": float(probabilities[best]),
             "probabilities": named,
         }
-
-
-def _is_number(name: str) -> bool:
-    """Whether a label is a whole number; "--5" and "²" are not."""
-    try:
-        int(name)
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,92 @@
+"""The figures of an explanation: those of its forward pass with tokens written beside them, and what words weigh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from glassformer.errors import UsageError
+from glassformer.explain.attribution.alignment import Aligned
+from glassformer.explain.attribution.attribute import Attribution
+from glassformer.explain.capture.records import Record
+from glassformer.explain.figures import style as fs
+from glassformer.explain.figures.attribution_figure import draw_attribution
+from glassformer.explain.figures.plots import TracePlots
+from glassformer.explain.lengths import LAYERED
+
+KINDS = ("attention", "positions", "alignment", "attribution")
+
+
+@runtime_checkable
+class Drawn(Aligned, Protocol):
+    """What is needed of an explanation."""
+
+    @property
+    def records(self) -> Mapping[str, Record]: ...
+    def attribute(self, method: str = "erase") -> Attribution: ...
+
+
+class ExplanationPlots(TracePlots):
+    """`explanation.plot`: the same, with tokens written beside rows and columns, and what each word weighs."""
+
+    def __init__(self, explanation: Drawn) -> None:
+        start, end = explanation.window or (0, None)
+        pieces = {stream.name: stream.pieces for stream in explanation.streams}
+        cut = {name: p[start:end] if len(p) > LAYERED else p for name, p in pieces.items()}
+        super().__init__(explanation.records, cut)
+        self._explanation = explanation
+
+    def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
+        cross = any(id.endswith(".cross.weights") for id in self._records)
+        if self._explanation.window is not None or not cross or None not in (layer, shifted):
+            return super()._reading(layer, shifted)
+        readings = self._explanation.readings()
+        fits = [r for r in readings if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        if not fits:  # there is no such layer
+            return super()._reading(layer, shifted)
+        best = fits[0]
+        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f})"
+        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else why
+
+    def attribution(
+        self, method: Literal["erase", "integrated_gradients"] = "erase", *, of: Attribution | None = None
+    ) -> Any:
+        """How much each word speaks for what the model said, and how faithful that ranking is.
+
+        Args:
+            method: how words are weighed.
+            of: an attribution that exists already, for another token, class or foil.
+        """
+        found = of if of is not None else self._explanation.attribute(method=method)
+        return draw_attribution(self._explanation.streams, found.to_json())
+
+
+def save_figure(
+    explanation: Drawn, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
+    method: Literal["erase", "integrated_gradients"] = "erase",
+) -> None:  # fmt: skip
+    """Write a figure of an explanation: attention, positions, alignment or attribution.
+
+    Attention of a translator is its cross attention.
+
+    Raises:
+        UsageError: another kind or suffix, or the model has no such thing.
+        ResourceError: the file cannot be written.
+    """
+    fs.check_suffix(path)
+    plots = ExplanationPlots(explanation)
+    match kind:
+        case "attention":
+            crosses = any(id.endswith(".cross.weights") for id in explanation.records)
+            figure = plots.attention(layer, head, "cross" if crosses else "self")
+        case "positions":
+            figure = plots.positions()
+        case "alignment":
+            figure = plots.alignment(layer, head)
+        case "attribution":
+            figure = plots.attribution(method)
+        case _:
+            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(KINDS)}")
+    fs.save(figure, path)
