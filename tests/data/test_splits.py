@@ -77,5 +77,3 @@ def test_limit_draws_training_examples_by_seed_and_says_so():
     assert "20 of 100 training examples are used, drawn by seed" in cut.notes[0]
     with pytest.raises(UsageError, match="at least 1"):
         limited(data, 0, 0)
-    with pytest.raises(UsageError, match="a running text has none"):
-        limited(TextData(train=Split(["a text"]), valid=Split(["v"])), 1, 0)

@@ -33,6 +33,8 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
             f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.',
             hint=f"Start from a recipe for {form.task}.",
         )
+    if data.limit is not None and form.roles is None:
+        raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     return limited(_load(form, data), data.limit, data.split_seed)
 
 

@@ -95,14 +95,10 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     Drawn and not the first, because files are often sorted by label; they stay in their order.
 
     Raises:
-        UsageError: `limit` below 1, or a running text, which has no examples to count.
+        UsageError: `limit` below 1.
     """
     if limit is None:
         return data
-    if data.train.answer is None:
-        raise UsageError(
-            "limit counts examples, and a running text has none", "use --steps, or a shorter text"
-        )
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.", hint="Leave it out to use all the data.")
     n = len(data.train)
