@@ -18,7 +18,7 @@ from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runs import sealed_folder
-from glassformer.runs.model_folder import load_model_files, save_model
+from glassformer.runs.model_folder import load_model_files, replace_card, save_model
 
 MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
 FACTS: dict[str, Any] = {
@@ -127,6 +127,55 @@ def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
                     load_model_files(folder)
         file.write_bytes(whole)
     load_model_files(folder)
+
+
+# A card comes last
+
+
+def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    before = (folder / "model.safetensors").stat().st_ino
+    replace_card(folder, "# With a score")
+    assert load_model_files(folder)[0] == FACTS
+    assert (folder / "README.md").read_text("utf-8") == "# With a score"
+    assert (folder / "model.safetensors").stat().st_ino == before, "the same file, not written again"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer import files
+
+    class NoLinks(files.FileSystem):
+        def link(self, old, new):
+            raise OSError(38, "not here")
+
+    folder = save(tmp_path / "model")
+    monkeypatch.setattr(files, "fs", NoLinks())
+    replace_card(folder, "# With a score")
+    assert torch.equal(load_model_files(folder)[1]["head.weight"], weights()["head.weight"])
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+def test_a_card_is_replaced_whole_or_not_at_all(tmp_path: Path, how: dict[str, bool]) -> None:
+    found = []
+    for folder, completed in every_crash(
+        tmp_path, lambda f: save(f / "model"), lambda f: replace_card(f / "model", "new"), **how
+    ):
+        assert torch.equal(load_model_files(folder / "model")[1]["head.weight"], weights()["head.weight"])
+        card = (folder / "model" / "README.md").read_text("utf-8")
+        assert card == "new" or (card.startswith("# A model") and not completed)
+        found.append(card == "new")
+    assert found == sorted(found) and set(found) == {False, True}
+
+
+def test_damage_stays_refused_under_a_new_card(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    replace_card(folder, "new")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load_model_files(folder)
 
 
 # Tokenizer and model

@@ -156,7 +156,9 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
         assert batch.labels[i, :n].tolist() == [*target, 3]
         assert (batch.tgt_in[i, n:] == 0).all() and (batch.labels[i, n:] == IGNORE_INDEX).all()
     assert (
-        batch.n_labels == int((batch.labels != IGNORE_INDEX).sum()) == sum(corpus.targets.lengths) + len(index)
+        batch.n_labels
+        == int((batch.labels != IGNORE_INDEX).sum())
+        == sum(corpus.targets.lengths) + len(index)
     )
     assert batch.n_tokens == sum(corpus.lengths) + batch.n_labels
     assert batch.n_slots == batch.ids.numel() + batch.tgt_in.numel()

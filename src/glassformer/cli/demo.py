@@ -16,6 +16,7 @@ from glassformer.cli.scores import headline_of, write_scores
 from glassformer.cli.train import TrainArguments, check_new_folder, parse, read_scores, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
+from glassformer.runs.folder import RunFolder
 
 N_SHOWN = 8
 """Predictions in the table."""
@@ -55,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
     told = trained.predict([OWN])[0]
     console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
     console.say(f'  glassformer predict {out} "{OWN}"')
-    console.say(f"the report, with plots: {out / 'report.md'}")
+    console.say(f"the report, with plots: {RunFolder(out).report}")
     console.say(f"look inside: glassformer explain {out}")
     return 0
 

@@ -16,6 +16,7 @@ from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
 from glassformer.recipes import BUDGETS, load_recipe, recipe_names, without_budget
+from glassformer.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,7 @@ def check_new_folder(out: Path) -> None:
         UsageError: which, and what to do.
     """
     if out.is_dir() and any(out.iterdir()):
-        resumable = (out / "config.toml").is_file()
-        hint = f"go on with it: glassformer train --resume {out}; or " if resumable else ""
+        hint = f"go on with it: glassformer train --resume {out}; or " if RunFolder(out).resumable else ""
         raise UsageError(f"{out} is not empty", f"{hint}name another --out")
     nearest = next((p for p in (out, *out.parents) if p.exists()), Path("."))
     if not nearest.is_dir():
@@ -96,11 +96,9 @@ def check_new_folder(out: Path) -> None:
 
 
 def read_scores(out: Path) -> dict[str, Any]:
-    """A run's `evaluation.json`; empty where a run was not evaluated."""
-    from glassformer.files import read_json
-
-    path = out / "evaluation.json"
-    return read_json(path) if path.is_file() else {}
+    """The scores of a run with its task and split; empty where it was not evaluated."""
+    evaluation = RunFolder(out).read_evaluation()
+    return evaluation.as_json() if evaluation else {}
 
 
 def _resume(words: list[str], given: list[str]) -> int:
@@ -133,7 +131,7 @@ def _finish(out: Path, as_json: bool) -> None:
     scores = read_scores(out)
     if scores:
         write_scores(scores, as_json)
-    if (out / "report.md").is_file():
-        console.say(f"report: {out / 'report.md'}")
+    if RunFolder(out).report.is_file():
+        console.say(f"report: {RunFolder(out).report}")
     console.say(f"use it:  glassformer predict {out} …")
     console.say(f"look inside: glassformer explain {out}")

@@ -18,12 +18,14 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError
 from glassformer.files import finish_replacement, parse_json, remove_leftovers
-from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.runs.folder import MODEL_CONFIG as CONFIG
+from glassformer.runs.folder import MODEL_KIND as KIND
+from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 
-KIND = "glassformer model"
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-TOKENIZERS = ("tokenizer.json", "target_tokenizer.json")
+WEIGHTS, CARD = "model.safetensors", "README.md"
+TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
 MAX_LEN = 1 << 24
 """Longest context that is believed: positions are allocated for it and are not in the weights."""
 
@@ -57,6 +59,15 @@ def save_model(
     }
     remove_leftovers(folder.parent, folder.name)
     write_sealed_folder(folder, KIND, files, replace=True)
+
+
+def replace_card(folder: Path, card: str) -> None:
+    """Give a sealed model another card; its weights are not written again.
+
+    Raises:
+        CheckpointError, ResourceError: see `update_sealed_folder`.
+    """
+    update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
 
 
 def load_model_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
