@@ -24,7 +24,7 @@ from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runtime import choose_device, tune_process
-from glassformer.tasks import Task, task_class
+from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.state import load_weights
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
             f"{path} holds no trained model",
             go_on if folder.resumable else "give the folder that --out named",
         )
-    facts, weights = load_model_files(model_folder)
+    facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target = choose_device(device)
     tune_process(target)
     task = _restore_task(facts, model_folder, folder)

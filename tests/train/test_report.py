@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import CheckpointError
+from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.write import write_report
-from glassformer.runs.facts import load_facts
 
 MakeRun = Callable[..., Path]
 
@@ -74,10 +74,17 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
     run = fake_run("classify")
     config = (run / "config.toml").read_text(encoding="utf-8")
     config = config.replace("use_test_as_validation = false", "use_test_as_validation = true\nlimit = 500")
+    note = "only 500 of 22,500 training examples are used, drawn by seed (limit)"
+    edit(run / "data.json", lambda d: d["notes"].append(note))
     (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(split="valid"))
     opening = report_of(run).split("## Result")[0]
-    for words in ("no clean test score", "first 500 training examples", "no test split", "A restatement."):
+    for words in (
+        "no clean test score",
+        "nly 500 of 22,500 training examples are used, drawn by seed",
+        "no test split",
+        "A restatement.",
+    ):
         assert words in opening
     assert "no clean test score" in model_card(run, {})
 
@@ -87,7 +94,7 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
     edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
     text = report_of(run)
     assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
-    assert load_facts(run).metric == "exact_match"
+    assert load_facts(run).metric.name == "exact_match"
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert report["headline"]["metric"] == "exact_match"
 
@@ -189,7 +196,7 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
         log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8"
     )
     facts = load_facts(run)
-    assert len(facts.training) == 1500 and facts.training[-1]["loss"] == 9.0
+    assert len(facts.training) == 1500 and facts.training[-1].loss == 9.0
     log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2"):
         load_facts(run)

@@ -95,12 +95,6 @@ def check_new_folder(out: Path) -> None:
         raise UsageError(f"{out} cannot be written: no permission in {nearest}", "name another --out")
 
 
-def read_scores(out: Path) -> dict[str, Any]:
-    """The scores of a run with its task and split; empty where it was not evaluated."""
-    evaluation = RunFolder(out).read_evaluation()
-    return evaluation.as_json() if evaluation else {}
-
-
 def _resume(words: list[str], given: list[str]) -> int:
     """Go on with a run; its configuration is what it was."""
     others = [
@@ -128,9 +122,9 @@ def _resume(words: list[str], given: list[str]) -> int:
 
 def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
-    scores = read_scores(out)
-    if scores:
-        write_scores(scores, as_json)
+    evaluation = RunFolder(out).read_evaluation()
+    if evaluation:
+        write_scores(evaluation.as_json(), as_json)
     if RunFolder(out).report.is_file():
         console.say(f"report: {RunFolder(out).report}")
     console.say(f"use it:  glassformer predict {out} …")

@@ -26,6 +26,7 @@ from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
+from glassformer.tasks.classify.telling import ClassifyTelling
 
 
 def class_names(labels: Sequence[str]) -> list[str]:
@@ -69,7 +70,7 @@ class Classify(Task):
     name = "classify"
     form = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
-    higher_is_better = True
+    telling = ClassifyTelling()
     fits_baselines = True
 
     @classmethod
