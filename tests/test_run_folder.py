@@ -19,7 +19,7 @@ from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import load_facts
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.values import DataFacts, Evaluation, MetricsLine, SplitFacts
-from glassformer.tasks import Classify
+from glassformer.tasks.classify.task import Classify
 from glassformer.text.tokenizer import Tokenizer
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"

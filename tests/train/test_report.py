@@ -20,7 +20,8 @@ from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.write import write_report
 from glassformer.runs.values import Evaluation
-from glassformer.tasks import TASKS, Classify
+from glassformer.tasks import TASKS
+from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.telling import Telling
 
 MakeRun = Callable[..., Path]
