@@ -50,6 +50,10 @@ class CrashingFileSystem(files.FileSystem):
             self.renamed.append((old, new))
         super().rename(old, new)
 
+    def link(self, old: Path, new: Path) -> None:
+        self._count()
+        super().link(old, new)
+
     def remove(self, path: Path) -> None:
         self._count()
         super().remove(path)

@@ -18,7 +18,8 @@ from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runs import sealed_folder
-from glassformer.runs.model_folder import load_model_files, save_model
+from glassformer.runs.model_folder import load_model_files, replace_card, save_model
+from glassformer.tasks import TASKS
 
 MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
 FACTS: dict[str, Any] = {
@@ -41,6 +42,10 @@ def save(folder: Path, facts: dict[str, Any] = FACTS, seed: int = 0) -> Path:
     return folder
 
 
+def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return load_model_files(folder, {name: kind.n_layers for name, kind in TASKS.items()})
+
+
 def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
     """Change the files and the manifest with them, as damage cannot but a hand can."""
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "manifest.json"}
@@ -61,7 +66,7 @@ def rewrite_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> No
 
 def test_round_trip(tmp_path: Path) -> None:
     folder = save(tmp_path / "run" / "model")
-    facts, loaded = load_model_files(folder)
+    facts, loaded = load(folder)
     assert facts == FACTS
     assert loaded.keys() == weights().keys()
     assert all(torch.equal(loaded[name], w) for name, w in weights().items())
@@ -71,13 +76,13 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_a_folder_can_be_moved(tmp_path: Path) -> None:
     save(tmp_path / "model").rename(tmp_path / "elsewhere")
-    assert load_model_files(tmp_path / "elsewhere")[0] == FACTS
+    assert load(tmp_path / "elsewhere")[0] == FACTS
 
 
 def test_an_earlier_model_is_replaced_whole(tmp_path: Path) -> None:
     save(tmp_path / "model", seed=0)
     save(tmp_path / "model", seed=1)
-    assert torch.equal(load_model_files(tmp_path / "model")[1]["head.weight"], weights(1)["head.weight"])
+    assert torch.equal(load(tmp_path / "model")[1]["head.weight"], weights(1)["head.weight"])
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
@@ -87,12 +92,12 @@ def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, ho
     for folder, completed in every_crash(
         tmp_path, lambda f: save(f / "model", seed=0), lambda f: save(f / "model", seed=1), **how
     ):
-        loaded = load_model_files(folder / "model")[1]["head.weight"]
+        loaded = load(folder / "model")[1]["head.weight"]
         seed = next(s for s in (0, 1) if torch.equal(loaded, weights(s)["head.weight"]))
         assert seed == 1 or not completed
         found.append(seed)
         save(folder / "model", seed=2)
-        assert torch.equal(load_model_files(folder / "model")[1]["head.weight"], weights(2)["head.weight"])
+        assert torch.equal(load(folder / "model")[1]["head.weight"], weights(2)["head.weight"])
         assert [p.name for p in folder.iterdir()] == ["model"]
     assert found == sorted(found)
     assert set(found) == {0, 1}
@@ -113,7 +118,7 @@ def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ResourceError, match="model cannot be written"):
         save(tmp_path / "model", seed=1)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
-    assert torch.equal(load_model_files(tmp_path / "model")[1]["head.weight"], weights(0)["head.weight"])
+    assert torch.equal(load(tmp_path / "model")[1]["head.weight"], weights(0)["head.weight"])
 
 
 def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
@@ -124,9 +129,58 @@ def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
             for damaged in (whole[:i] + bytes([whole[i] ^ 0x20]) + whole[i + 1 :], whole[:i]):
                 file.write_bytes(damaged)
                 with pytest.raises(CheckpointError):
-                    load_model_files(folder)
+                    load(folder)
         file.write_bytes(whole)
-    load_model_files(folder)
+    load(folder)
+
+
+# A card comes last
+
+
+def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    before = (folder / "model.safetensors").stat().st_ino
+    replace_card(folder, "# With a score")
+    assert load(folder)[0] == FACTS
+    assert (folder / "README.md").read_text("utf-8") == "# With a score"
+    assert (folder / "model.safetensors").stat().st_ino == before, "the same file, not written again"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer import files
+
+    class NoLinks(files.FileSystem):
+        def link(self, old, new):
+            raise OSError(38, "not here")
+
+    folder = save(tmp_path / "model")
+    monkeypatch.setattr(files, "fs", NoLinks())
+    replace_card(folder, "# With a score")
+    assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+def test_a_card_is_replaced_whole_or_not_at_all(tmp_path: Path, how: dict[str, bool]) -> None:
+    found = []
+    for folder, completed in every_crash(
+        tmp_path, lambda f: save(f / "model"), lambda f: replace_card(f / "model", "new"), **how
+    ):
+        assert torch.equal(load(folder / "model")[1]["head.weight"], weights()["head.weight"])
+        card = (folder / "model" / "README.md").read_text("utf-8")
+        assert card == "new" or (card.startswith("# A model") and not completed)
+        found.append(card == "new")
+    assert found == sorted(found) and set(found) == {False, True}
+
+
+def test_damage_stays_refused_under_a_new_card(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    replace_card(folder, "new")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load(folder)
 
 
 # Tokenizer and model
@@ -137,19 +191,19 @@ def test_a_swapped_tokenizer_of_the_same_size_is_refused(tmp_path: Path) -> None
     other = TOKENIZER["tokenizer.json"].replace(b"model", b"ledom")
     (folder / "tokenizer.json").write_bytes(other)
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is damaged"):
-        load_model_files(folder)
+        load(folder)
     rewrite(folder, lambda files: files.update({"tokenizer.json": other}))
     with pytest.raises(CheckpointError, match="not the one its weights were trained with"):
-        load_model_files(folder)
+        load(folder)
 
 
 def test_a_second_tokenizer_is_tied_too(tmp_path: Path) -> None:
     both = TOKENIZER | {"target_tokenizer.json": b"{}"}
     save_model(tmp_path / "model", FACTS, weights(), both, "")
-    assert load_model_files(tmp_path / "model")[0] == FACTS
+    assert load(tmp_path / "model")[0] == FACTS
     rewrite(tmp_path / "model", lambda files: files.pop("target_tokenizer.json"))
     with pytest.raises(CheckpointError, match="not the one"):
-        load_model_files(tmp_path / "model")
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
@@ -157,22 +211,22 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = save(tmp_path / "model")
     rewrite(folder, lambda files: files.pop(name))
     with pytest.raises(CheckpointError, match=f"should hold {name}"):
-        load_model_files(folder)
+        load(folder)
 
 
 def test_a_file_that_does_not_belong_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "model")
     rewrite(folder, lambda files: files.update({"model.pkl": b"cos\nsystem\n"}))
     with pytest.raises(CheckpointError, match=r"should not hold model\.pkl"):
-        load_model_files(folder)
+        load(folder)
 
 
 def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
     sealed_folder.write_sealed_folder(tmp_path / "c", "glassformer checkpoint", {})
     with pytest.raises(CheckpointError, match="not a glassformer model"):
-        load_model_files(tmp_path / "c")
+        load(tmp_path / "c")
     with pytest.raises(CheckpointError, match="no folder"):
-        load_model_files(tmp_path / "none")
+        load(tmp_path / "none")
 
 
 # Sizes are believed only as far as the weights go
@@ -208,7 +262,7 @@ def test_hostile_sizes_are_refused(tmp_path: Path, section: str | None, name: st
     folder = save(tmp_path / "model")
     rewrite_config(folder, lambda c: (c if section is None else c[section]).update({name: value}))
     with pytest.raises(CheckpointError, match=r"config\.json"):
-        load_model_files(folder)
+        load(folder)
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000])
@@ -216,7 +270,7 @@ def test_a_configuration_that_is_none_is_refused(tmp_path: Path, content: bytes)
     folder = save(tmp_path / "model")
     rewrite(folder, lambda files: files.update({"config.json": content}))
     with pytest.raises(CheckpointError, match=r"config\.json"):
-        load_model_files(folder)
+        load(folder)
 
 
 SMALL = {"n_layers": 1, "d_model": 8, "n_heads": 2}
@@ -239,7 +293,7 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
     labels = list("abcde") if task == "classify" else None
     facts = FACTS | {"task": task, "model": asdict(config), "label_names": labels}
     save_model(tmp_path / "model", facts, tensors, TOKENIZER, "")
-    assert load_model_files(tmp_path / "model")[0] == facts
+    assert load(tmp_path / "model")[0] == facts
 
 
 def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:

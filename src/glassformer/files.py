@@ -50,6 +50,10 @@ class FileSystem:
     def rename(self, old: Path, new: Path) -> None:
         os.replace(old, new)
 
+    def link(self, old: Path, new: Path) -> None:
+        """A second name for a file."""
+        os.link(old, new)
+
     def remove(self, path: Path) -> None:
         """Remove a file or an empty folder."""
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -134,6 +138,15 @@ def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int
     fs.write(path, counted())
     fs.sync(path)
     return size, digest.hexdigest()
+
+
+def link_or_copy(old: Path, new: Path) -> None:
+    """Give a file a second name, as good as a copy of one that is never written again; else copy it."""
+    try:
+        fs.link(old, new)
+    except OSError:  # FAT and some network drives have no hard links
+        with open(old, "rb") as file:
+            write_durably(new, iter(lambda: file.read(1 << 20), b""))
 
 
 @contextmanager

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from glassformer import console
-from glassformer.data.splits import TextData
-from glassformer.files import atomic_write_text, write_json
 from glassformer.report.model_card import model_card
 from glassformer.report.write import write_report
-from glassformer.runs.model_folder import save_model
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import replace_card, save_model
+from glassformer.runs.values import Evaluation
 from glassformer.tasks import Task
 
 if TYPE_CHECKING:
@@ -36,34 +34,36 @@ def model_facts(task: Task) -> dict[str, Any]:
     }
 
 
-def save_task_model(task: Task, model: nn.Module, out: Path) -> None:
-    """Write `model/`: configuration, weights, tokenizer and a card."""
+def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
+    """Write `model/`: configuration, weights, tokenizer and a card without a score."""
     weights = {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
     facts = model_facts(task)
-    tokenizer = (out / "tokenizer.json").read_bytes()
-    save_model(out / "model", facts, weights, {"tokenizer.json": tokenizer}, model_card(out, facts))
+    tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
+    save_model(folder.model, facts, weights, tokenizer, model_card(folder.path, facts))
 
 
-def evaluate_and_report(p: RunContext, model: nn.Module, out: Path) -> None:
-    """Evaluate on the test split once, where there is one, on the validation split otherwise; report."""
-    split_name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
+def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
+    """Save the model, evaluate it once, tell the result; what an earlier sitting did of these stands.
+
+    The model is on the disk before its evaluation begins, so that a kill there costs no training; afterwards
+    its card alone is written again, with the result.
+    """
+    if not folder.sealed:
+        save_task_model(p.task, model, folder)
+    if not folder.finished:
+        evaluate_run(p, model, folder)
+    replace_card(folder.model, model_card(folder.path, model_facts(p.task)))
+    write_report(folder.path)
+
+
+def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
+    """Score the test split, where there is one, or the validation split, with full precision; keep all of it."""
+    name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
     console.say(f"evaluating on {split.source} ({len(split):,} examples)")
-    save_evaluation(p.task, model, p.data, split_name, out)
-    save_task_model(p.task, model, out)  # once more: the card now has the result
-    write_report(out)
-
-
-def save_evaluation(
-    task: Task, model: nn.Module, data: TextData, split_name: str, out: Path
-) -> dict[str, Any]:
-    """Score a split with full precision and write `evaluation.json` and `predictions.jsonl`."""
-    split = data.test if split_name == "test" and data.test is not None else data.valid
-    scores = task.evaluate(model, split, task.config.decode, data.train)
+    scores = p.task.evaluate(model, split, p.config.decode, p.data.train)
     predictions = scores.pop("predictions")
-    if task.config.data.use_test_as_validation:
+    if p.config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
-    result = {"task": task.name, "split": split_name, **scores}
-    rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
-    atomic_write_text(out / "predictions.jsonl", rows)
-    write_json(out / "evaluation.json", result)
-    return result
+    evaluation = Evaluation(p.task.name, name, scores)
+    folder.write_evaluation(evaluation, predictions)
+    return evaluation

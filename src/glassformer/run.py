@@ -20,12 +20,11 @@ from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, DataError, UsageError
-from glassformer.files import finish_replacement
 from glassformer.recipes import config_from_dict, load_recipe, override
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runtime import choose_device, tune_process
-from glassformer.tasks import Task, task_class
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.state import load_weights
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def train(
             overfit(prepared, on_report)
         return None
     folder = Path(out) if out is not None else Path("runs") / config.recipe
-    start_run(config, folder, on_report)
+    start_run(config, RunFolder(folder), on_report)
     return load(folder)
 
 
@@ -78,7 +77,7 @@ def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -
     """Go on with an interrupted run, to the same weights as if it had not been."""
     from glassformer.session import resume_run
 
-    resume_run(Path(out), on_report)
+    resume_run(RunFolder(out), on_report)
     return load(out)
 
 
@@ -88,26 +87,21 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
     """
-    folder = Path(path)
-    # The second name is what a kill between two renames of model/ leaves; loading puts it back.
-    inside = (folder / "model").is_dir() or (folder / ".tmp-old-model").is_dir()
-    model_folder = folder / "model" if inside else folder
-    finish_replacement(model_folder)
-    if not (model_folder / "config.json").exists():
-        unfinished = (folder / "config.toml").exists()
-        hint = (
-            f"go on with: glassformer train --resume {folder}"
-            if unfinished
-            else "give the folder that --out named"
+    folder = RunFolder(path)
+    model_folder = folder.model_folder
+    if model_folder is None:
+        go_on = f"go on with: glassformer train --resume {path}"
+        raise CheckpointError(
+            f"{path} holds no trained model",
+            go_on if folder.resumable else "give the folder that --out named",
         )
-        raise CheckpointError(f"{folder} holds no trained model", hint)
-    facts, weights = load_model_files(model_folder)
+    facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target = choose_device(device)
     tune_process(target)
     task = _restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
-    return Run(folder, task, model.to(target).eval(), target)
+    return Run(folder.path, task, model.to(target).eval(), target)
 
 
 class Run:
@@ -198,16 +192,16 @@ class Run:
         return replace(self.config.decode, **options)
 
 
-def _restore_task(facts: dict[str, Any], model_folder: Path, folder: Path) -> Task:
+def _restore_task(facts: dict[str, Any], model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
-    where = str(model_folder / "config.json")
+    where = f"the configuration in {model_folder}"
     sections = {
         name: {key: value for key, value in facts[name].items() if value is not None}
         for name in ("text", "model", "decode")
     }
     config = config_from_dict({"task": facts["task"], "recipe": facts["recipe"], **sections}, where)
-    if (folder / "config.toml").exists():
-        recipe = load_recipe(str(folder / "config.toml"))
+    if folder.resumable:
+        recipe = folder.read_config()
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    tokenizer = Tokenizer.load(model_folder / "tokenizer.json")
+    tokenizer = RunFolder(model_folder).read_tokenizer()  # the same name there
     return task_class(config.task)(config, tokenizer, facts["label_names"])

@@ -1,21 +1,12 @@
-"""A run from recipe to report: the run folder, what is written when, and resuming it.
-
-RUN/
-  config.toml  env.json  data.json  tokenizer.json     written before the first update
-  metrics.jsonl  checkpoints/                          while training
-  model/  evaluation.json  predictions.jsonl           after it
-  report.md  report.json  plots/
-"""
+"""A run from recipe to report: what is written when, and resuming it. What the files are: `runs/folder.py`."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,12 +15,19 @@ from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
 from glassformer.data.reading import changed_files
-from glassformer.errors import CheckpointError, DataError, Interrupted, ResourceError, UsageError
-from glassformer.files import atomic_write_text, read_json, write_json
-from glassformer.finish import evaluate_and_report, save_task_model
-from glassformer.recipes import dump_config, load_recipe
+from glassformer.errors import (
+    CheckpointError,
+    DataError,
+    DivergedError,
+    Interrupted,
+    ResourceError,
+    UsageError,
+)
+from glassformer.finish import finish_run
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
+from glassformer.runs.values import MetricsLine, pick
 from glassformer.runtime import choose_device, choose_precision, tune_process
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
@@ -82,79 +80,76 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     return settled, facts
 
 
-def start_run(config: Config, out: Path, on_report: OnReport | None = None) -> None:
-    """Train a new run into `out`, evaluate it once, write its report.
+def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = None) -> None:
+    """Train a new run into `folder`, evaluate it once, write its report.
 
     Raises:
-        UsageError: `out` holds something already.
+        UsageError: it holds something already.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        resumable = (out / "config.toml").exists()
-        hint = f"go on with: glassformer train --resume {out}" if resumable else "name another --out"
-        raise UsageError(f"{out} is not empty", hint)
+    if folder.in_use:
+        hint = (
+            f"go on with: glassformer train --resume {folder.path}"
+            if folder.resumable
+            else "name another --out"
+        )
+        raise UsageError(f"{folder.path} is not empty", hint)
     run, facts = look_ahead(prepare(config))
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "env.json", describe_environment(run.device, run.precision))
-    write_json(out / "data.json", describe_data(run) | {"preflight": facts.as_dict()})
-    run.task.tokenizer.save(out / "tokenizer.json")
-    atomic_write_text(out / "config.toml", dump_config(run.config))  # last: its presence means "resumable"
-    _train(run, out, on_report, resume=False)
+    env = describe_environment(run.device, run.precision)
+    folder.begin(run.config, env, describe_data(run, facts.as_dict()), run.task.tokenizer)
+    _train(run, folder, on_report, resume=False)
 
 
-def resume_run(out: Path, on_report: OnReport | None = None) -> None:
+def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
     """Go on with a run as if it had never stopped; does nothing more to a finished one but its report.
 
     Raises:
-        CheckpointError: there is no run in `out`.
+        CheckpointError: there is no run in `folder`.
         DataError: the data is no longer what the run began with.
     """
-    if not (out / "config.toml").exists():
-        raise CheckpointError(
-            f"{out} holds no run (no config.toml)", "start one: glassformer train RECIPE --out …"
-        )
-    config = load_recipe(str(out / "config.toml"))
-    prepared = prepare(config, Tokenizer.load(out / "tokenizer.json"))
-    if changed := changed_files(read_json(out / "data.json")["hashes"], prepared.data.hashes):
+    prepared = prepare(folder.read_config(), folder.read_tokenizer())
+    if changed := changed_files(folder.read_data().hashes, prepared.data.hashes):
         raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
-    _train(prepared, out, on_report, resume=True)
+    _train(prepared, folder, on_report, resume=True)
 
 
-def _train(p: RunContext, out: Path, on_report: OnReport | None, *, resume: bool) -> None:
+def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resume: bool) -> None:
     torch.manual_seed(p.config.train.seed)
     model = p.task.build_model().to(p.device)
     state = TrainState.start(model, p.config.train)
-    log = out / "metrics.jsonl"
     if resume:
-        _restore(state, out, log)
+        _restore(state, folder)
         if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
-            p = replace(p, config=_settled(p.config, state, out))
+            p = replace(p, config=_settled(p, state, folder))
     if p.config.train.snapshots and state.progress.step == 0:
-        save_snapshot(out, 0, state.weights())
-    with stop_requests() as request, open(log, "a", encoding="utf-8", newline="\n") as lines:
-        for report in train_steps(state, p, Validator(p)):
-            lines.write(json.dumps(_log_line(report)) + "\n")
-            if on_report is not None:
-                on_report(report)
-            if p.config.train.snapshots and is_snapshot_step(report.step):
-                _keep_snapshot(state, out)
-            due = report.valid is not None or report.step % p.config.train.save_every == 0
-            if due or request.signal is not None:
-                lines.flush()
-                saved = save_state(state, p, out)
-                if request.signal is not None and not state.progress.finished:
-                    raise _interrupted(request, state, out, saved)
+        save_snapshot(folder.snapshots, 0, state.weights())
+    with stop_requests() as request, open(folder.metrics, "a", encoding="utf-8", newline="\n") as lines:
+        try:
+            for report in train_steps(state, p, Validator(p)):
+                lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
+                if on_report is not None:
+                    on_report(report)
+                if p.config.train.snapshots and is_snapshot_step(report.step):
+                    _keep_snapshot(state, folder)
+                due = report.valid is not None or report.step % p.config.train.save_every == 0
+                if due or request.signal is not None:
+                    lines.flush()
+                    saved = save_state(state, p, folder)
+                    if request.signal is not None and not state.progress.finished:
+                        raise _interrupted(request, state, folder.path, saved)
+        except DivergedError as error:
+            folder.note_divergence(state.progress.step + 1, error.message)
+            raise
     load_best(state)
-    save_task_model(p.task, model, out)
-    evaluate_and_report(p, model, out)
+    finish_run(p, model, folder)
 
 
-def save_state(state: TrainState, p: RunContext, out: Path) -> bool:
+def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
     """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands."""
     began = time.perf_counter()
     extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
-        save_checkpoint(out / "checkpoints", name, state.tensors(), extra, keep=p.config.train.keep)
+        save_checkpoint(folder.checkpoints, name, state.tensors(), extra, keep=p.config.train.keep)
     except ResourceError as error:
         console.warn(f"{error.message}; this checkpoint is not saved, the previous one stands")
         return False
@@ -163,10 +158,10 @@ def save_state(state: TrainState, p: RunContext, out: Path) -> bool:
     return True
 
 
-def _keep_snapshot(state: TrainState, out: Path) -> None:
+def _keep_snapshot(state: TrainState, folder: RunFolder) -> None:
     """The weights as they would be validated now, the time it takes counted."""
     began = time.perf_counter()
-    save_snapshot(out, state.progress.step, state.weights())
+    save_snapshot(folder.snapshots, state.progress.step, state.weights())
     state.progress.seconds += time.perf_counter() - began
 
 
@@ -178,40 +173,34 @@ def load_best(state: TrainState) -> None:
             parameter.copy_(weights[name])
 
 
-def _restore(state: TrainState, out: Path, log: Path) -> None:
+def _restore(state: TrainState, folder: RunFolder) -> None:
     """The newest sound checkpoint into the state, and the log cut back to it."""
-    path, warnings = latest_checkpoint(out / "checkpoints")
+    path, warnings = latest_checkpoint(folder.checkpoints)
     for warning in warnings:
         console.warn(warning)
     if path is not None:
         tensors, saved = load_checkpoint(path)
-        sha = Tokenizer.load(out / "tokenizer.json").sha256
-        if saved["tokenizer"] != sha:
-            raise CheckpointError(f"{out / 'tokenizer.json'} is not the tokenizer this run was trained with")
+        if saved["tokenizer"] != folder.read_tokenizer().sha256:
+            raise CheckpointError(f"{folder.tokenizer} is not the tokenizer this run was trained with")
         state.load(tensors, saved["progress"])
         console.say(f"resumed at update {state.progress.step} from {path}")
     else:
         console.say("no checkpoint yet: starting from the beginning")
-    kept = []
-    if log.exists():
-        for line in log.read_bytes().split(b"\n"):
-            try:  # a killed process may have left half a line
-                if line and json.loads(line)["step"] <= state.progress.step:
-                    kept.append(line.decode("utf-8"))
-            except ValueError:
-                break
-    atomic_write_text(log, "".join(line + "\n" for line in kept))
+    folder.cut_metrics(state.progress.step)
+    folder.forget_divergence()
 
 
-def _settled(config: Config, state: TrainState, out: Path) -> Config:
+def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
     """A budget in minutes as updates, from the speed of the run so far; written down."""
-    at, minutes = state.progress, config.train.minutes or 0.0
-    seconds = max(at.seconds, 1e-9)
-    steps = max(at.step, round(at.step * 60 * minutes / seconds)) or config.train.steps
-    settled = replace(config, train=replace(config.train, minutes=None, steps=steps))
-    atomic_write_text(out / "config.toml", dump_config(settled))
-    console.say(f"{minutes:g} minutes are {steps:,} updates at the speed of this run so far")
-    return settled
+    at, c = state.progress, p.config.train
+    if at.step == 0:
+        config = look_ahead(p)[0].config
+    else:
+        steps = max(at.step, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
+        config = replace(p.config, train=replace(c, minutes=None, steps=steps))
+        console.say(f"{c.minutes:g} minutes are {steps:,} updates at the speed of this run so far")
+    folder.write_config(config)
+    return config
 
 
 def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool) -> Interrupted:
@@ -221,9 +210,3 @@ def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool
         f"go on with: glassformer train --resume {out}",
         request.exit_code,
     )
-
-
-def _log_line(report: StepReport) -> dict[str, Any]:
-    """A report for the log: one JSON object, without what only a progress bar wants."""
-    row = {k: v for k, v in asdict(report).items() if k not in ("progress", "eta_seconds", "best")}
-    return {k: v for k, v in row.items() if v is not None}

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.config import Config, DataConfig
 from glassformer.recipes import recipe_names
 from glassformer.report.diagnosis import diagnose
-from glassformer.runs.facts import RunFacts
+from glassformer.report.facts import RunFacts
+from glassformer.runs.values import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
 
 from .conftest import SMALL, Runs
 
@@ -113,13 +115,13 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
 
 def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunFacts:  # type: ignore[assignment]
     training = [
-        {"step": i, "loss": loss, "grad_norm": 1.0, "padding": 0.1} for i, loss in enumerate(losses, start=1)
+        MetricsLine(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)
     ]
-    validations = [{"step": i, "epoch": float(i), "valid": {"loss": v}} for i, v in enumerate(valid, start=1)]
+    validations = [MetricsLine(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]
     train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
-    config = {"task": "classify"}
+    facts = DataFacts(splits={"train": SplitFacts(**train)})  # type: ignore[arg-type]
     return RunFacts(
-        Path("run"), config, {}, {"splits": {"train": train}}, training, validations, evaluation={}
+        Path("run"), data=facts, training=training, validations=validations, evaluation=Evaluation()
     )
 
 
@@ -130,11 +132,18 @@ def test_a_sound_run_has_no_findings() -> None:
     assert diagnose(_facts(FALLING, [1.0, 0.8, 0.8])) == []
 
 
+def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
+    """As in the demo: right in 99 of 100, the loss of a batch is nothing, or that of its one hard example."""
+    settled = [0.001, 0.002, 0.001, 0.008] * 50
+    assert diagnose(_facts([*FALLING, *settled], [0.5, 0.002, 0.002])) == []
+
+
 @pytest.mark.parametrize(
     ("facts", "matter", "remedy"),
     [
         (replace(_facts(FALLING), evaluation=None), "not finished", "--resume run"),
         (_facts([1.0] * 30 + [float("nan")]), "stopped being a number at step 31", "--lr"),
+        (replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")), "at update 7: loss nan", "--lr"),
         (_facts([2.0, 2.0, 2.0, 9.0] * 5 + ([1.5] * 19 + [8.0]) * 4), "jumps", "halve --lr"),
         (_facts([1.0 + 0.03 * i for i in range(60)]), "from 1.14 to 2.63", "halve --lr"),
         (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),
@@ -144,8 +153,8 @@ def test_a_sound_run_has_no_findings() -> None:
         (_facts(FALLING, n_truncated=9000), "90% of the texts are cut", "head+tail"),
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
-        (replace(_facts(FALLING), training=[{"step": 1, "loss": 1.0, "grad_norm": 1.0, "padding": 0.6}]), "60% of", "--max-tokens"),
-        (replace(_facts(FALLING), config={"data": {"use_test_as_validation": True}}), "optimistic", "--use-test"),
+        (replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]), "60% of", "--max-tokens"),
+        (replace(_facts(FALLING), config=Config(data=DataConfig(use_test_as_validation=True))), "optimistic", "--use-test"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )  # fmt: skip

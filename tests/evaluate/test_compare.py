@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import CheckpointError
-from glassformer.evaluate.compare import compare_runs
+from glassformer.report.compare import compare_runs
 
 SENTENCES = [
     f"the {a} dog sees a {b} house near the {c} tree ." for a in "xyz" for b in "uvw" for c in "rst"

@@ -378,7 +378,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
     state.progress.best_step = 20
     extra = {"progress": state.progress_dict(), "tokenizer": sha}
     save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
-    save_snapshot(tmp_path, 16, {k: 2 * v for k, v in state.ema.tensors.items()})
+    save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_facts(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
     name = "encoder.layers.0.feed_forward.w_in.weight"

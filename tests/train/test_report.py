@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+import glassformer
 from glassformer.errors import CheckpointError
+from glassformer.evaluate.metrics import Metric
+from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.write import write_report
-from glassformer.runs.facts import load_facts
+from glassformer.runs.values import Evaluation
+from glassformer.tasks import TASKS
+from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.telling import Telling
 
 MakeRun = Callable[..., Path]
 
@@ -74,10 +82,17 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
     run = fake_run("classify")
     config = (run / "config.toml").read_text(encoding="utf-8")
     config = config.replace("use_test_as_validation = false", "use_test_as_validation = true\nlimit = 500")
+    note = "only 500 of 22,500 training examples are used, drawn by seed (limit)"
+    edit(run / "data.json", lambda d: d["notes"].append(note))
     (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(split="valid"))
     opening = report_of(run).split("## Result")[0]
-    for words in ("no clean test score", "first 500 training examples", "no test split", "A restatement."):
+    for words in (
+        "no clean test score",
+        "nly 500 of 22,500 training examples are used, drawn by seed",
+        "no test split",
+        "A restatement.",
+    ):
         assert words in opening
     assert "no clean test score" in model_card(run, {})
 
@@ -87,7 +102,7 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
     edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
     text = report_of(run)
     assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
-    assert load_facts(run).metric == "exact_match"
+    assert load_facts(run).metric.name == "exact_match"
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert report["headline"]["metric"] == "exact_match"
 
@@ -189,7 +204,7 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
         log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8"
     )
     facts = load_facts(run)
-    assert len(facts.training) == 1500 and facts.training[-1]["loss"] == 9.0
+    assert len(facts.training) == 1500 and facts.training[-1].loss == 9.0
     log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2"):
         load_facts(run)
@@ -228,3 +243,64 @@ def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(
         early, {}
     )
+
+
+# A task that says little
+
+
+def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
+    fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Classify, "telling", Telling())
+    run = fake_run("classify")
+    text = report_of(run)
+    assert re.findall(r"^## (.+)$", text, flags=re.MULTILINE) == [
+        "Result",
+        "Training",
+        "Data",
+        "Use it",
+        "Reproduce it",
+    ]
+    assert "A model trained on IMDB" in text and "Accuracy on the test split: **" in text
+    assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
+    assert {path.stem for path in (run / "plots").glob("*.png")} == {
+        "loss",
+        "metric",
+        "learning_rate",
+        "lengths",
+    }
+    assert "- Macro F1: " in model_card(run, {})
+
+
+def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tagging(Telling):
+        what = "tagger"
+        metrics = (Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),)
+        headline = "slips"
+        captions: ClassVar = {"tags": "What is tagged as what."}
+
+        def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
+            return {"tags": b"a picture"}
+
+    monkeypatch.setattr(Classify, "telling", Tagging())
+    run = fake_run("classify")
+    edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
+    edit(run / "data.json", lambda d: d.update(metric="slips"))
+    rows = [
+        {"step": s, "epoch": 1.0, "loss": 1.0, "valid": {"loss": 1.0, "slips": v}}
+        for s, v in ((1, 3.0), (2, 2.0), (3, 4.0))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    text = report_of(run)
+    assert "A tagger trained on" in text and "Slips on the test split: **0.50 a line**" in text
+    assert "Kept: the weights of update 2 (Slips on validation: 2.00 a line)." in text, "fewer are better"
+    assert "(plots/tags.png)" in text and "What is tagged as what." in text
+
+
+def test_nothing_that_tells_spells_a_tasks_name() -> None:
+    package = Path(glassformer.__file__).parent
+    for path in (
+        p for room in ("report", "runs", "style", "evaluate") for p in (package / room).glob("*.py")
+    ):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.Constant) and node.value in TASKS), f"{path}:{node.lineno}"

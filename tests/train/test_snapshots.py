@@ -19,10 +19,10 @@ def test_steps_double_from_the_sixteenth() -> None:
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
-    assert save_snapshot(tmp_path, 16, WEIGHTS)
-    assert save_snapshot(tmp_path, 0, WEIGHTS)
-    assert save_snapshot(tmp_path, 16, WEIGHTS)  # a resumed run passes the same update again
-    (zero, first), (sixteen, _) = snapshots(tmp_path)
+    assert save_snapshot(tmp_path / "snapshots", 16, WEIGHTS)
+    assert save_snapshot(tmp_path / "snapshots", 0, WEIGHTS)
+    assert save_snapshot(tmp_path / "snapshots", 16, WEIGHTS)  # a resumed run passes the same update again
+    (zero, first), (sixteen, _) = snapshots(tmp_path / "snapshots")
     assert (zero, sixteen) == (0, 16)
     loaded = load_snapshot(first)
     assert loaded.keys() == WEIGHTS.keys()
@@ -30,7 +30,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_flipped_byte_is_refused(tmp_path: Path) -> None:
-    save_snapshot(tmp_path, 0, WEIGHTS)
+    save_snapshot(tmp_path / "snapshots", 0, WEIGHTS)
     file = tmp_path / "snapshots" / "step-00000000" / module.WEIGHTS
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -46,7 +46,7 @@ def test_a_full_disk_is_told_and_survived(
         raise ResourceError("the disk is full")
 
     monkeypatch.setattr(module, "write_sealed_folder", full)
-    assert not save_snapshot(tmp_path, 32, WEIGHTS)
+    assert not save_snapshot(tmp_path / "snapshots", 32, WEIGHTS)
     assert "the snapshot of update 32 is not kept" in capsys.readouterr().err
 
 
@@ -63,8 +63,8 @@ def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     train(config, out=out)
-    assert [step for step, _ in snapshots(out)] == [0, 16, 32]
-    first, second = (load_snapshot(path) for _, path in snapshots(out)[:2])
+    assert [step for step, _ in snapshots(out / "snapshots")] == [0, 16, 32]
+    first, second = (load_snapshot(path) for _, path in snapshots(out / "snapshots")[:2])
     names = dict(load(out).model.named_parameters()).keys()
     assert first.keys() == second.keys() == names
     assert any(not torch.equal(first[n], second[n]) for n in names), "training moved nothing"

@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
     folders = [flags.run_folder(word) for word in words]
 
-    from glassformer.evaluate.compare import compare_runs
+    from glassformer.report.compare import compare_runs
 
     comparison = compare_runs(folders)
     if arguments.json:

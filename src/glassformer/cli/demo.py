@@ -8,14 +8,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
-from glassformer.cli.train import TrainArguments, check_new_folder, parse, read_scores, train
+from glassformer.cli.train import TrainArguments, check_new_folder, parse, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.values import Evaluation
 
 N_SHOWN = 8
 """Predictions in the table."""
@@ -46,21 +47,21 @@ def run(argv: Sequence[str]) -> int:
     trained = train(config, out, arguments)
     if trained is None:  # a dry run
         return 0
-    scores = read_scores(out)
+    evaluation = RunFolder(out).read_evaluation() or Evaluation()
     if arguments.json:
-        write_scores(scores, as_json=True)
+        write_scores(evaluation.as_json(), as_json=True)
         return 0
-    console.write(headline_of(scores) + "\n")
-    console.write_table(("as written", "predicted", "true", ""), examples(scores))
+    console.write(headline_of(evaluation) + "\n")
+    console.write_table(("as written", "predicted", "true", ""), examples(evaluation))
     told = trained.predict([OWN])[0]
     console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
     console.say(f'  glassformer predict {out} "{OWN}"')
-    console.say(f"the report, with plots: {out / 'report.md'}")
+    console.say(f"the report, with plots: {RunFolder(out).report}")
     console.say(f"look inside: glassformer explain {out}")
     return 0
 
 
-def examples(scores: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def examples(evaluation: Evaluation) -> list[tuple[str, str, str, str]]:
     """Held-out dates, what was predicted, what is right, and whether the two agree."""
     return [
         (
@@ -69,7 +70,7 @@ def examples(scores: dict[str, Any]) -> list[tuple[str, str, str, str]]:
             e["reference"],
             "right" if e["translation"] == e["reference"] else "wrong",
         )
-        for e in scores.get("examples", [])[:N_SHOWN]
+        for e in evaluation.examples[:N_SHOWN]
     ]
 
 

@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run_folder(path: Path, as_json: bool) -> int:
-    from glassformer.runs.facts import load_facts
+    from glassformer.report.facts import load_facts
 
     findings = diagnose(load_facts(path))
     if as_json:

@@ -18,8 +18,9 @@ import tyro
 
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import check_config, load_recipe, section_fields
+from glassformer.recipes import check_config, section_fields
 from glassformer.recipes.checks import nearest
+from glassformer.runs.folder import RunFolder
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
@@ -119,15 +120,11 @@ def run_folder(word: str) -> Path:
         CheckpointError: there is none, with a hint at one that resembles it.
     """
     path = Path(word)
-    if (
-        (path / "config.toml").is_file()
-        or (path / "model" / "config.json").is_file()
-        or (path / "config.json").is_file()
-    ):
+    if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     parent = path.parent
-    siblings = [p.name for p in parent.iterdir() if (p / "config.toml").is_file()] if parent.is_dir() else []
+    siblings = [p.name for p in parent.iterdir() if RunFolder(p).resumable] if parent.is_dir() else []
     hint = nearest(path.name, siblings) or (
         f"in {parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
     )
@@ -136,7 +133,7 @@ def run_folder(word: str) -> Path:
 
 def run_config(path: Path) -> Config:
     """The configuration of a run, for the defaults of flags; a model folder alone has the general ones."""
-    return load_recipe(path) if (path / "config.toml").is_file() else Config()
+    return RunFolder(path).read_config() if RunFolder(path).resumable else Config()
 
 
 def changed(new: Any, old: Any) -> dict[str, Any]:

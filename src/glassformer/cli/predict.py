@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 
@@ -61,8 +61,11 @@ def run(argv: Sequence[str]) -> int:
     cut = 0
     for result in trained.predict_stream(lines, **options):
         cut += bool(result.get("unfinished"))
-        for line in result_lines(result, arguments.json):
-            console.write(line)
+        if arguments.json:
+            console.write(json.dumps(result, ensure_ascii=False))
+        else:
+            for line in trained.task.telling.answer_lines(result):
+                console.write(_one_line(line))
     if cut:
         console.warn(
             f"{cut} of {lines.n} translations hit the length limit; a larger --max-new-tokens may help"
@@ -89,22 +92,6 @@ def stdin_lines() -> Iterator[str]:
         except UnicodeDecodeError as error:
             where = f"stdin:{number}: expected UTF-8, found byte 0x{raw[error.start]:02x}"
             raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
-
-
-def result_lines(result: dict[str, Any], as_json: bool) -> list[str]:
-    """A prediction as lines of stdout: one, or with n-best one a hypothesis."""
-    if as_json:
-        return [json.dumps(result, ensure_ascii=False)]
-    if "label" in result:
-        return [f"{_one_line(result['label'])}\t{result['probability']:.4f}"]
-    if "n_best" in result:
-        ranked = result["n_best"]
-        return [
-            f"{i}\t{h['score']:.4f}\t{_one_line(h['translation'])}" for i, h in enumerate(ranked, start=1)
-        ]
-    if "translation" in result:
-        return [_one_line(result["translation"])]
-    return [result["prompt"] + result["text"]]
 
 
 def _one_line(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from glassformer import console
+from glassformer.runs.values import Evaluation
 
 TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
 """What a terminal has no use for; the report and the run folder have it."""
@@ -20,13 +21,14 @@ def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
         console.write_table(("score", "value"), list(_rows(scores)))
 
 
-def headline_of(scores: Mapping[str, Any]) -> str:
+def headline_of(evaluation: Evaluation) -> str:
     """The one score to quote, in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
-    from glassformer.runs.facts import headline
+    from glassformer.tasks import task_class
 
-    name, value, interval = headline(str(scores["task"]), dict(scores))
+    metric, value, interval = task_class(evaluation.task).telling.score(evaluation)
     between = f" (95% interval {_plain(interval)})" if interval else ""
-    return f"{name.replace('_', ' ')} {_plain(value)}{between} on {scores.get('n', 0):,} {scores['split']} examples"
+    quoted = f"{metric.name.replace('_', ' ')} {_plain(value)}{between}"
+    return f"{quoted} on {evaluation.n:,} {evaluation.split} examples"
 
 
 def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
 from glassformer.recipes import BUDGETS, load_recipe, recipe_names, without_budget
+from glassformer.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -85,22 +86,13 @@ def check_new_folder(out: Path) -> None:
         UsageError: which, and what to do.
     """
     if out.is_dir() and any(out.iterdir()):
-        resumable = (out / "config.toml").is_file()
-        hint = f"go on with it: glassformer train --resume {out}; or " if resumable else ""
+        hint = f"go on with it: glassformer train --resume {out}; or " if RunFolder(out).resumable else ""
         raise UsageError(f"{out} is not empty", f"{hint}name another --out")
     nearest = next((p for p in (out, *out.parents) if p.exists()), Path("."))
     if not nearest.is_dir():
         raise UsageError(f"{out} cannot be a folder: {nearest} is a file", "name another --out")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise UsageError(f"{out} cannot be written: no permission in {nearest}", "name another --out")
-
-
-def read_scores(out: Path) -> dict[str, Any]:
-    """A run's `evaluation.json`; empty where a run was not evaluated."""
-    from glassformer.files import read_json
-
-    path = out / "evaluation.json"
-    return read_json(path) if path.is_file() else {}
 
 
 def _resume(words: list[str], given: list[str]) -> int:
@@ -130,10 +122,10 @@ def _resume(words: list[str], given: list[str]) -> int:
 
 def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
-    scores = read_scores(out)
-    if scores:
-        write_scores(scores, as_json)
-    if (out / "report.md").is_file():
-        console.say(f"report: {out / 'report.md'}")
+    evaluation = RunFolder(out).read_evaluation()
+    if evaluation:
+        write_scores(evaluation.as_json(), as_json)
+    if RunFolder(out).report.is_file():
+        console.say(f"report: {RunFolder(out).report}")
     console.say(f"use it:  glassformer predict {out} …")
     console.say(f"look inside: glassformer explain {out}")

@@ -89,6 +89,10 @@ class TextData:
         return {name: split for name, split in parts.items() if split is not None}
 
 
+LIMITED = "(limit)"
+"""How the note on a limited training part ends; the report finds it by this."""
+
+
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     """`data` with only `limit` of its training examples (None: all), drawn by seed, and a note that says so.
 
@@ -105,7 +109,7 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     if limit >= n:
         return data
     order = np.random.default_rng([seed, n]).permutation(n)
-    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed (limit)"
+    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMITED}"
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 

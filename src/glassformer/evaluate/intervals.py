@@ -7,6 +7,8 @@ same examples. Nothing here knows a task; the files beside it decide what is cou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -104,3 +106,24 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
     variance = (only_first + only_second) / n - difference**2
     half = Z95 * math.sqrt(max(variance, 0.0) / n)
     return [max(-1.0, difference - half), min(1.0, difference + half)]
+
+
+def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
+    """Ask whether two systems are right about different shares of the same examples.
+
+    Args:
+        first, second: their answers.
+        truth: what is right, in the same order.
+
+    Returns:
+        test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
+    """
+    triples = list(zip(first, second, truth, strict=True))
+    only_first, only_second = sum(a == t != b for a, b, t in triples), sum(b == t != a for a, b, t in triples)
+    return {
+        "test": "McNemar, exact",
+        "difference": (only_first - only_second) / len(triples),
+        "ci95": paired_share_interval(only_first, only_second, len(triples)),
+        "p_value": mcnemar(only_first, only_second),
+        "n": len(triples),
+    }

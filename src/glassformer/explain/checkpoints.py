@@ -17,6 +17,9 @@ from torch import nn
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.files import read_json
 from glassformer.runs.checkpoints import STATE, TENSORS, checkpoints, load_checkpoint
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
+from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshots
 from glassformer.tasks import Task
 from glassformer.training.state import Weights, load_weights
@@ -91,7 +94,7 @@ def step_of(subject: Subject, name: str) -> int | None:
     """The update at which these weights stood, where the run's folder tells."""
     if match := _NAME.fullmatch(name):
         return int(match[1])
-    found = checkpoints(subject.path / "checkpoints")
+    found = checkpoints(RunFolder(subject.path).checkpoints)
     if not found:
         return None
     try:
@@ -104,28 +107,28 @@ def step_of(subject: Subject, name: str) -> int | None:
 def sha256_of(subject: Subject, name: str) -> str | None:
     """SHA-256 of the file that holds these weights, as its folder's manifest has it."""
     if match := _NAME.fullmatch(name):
-        folder = _folders(subject).get(int(match[1]), subject.path)
-        file = WEIGHTS if folder.parent.name == "snapshots" else TENSORS
+        folder = _folders(subject).get(int(match[1]))
+        file = WEIGHTS if folder and _is_snapshot(folder) else TENSORS
     else:
-        inside = subject.path / "model"
-        folder, file = (inside if inside.is_dir() else subject.path), "model.safetensors"
-    try:
-        found = read_json(folder / "manifest.json")["files"][file]["sha256"]
-    except (CheckpointError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, str) else None
+        folder, file = RunFolder(subject.path).model_folder, MODEL_WEIGHTS
+    return folder and sealed_sha256(folder, file)
 
 
 def _folders(subject: Subject) -> dict[int, Path]:
     """Where the weights after each update are; of a snapshot and a checkpoint, the snapshot, a third of it."""
-    saved = checkpoints(subject.path / "checkpoints")
+    run = RunFolder(subject.path)
+    saved = checkpoints(run.checkpoints)
     found = {int(match[1]): path for path in saved if (match := _NAME.fullmatch(path.name))}
-    return found | dict(snapshots(subject.path))
+    return found | dict(snapshots(run.snapshots))
+
+
+def _is_snapshot(folder: Path) -> bool:
+    return folder.parent == RunFolder(folder.parent.parent).snapshots
 
 
 def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
     """The weights to predict with that a snapshot or a checkpoint holds."""
-    if folder.parent.name == "snapshots":
+    if _is_snapshot(folder):
         return load_snapshot(folder)
     tensors, state = load_checkpoint(folder)
     if state.get("tokenizer") != tokenizer_sha256:

@@ -11,8 +11,8 @@ from glassformer.errors import CheckpointError
 from glassformer.explain.checkpoints import MODEL, Subject, list_checkpoints, sha256_of, step_of
 from glassformer.explain.inputs import decode_settings
 from glassformer.explain.lengths import FULL, LAYERED
-from glassformer.files import read_json
 from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.runs.folder import RunFolder
 
 FAMILIES = {"classify": "encoder", "translate": "encoder-decoder", "lm": "decoder"}
 MAX_TRACES = 4
@@ -90,9 +90,10 @@ def run_facts(subject: Subject) -> dict[str, Any]:
 def examples(subject: Subject) -> list[str]:
     """A few texts to start with: what the run was evaluated on, the shortest first."""
     try:
-        rows = read_json(subject.path / "evaluation.json")["examples"]
+        evaluation = RunFolder(subject.path).read_evaluation()
+        rows = evaluation.examples if evaluation else []
         texts = [str(row["prompt"] if "prompt" in row else row["text"]) for row in rows]
-    except (CheckpointError, KeyError, TypeError, AttributeError):
+    except (CheckpointError, KeyError, TypeError):
         texts = []
     own = FIRST_TEXTS.get(subject.task.config.data.dataset or "", [])
     found = [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()]

@@ -1,4 +1,4 @@
-"""The plots of a run: its curves of training and the lengths of its texts; `draw_all` draws the scores too.
+"""The plots every run has: its curves of training and the lengths of its texts; `draw_all` draws its task's too.
 
 Each function takes a run's facts and returns PNG bytes, or None where there is nothing to draw. How they look
 is in `style/plots.py`; writing them to disk is `write.py`'s work.
@@ -6,16 +6,20 @@ is in `style/plots.py`; writing them to disk is `write.py`'s work.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from glassformer.report.score_plots import bleu_by_length, confusion_matrix, reliability
-from glassformer.runs.facts import Facts, RunFacts, interval_of
+from glassformer.report.facts import RunFacts
+from glassformer.runs.values import Evaluation, MetricsLine
 from glassformer.style import plots as ps
-from glassformer.style.words import BASELINE_NAMES, Number, metric_words, number, percent
+from glassformer.style.words import Number, number, percent
+
+Series = tuple[np.ndarray, np.ndarray]
+"""Steps and values, finite ones."""
+CURVE: Any = {"color": ps.ACCENT, "linewidth": 1.6, "marker": "o", "markersize": 3.4, "clip_on": False}
+DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
 
 def draw_all(facts: RunFacts) -> dict[str, bytes]:
@@ -25,27 +29,20 @@ def draw_all(facts: RunFacts) -> dict[str, bytes]:
         "metric": metric_curve,
         "learning_rate": learning_rate,
         "lengths": lengths,
-        "confusion": confusion_matrix,
-        "reliability": reliability,
-        "bleu_by_length": bleu_by_length,
     }
     with ps.style():
         drawn = {name: draw(facts) for name, draw in functions.items()}
-    return {name: image for name, image in drawn.items() if image is not None}
+        of_scores = facts.telling.plots(facts.evaluation) if facts.evaluation else {}
+    return {name: image for name, image in drawn.items() if image is not None} | of_scores
 
 
 def loss_curves(facts: RunFacts) -> bytes | None:
     """Draw training loss, raw and smoothed, and validation loss, with the validation that was kept."""
-    steps, losses = _series(facts.training, "loss")
-    valid_steps, valid_losses = _series(
-        [{"step": r["step"], **r["valid"]} for r in facts.validations], "loss"
-    )
+    steps, losses = _series(facts.training, lambda row: row.loss)
+    valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
     if len(steps) < 2 and len(valid_steps) < 2:
         return None
-    unit = {"classify": "nats an example", "translate": "nats a target token", "lm": "nats a token"}[
-        facts.task
-    ]
-    figure, (axes,) = ps.new_figure(3.7, "Loss", f"Cross-entropy, {unit}; lower is better")
+    figure, (axes,) = ps.new_figure(3.7, "Loss", f"Cross-entropy, {facts.telling.loss_unit}; lower is better")
     ps.room_for_labels(figure, 1.35)
     labels: list[tuple[Number, Number, str, str]] = []
     if len(steps) >= 2:
@@ -54,15 +51,7 @@ def loss_curves(facts: RunFacts) -> bytes | None:
         axes.plot(steps, smooth, color=ps.INK, linewidth=1.3)
         labels.append((steps[-1], smooth[-1], f"training {number(smooth[-1])}", ps.INK))
     if len(valid_steps):
-        axes.plot(
-            valid_steps,
-            valid_losses,
-            color=ps.ACCENT,
-            linewidth=1.6,
-            marker="o",
-            markersize=3.4,
-            clip_on=False,
-        )
+        axes.plot(valid_steps, valid_losses, **CURVE)
         labels.append(
             (valid_steps[-1], valid_losses[-1], f"validation {number(valid_losses[-1])}", ps.ACCENT)
         )
@@ -77,50 +66,51 @@ def loss_curves(facts: RunFacts) -> bytes | None:
 
 def metric_curve(facts: RunFacts) -> bytes | None:
     """Draw the validation metric over training, the test score beside it, and yardsticks that are near."""
-    steps, values = _series(
-        [{"step": row["step"], **row["valid"]} for row in facts.validations], facts.metric
-    )
-    if not len(steps) or facts.metric == "loss":
+    metric = facts.metric
+    steps, values = _series(facts.validations, lambda row: (row.valid or {}).get(metric.name))
+    if not len(steps) or metric.name == "loss":
         return None
-    words, unit, show = metric_words(facts.metric)
-    figure, (axes,) = ps.new_figure(
-        3.7, words, f"On the validation split; {unit}" if unit else "On validation"
-    )
+    subtitle = f"On the validation split; {metric.unit}" if metric.unit else "On validation"
+    figure, (axes,) = ps.new_figure(3.7, metric.title, subtitle)
     ps.room_for_labels(figure, 1.45)
-    axes.plot(steps, values, color=ps.ACCENT, linewidth=1.6, marker="o", markersize=3.4, clip_on=False)
-    evaluation = facts.evaluation or {}
-    test, interval = evaluation.get(facts.metric), interval_of(facts.metric, evaluation)
-    last = max(float(steps[-1]), facts.training[-1]["step"] if facts.training else 0)
+    axes.plot(steps, values, **CURVE)
+    last = max(float(steps[-1]), facts.steps)
     edge = last * 1.035  # the test score stands just outside: it is no point of the curve
-    labels, seen = [(edge, values[-1], f"validation {show(values[-1])}", ps.ACCENT)], list(values)
-    if isinstance(test, int | float) and evaluation.get("split") == "test":
+    labels, seen = [(edge, values[-1], f"validation {metric.write(values[-1])}", ps.ACCENT)], list(values)
+    _, test, interval = facts.telling.score(facts.evaluation or Evaluation(), metric.name)
+    if test is not None and facts.evaluation and facts.evaluation.split == "test":
         spread = interval or [test, test]
         axes.plot([edge, edge], spread, color=ps.INK, linewidth=1.3, clip_on=False)
         axes.plot([edge], [test], color=ps.INK, marker="D", markersize=4.2, clip_on=False)
-        labels.append((edge, test, f"test {show(test)}", ps.INK))
+        labels.append((edge, test, f"test {metric.write(test)}", ps.INK))
         seen += [test, *spread]
-    low, high = min(seen), max(seen)
+    _metric_axes(axes, facts, seen)
+    _x_of_updates(axes, last)
+    ps.end_labels(axes, labels)
+    return ps.png(figure)
+
+
+def _metric_axes(axes: Any, facts: RunFacts, seen: Sequence[Number]) -> None:
+    """Set the limits so that what is `seen` is in sight, and draw the yardsticks that are not far from it."""
+    metric, low, high = facts.metric, min(seen), max(seen)
     reach = max(high - low, 0.02 * abs(high), 1e-9)
     near = [(name, value) for name, value in _yardsticks(facts) if low - reach < value < high + reach]
     low, high = min([low, *(v for _, v in near)]), max([high, *(v for _, v in near)])
     below = low - 0.1 * (high - low) - 1e-9
     axes.set_ylim(max(0.0, below) if low >= 0 else below, high + 0.14 * (high - low) + 1e-9)
-    _x_of_updates(axes, last)
-    if show(0.5).endswith("%"):
+    if metric.write(0.5).endswith("%"):
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     for name, value in near:
-        axes.axhline(value, color=ps.QUIET, linewidth=0.9, linestyle=(0, (4, 3)))
-        ps.note(axes, (0, value), f"{name} {show(value)}")
-    ps.end_labels(axes, labels)
-    return ps.png(figure)
+        axes.axhline(value, **DASHED)
+        ps.note(axes, (0, value), f"{name} {metric.write(value)}")
 
 
 def learning_rate(facts: RunFacts) -> bytes | None:
     """Draw the learning rate, and the gradient norm beside the length it is clipped to."""
-    steps, rates = _series(facts.training, "lr")
+    steps, rates = _series(facts.training, lambda row: row.lr)
     if len(steps) < 2:
         return None
-    norm_steps, norms = _series(facts.training, "grad_norm")
+    norm_steps, norms = _series(facts.training, lambda row: row.grad_norm)
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
     figure, panels = ps.new_figure(
         4.4 if with_norms else 3.0,
@@ -136,7 +126,7 @@ def learning_rate(facts: RunFacts) -> bytes | None:
     _x_of_updates(panels[-1], float(steps[-1]))
     ps.end_labels(panels[0], [(steps[-1], rates[-1], "learning rate", ps.ACCENT)])
     if with_norms:
-        _gradient_norm(panels[1], norm_steps, norms, float(facts.config.get("train", {}).get("clip", 0)))
+        _gradient_norm(panels[1], norm_steps, norms, facts.config.train.clip)
     return ps.png(figure)
 
 
@@ -156,42 +146,30 @@ def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, clip: float)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     labels = [(steps[-1], smooth[-1], "gradient norm", ps.INK)]
     if clip and positive.min() <= clip <= positive.max():
-        axes.axhline(clip, color=ps.QUIET, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.axhline(clip, **DASHED)
         labels.append((steps[-1], clip, f"clipped at {clip:g}", ps.QUIET))
     ps.end_labels(axes, labels, gap=0.17)
 
 
 def lengths(facts: RunFacts) -> bytes | None:
     """Draw how long the training texts are, and where they are cut."""
-    train = facts.data.get("splits", {}).get("train", {})
-    histogram = train.get("lengths") or {}
-    edges, counts = (
-        np.asarray(histogram.get("edges", []), float),
-        np.asarray(histogram.get("counts", []), float),
-    )
+    train = facts.data.train
+    edges, counts = (np.asarray((train.lengths or {}).get(key, []), float) for key in ("edges", "counts"))
     if len(counts) < 2 or len(edges) != len(counts) + 1 or counts.sum() < 2 or not np.isfinite(edges).all():
         return None
-    what = "source sentences" if facts.task == "translate" else "training texts"
-    figure, (axes,) = ps.new_figure(
-        3.3, "Length of texts", f"Share of {what} by tokens, as the model sees them"
-    )
-    axes.bar(
-        edges[:-1],
-        counts / counts.sum(),
-        np.diff(edges),
-        align="edge",
-        color=ps.SOFT,
-        edgecolor=ps.PAPER,
-        linewidth=0.6,
-    )
+    subtitle = f"Share of {facts.telling.lengths_of} by tokens, as the model sees them"
+    figure, (axes,) = ps.new_figure(3.3, "Length of texts", subtitle)
+    shares = counts / counts.sum()
+    bars: Any = {"align": "edge", "color": ps.SOFT, "edgecolor": ps.PAPER, "linewidth": 0.6}
+    axes.bar(edges[:-1], shares, np.diff(edges), **bars)
     axes.set_xlim(0 if edges[0] < 0.3 * edges[-1] else edges[0], edges[-1])
-    axes.set_ylim(0, float((counts / counts.sum()).max()) * 1.2)  # room for the words about the limit
+    axes.set_ylim(0, float(shares.max()) * 1.2)  # room for the words about the limit
     axes.set_xlabel("tokens")
     ps.thousands(axes.xaxis)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    limit = facts.config.get("text", {}).get("max_len")
-    if limit and edges[0] < limit <= edges[-1]:
-        cut = (train.get("n_truncated", 0) + train.get("n_dropped", 0)) / max(train.get("n", 1), 1)
+    limit = facts.config.text.max_len
+    if edges[0] < limit <= edges[-1]:
+        cut = ((train.n_truncated or 0) + (train.n_dropped or 0)) / max(train.n, 1)
         axes.axvline(limit, color=ps.ACCENT, linewidth=1.3)
         left = limit > 0.7 * edges[-1]
         axes.annotate(f"limit {limit:,}; {percent(cut)} were longer", (limit, 0.95), (-6 if left else 6, 0),
@@ -200,15 +178,12 @@ def lengths(facts: RunFacts) -> bytes | None:
     return ps.png(figure)
 
 
-def _series(rows: list[Facts], key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps and finite values of one column."""
-    pairs = [
-        (row["step"], row[key])
-        for row in rows
-        if isinstance(row.get(key), int | float) and math.isfinite(row[key])
-    ]
-    table = np.asarray(pairs, dtype=float).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+def _series(rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]) -> Series:
+    """Return the steps at which there is a finite value, and the values."""
+    steps = np.array([row.step for row in rows], dtype=float)
+    values = np.array([value(row) for row in rows], dtype=float)  # None becomes NaN
+    there = np.isfinite(values)
+    return steps[there], values[there]
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
@@ -241,16 +216,16 @@ def _mark_best(axes: Any, facts: RunFacts) -> None:
     best = facts.best_validation()
     if best is None or len(facts.validations) < 2:
         return
-    axes.axvline(best["step"], color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
-    axes.annotate("kept", (best["step"], 0.985), (-4, 0), xycoords=("data", "axes fraction"),
+    axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
+    axes.annotate("kept", (best.step, 0.985), (-4, 0), xycoords=("data", "axes fraction"),
                   textcoords="offset points", ha="right", va="top", color=ps.ACCENT, fontsize=10)  # fmt: skip
 
 
 def _yardsticks(facts: RunFacts) -> list[tuple[str, float]]:
     """Return the baselines that were scored on the metric of the validations."""
-    baselines = (facts.evaluation or {}).get("baselines") or {}
+    baselines = facts.evaluation.baselines if facts.evaluation else {}
     return [
-        (BASELINE_NAMES.get(key, str(key)), float(row[facts.metric]))
+        (facts.telling.baselines.get(key, key), float(row[facts.metric.name]))
         for key, row in baselines.items()
-        if row.get(facts.metric) is not None
+        if row.get(facts.metric.name) is not None
     ]

@@ -20,7 +20,12 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.files import atomic_write_text, parse_json, remove_folder, remove_leftovers
-from glassformer.runs.sealed_folder import check_sealed_folder, read_sealed_folder, write_sealed_folder
+from glassformer.runs.sealed_folder import (
+    check_sealed_folder,
+    is_sound,
+    read_sealed_folder,
+    write_sealed_folder,
+)
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 
 KIND = "glassformer checkpoint"
@@ -57,7 +62,7 @@ def save_checkpoint(
     """
     remove_leftovers(folder)
     target = folder / name
-    if not _is_sound(target):
+    if not is_sound(target, KIND):
         files = {TENSORS: tensor_chunks(tensors), STATE: [_state_bytes(state)]}
         write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
@@ -118,11 +123,3 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def _state_bytes(state: Mapping[str, Any]) -> bytes:
     return json.dumps(state, sort_keys=True, indent=1).encode("utf-8")
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        check_sealed_folder(path, KIND)
-    except CheckpointError:
-        return False
-    return True

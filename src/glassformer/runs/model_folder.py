@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError
 from glassformer.files import finish_replacement, parse_json, remove_leftovers
-from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
+from glassformer.runs.folder import MODEL_CONFIG as CONFIG
+from glassformer.runs.folder import MODEL_KIND as KIND
+from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 
-KIND = "glassformer model"
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-TOKENIZERS = ("tokenizer.json", "target_tokenizer.json")
+WEIGHTS, CARD = "model.safetensors", "README.md"
+TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
+LayersOf = Mapping[str, Callable[[ModelConfig], int]]
+"""By the name of a task: how many layers its models of some sizes have."""
 MAX_LEN = 1 << 24
 """Longest context that is believed: positions are allocated for it and are not in the weights."""
 
@@ -59,8 +64,21 @@ def save_model(
     write_sealed_folder(folder, KIND, files, replace=True)
 
 
-def load_model_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def replace_card(folder: Path, card: str) -> None:
+    """Give a sealed model another card; its weights are not written again.
+
+    Raises:
+        CheckpointError, ResourceError: see `update_sealed_folder`.
+    """
+    update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
+
+
+def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights of a model folder, after every check there is.
+
+    Args:
+        folder: what `save_model` wrote.
+        n_layers: of each task there is, the layers of a model of given sizes.
 
     Raises:
         CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the
@@ -83,11 +101,11 @@ def load_model_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "copy model folders whole; their files cannot be exchanged",
         )
     weights = read_tensors(files[WEIGHTS], folder / WEIGHTS)
-    _bound_sizes(config, sum(t.numel() for t in weights.values()), folder / CONFIG)
+    _bound_sizes(config, n_layers, sum(t.numel() for t in weights.values()), folder / CONFIG)
     return config, weights
 
 
-def _bound_sizes(config: Mapping[str, Any], n_weights: int, where: Path) -> None:
+def _bound_sizes(config: Mapping[str, Any], n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
     model, text = config.get("model"), config.get("text")
     if not isinstance(model, dict) or not isinstance(text, dict):
@@ -103,10 +121,11 @@ def _bound_sizes(config: Mapping[str, Any], n_weights: int, where: Path) -> None
     d_model, n_heads = size(model, "d_model"), size(model, "n_heads")
     d_head = size(model, "d_head", max(1, d_model // n_heads))
     encoder = size(model, "n_layers")
-    decoder = size(model, "n_decoder_layers", encoder)
-    layers = {"classify": encoder, "lm": decoder, "translate": encoder + decoder}.get(str(config.get("task")))
-    if layers is None:
-        raise CheckpointError(f"{where}: there is no task {config.get('task')!r}")
+    sizes = ModelConfig(n_layers=encoder, n_decoder_layers=size(model, "n_decoder_layers", encoder))
+    task = str(config.get("task"))
+    if task not in n_layers:
+        raise CheckpointError(f"{where}: there is no task {task!r}")
+    layers = n_layers[task](sizes)
     labels = config.get("label_names") or []
     if not isinstance(labels, list):
         raise CheckpointError(f"{where}: label_names should be a list")

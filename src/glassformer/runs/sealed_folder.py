@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import CheckpointError
-from glassformer.files import parse_json, sha256_file, write_durably, write_folder_atomically
+from glassformer.files import (
+    link_or_copy,
+    parse_json,
+    read_json,
+    sha256_file,
+    write_durably,
+    write_folder_atomically,
+)
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 20
@@ -36,12 +43,38 @@ def write_sealed_folder(
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
     """
     with write_folder_atomically(folder, replace=replace) as temporary:
-        entries = {}
-        for name, chunks in files.items():
-            size, sha256 = write_durably(temporary / name, chunks)
-            entries[name] = {"bytes": size, "sha256": sha256}
-        body = {"kind": kind, "version": FORMAT_VERSION, "written_by": _versions(), "files": entries}
-        write_durably(temporary / MANIFEST, [_render(body)])
+        _fill(temporary, kind, files, {})
+
+
+def update_sealed_folder(folder: Path, kind: str, files: Mapping[str, Iterable[bytes | memoryview]]) -> None:
+    """Replace some files of a sealed folder, whole or not at all, without writing the others again.
+
+    The new folder holds the others under a second name (a hard link; a copy where the disk has none), and their
+    entries of the manifest as they are: what is damaged in them stays refused.
+
+    Raises:
+        CheckpointError: the folder is missing, another kind, or its manifest is damaged.
+        ResourceError: the disk is full, or cannot be written; the folder stands as it was.
+    """
+    entries = {name: entry for name, entry in _read_manifest(folder, kind).items() if name not in files}
+    with write_folder_atomically(folder, replace=True) as temporary:
+        for name in entries:
+            link_or_copy(folder / name, temporary / name)
+        _fill(temporary, kind, files, entries)
+
+
+def _fill(
+    folder: Path,
+    kind: str,
+    files: Mapping[str, Iterable[bytes | memoryview]],
+    entries: dict[str, dict[str, Any]],
+) -> None:
+    """Write files, and the manifest of these and of the `entries` that are there already."""
+    for name, chunks in files.items():
+        size, sha256 = write_durably(folder / name, chunks)
+        entries[name] = {"bytes": size, "sha256": sha256}
+    body = {"kind": kind, "version": FORMAT_VERSION, "written_by": _versions(), "files": entries}
+    write_durably(folder / MANIFEST, [_render(body)])
 
 
 def read_sealed_folder(folder: Path, kind: str) -> dict[str, bytes]:
@@ -69,6 +102,24 @@ def check_sealed_folder(folder: Path, kind: str) -> None:
             _check_sum(path, sha256_file(path), entry["sha256"])
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def sealed_sha256(folder: Path, name: str) -> str | None:
+    """The SHA-256 a folder's manifest has of a file, unchecked; None where it has none."""
+    try:
+        found = read_json(folder / MANIFEST)["files"][name]["sha256"]
+    except (CheckpointError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def is_sound(folder: Path, kind: str) -> bool:
+    """Whether `read_sealed_folder` would give what was written."""
+    try:
+        check_sealed_folder(folder, kind)
+    except CheckpointError:
+        return False
+    return True
 
 
 def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:

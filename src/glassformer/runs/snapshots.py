@@ -1,4 +1,4 @@
-"""Weights along the way, for watching a model form: `snapshots/step-00000016/` and so on in the run folder.
+"""Weights along the way, for watching a model form: `step-00000016/` and so on in the run's `snapshots/`.
 
 A snapshot cannot be resumed from, for it has no optimizer; that is a checkpoint's business. Snapshots lie at
 the start and at updates that double, because most of what can be seen happens early.
@@ -24,9 +24,9 @@ def is_snapshot_step(step: int) -> bool:
     return step == 0 or (step >= FIRST and step & (step - 1) == 0)
 
 
-def save_snapshot(run_folder: Path, step: int, weights: Weights) -> bool:
+def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     """Keep the weights after `step` updates; a full disk is told and survived, for training matters more."""
-    target = run_folder / "snapshots" / f"step-{step:08d}"
+    target = folder / f"step-{step:08d}"
     try:
         write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
@@ -35,9 +35,9 @@ def save_snapshot(run_folder: Path, step: int, weights: Weights) -> bool:
     return True
 
 
-def snapshots(run_folder: Path) -> list[tuple[int, Path]]:
-    """(updates, folder) of every snapshot of a run, oldest first."""
-    found = (run_folder / "snapshots").glob("step-*")
+def snapshots(folder: Path) -> list[tuple[int, Path]]:
+    """(updates, folder) of every snapshot, oldest first."""
+    found = folder.glob("step-*")
     return sorted((int(p.name[5:]), p) for p in found if p.is_dir() and p.name[5:].isdigit())
 
 

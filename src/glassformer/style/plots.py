@@ -134,8 +134,11 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
 
 
 def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
-    """Write a quiet remark beside a point, in data units, moved by `offset` points."""
-    axes.annotate(text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False)
+    """Write a quiet remark beside a point, in data units, moved by `offset` points; rules do not cross it."""
+    ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
+    axes.annotate(
+        text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False, bbox=ground
+    )
 
 
 def thousands(axis: Any) -> None:

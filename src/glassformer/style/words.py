@@ -1,22 +1,17 @@
 """Numbers in words: how the report, the model card and the plots write scores, shares and times.
 
-One place, so that a score looks the same wherever it is read. Nothing here knows where the numbers come from.
+One place, so that a number looks the same wherever it is read. Nothing here knows where it comes from; which
+metric is written how is said in `evaluate/metrics.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Number = float | int
 """What JSON calls a number: a share of 1 may come back from it as an integer."""
-
-BASELINE_NAMES = {
-    "majority": "commonest class",
-    "tfidf_logistic": "TF-IDF + logistic regression",
-    "copy": "copying the source",
-}
 
 
 def percent(share: Number, digits: int = 1) -> str:
@@ -49,41 +44,6 @@ def duration(seconds: Number) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def metric_words(metric: str) -> tuple[str, str, Callable[[Number], str]]:
-    """Return a metric's name, its unit, and how to write a value of it."""
-    if metric.startswith("train_"):
-        name, unit, write = metric_words(metric.removeprefix("train_"))
-        return f"{name} on train", unit, write
-    of_hundred = "0–100, higher is better"
-    table: dict[str, tuple[str, str, Callable[[Number], str]]] = {
-        "accuracy": ("Accuracy", "share of examples right", percent),
-        "macro_f1": ("Macro F1", "0–100%, higher is better", percent),
-        "exact_match": ("Exact match", "share of answers right to the last character", percent),
-        "bleu": ("BLEU", of_hundred, lambda value: f"{value:.1f}"),
-        "chrf": ("chrF", of_hundred, lambda value: f"{value:.1f}"),
-        "roc_auc": ("ROC AUC", "0.5 is chance, 1 is perfect", lambda value: f"{value:.4f}"),
-        "ece": ("Calibration error", "mean gap between confidence and accuracy", percent),
-        "log_loss": ("Log loss", "nats an example", number),
-        "perplexity": ("Perplexity", "per token, lower is better", number),
-        "nats_per_token": ("Nats per token", "lower is better", number),
-        "nats_per_char": ("Nats per character", "lower is better", number),
-        "bits_per_char": ("Bits per character", "lower is better", number),
-        "bits_per_byte": ("Bits per byte", "lower is better", number),
-        "length_ratio": ("Length ratio", "words written to words of the reference", number),
-        "loss": ("Loss", "nats", number),
-    }
-    return table.get(metric, (metric.replace("_", " ").capitalize(), "", number))
-
-
-def between(metric: str, interval: Sequence[Number] | None) -> str:
-    """Write an interval in the metric's own unit: 87.7–88.5%."""
-    if not interval:
-        return ""
-    show = metric_words(metric)[2]
-    low, high = show(interval[0]), show(interval[1])
-    return f"{low.removesuffix('%')}–{high}" if low.endswith("%") and high.endswith("%") else f"{low}–{high}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> str:

@@ -24,6 +24,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.data.storage import ArrayWriter
 from glassformer.decode.stepper import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
 
 EVALUATION_TOKENS = 8192
@@ -41,14 +42,15 @@ class Task(ABC):
     Attributes:
         name: what the configuration calls it.
         form: what it reads: the columns of a table, or running text.
-        metric: the score that chooses the weights; `higher_is_better` is its direction.
+        metric: the score that chooses the weights.
+        telling: how its runs are told.
         fits_baselines: whether `evaluate` fits baselines, and so wants the training texts.
     """
 
     name: ClassVar[str]
     form: ClassVar[Form]
     metric: str
-    higher_is_better: ClassVar[bool]
+    telling: ClassVar[Telling] = Telling()
     fits_baselines: ClassVar[bool] = False
 
     def __init__(
@@ -56,6 +58,11 @@ class Task(ABC):
     ) -> None:
         self.config, self.tokenizer = config, tokenizer
         self.label_names = list(label_names) if label_names is not None else None
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Which way the metric is better."""
+        return self.telling.metric(self.metric).higher_is_better
 
     # --- from texts to ids ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from glassformer.data.corpus import EncodedCorpus
+from glassformer.runs.values import DataFacts, SplitFacts
 
 if TYPE_CHECKING:
     from glassformer.training.context import RunContext
@@ -43,34 +44,34 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     }
 
 
-def describe_data(p: RunContext) -> dict[str, Any]:
+def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
     """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
     splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
     if p.data.test is not None:
-        splits["test"] = {"n": len(p.data.test)}
+        splits["test"] = SplitFacts(len(p.data.test))
     tokenizer = p.task.tokenizer
-    return {
-        "task": p.config.task,
-        "metric": p.task.metric,
-        "dataset": p.config.data.dataset,
-        "source": p.data.train.source,
-        "splits": splits,
-        "label_names": p.task.label_names,
-        "hashes": p.data.hashes,
-        "notes": p.data.notes,
-        "tokenizer": {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
-    }
+    return DataFacts(
+        task=p.config.task,
+        metric=p.task.metric,
+        dataset=p.config.data.dataset,
+        source=p.data.train.source,
+        splits=splits,
+        label_names=p.task.label_names,
+        hashes=p.data.hashes,
+        notes=p.data.notes,
+        tokenizer={"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
+        preflight=preflight,
+    )
 
 
-def _describe_split(corpus: EncodedCorpus) -> dict[str, Any]:
+def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
     stats = {key: int(value) for key, value in corpus.stats.items()}
     counts, edges = np.histogram(corpus.lengths, bins=30)
-    return {
-        "n": len(corpus),
-        **stats,
-        "unknown_rate": stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
-        "lengths": {"edges": edges.tolist(), "counts": counts.tolist()},
-    }
+    return SplitFacts(
+        **stats | {"n": len(corpus)},
+        unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
+        lengths={"edges": edges.tolist(), "counts": counts.tolist()},
+    )
 
 
 def _cpu_name() -> str:

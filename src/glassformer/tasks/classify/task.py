@@ -27,6 +27,7 @@ from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
+from glassformer.tasks.classify.telling import ClassifyTelling
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -73,7 +74,7 @@ class Classify(Task):
     name = "classify"
     form = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
-    higher_is_better = True
+    telling = ClassifyTelling()
     fits_baselines = True
 
     @classmethod

@@ -22,6 +22,7 @@ from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
+from glassformer.tasks.lm.telling import LanguageModellingTelling
 
 
 class LanguageModelling(Task):
@@ -30,7 +31,7 @@ class LanguageModelling(Task):
     name = "lm"
     form = Form("lm")
     metric = "nats_per_token"
-    higher_is_better = False
+    telling = LanguageModellingTelling()
 
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
         """One column, ids, of one sequence: all documents, an end token between two."""

@@ -21,6 +21,7 @@ from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import Task
+from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
@@ -33,7 +34,7 @@ class Translate(Task):
     name = "translate"
     form = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
-    higher_is_better = True
+    telling = TranslateTelling()
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:

@@ -1,0 +1,86 @@
+"""The metrics there are: what each is called, how a value of it is written, and which way is better.
+
+The one table that choosing weights, drawing, telling and comparing go by. A task with a metric of its own
+describes it in its `Telling`; how a metric is computed is in the files beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from glassformer.style.words import Number, number, percent
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good a model is.
+
+    Attributes:
+        name: its key in a validation or an evaluation.
+        title: for people.
+        unit: what it counts, or how to read it.
+        write: a value as text.
+    """
+
+    name: str
+    title: str
+    unit: str = ""
+    write: Callable[[Number], str] = number
+    higher_is_better: bool = True
+
+    def better(self, value: Number, than: Number) -> bool:
+        """Whether one value beats another."""
+        return value > than if self.higher_is_better else value < than
+
+    def between(self, interval: Sequence[Number] | None) -> str:
+        """Write an interval in the metric's own unit: 87.7–88.5%."""
+        if not interval:
+            return ""
+        low, high = self.write(interval[0]), self.write(interval[1])
+        return (
+            f"{low.removesuffix('%')}–{high}" if low.endswith("%") and high.endswith("%") else f"{low}–{high}"
+        )
+
+
+def _tenths(value: Number) -> str:
+    return f"{value:.1f}"
+
+
+def _four_places(value: Number) -> str:
+    return f"{value:.4f}"
+
+
+METRICS: dict[str, Metric] = {
+    known.name: known
+    for known in (
+        Metric("accuracy", "Accuracy", "share of examples right", percent),
+        Metric("macro_f1", "Macro F1", "0–100%, higher is better", percent),
+        Metric("exact_match", "Exact match", "share of answers right to the last character", percent),
+        Metric("bleu", "BLEU", "0–100, higher is better", _tenths),
+        Metric("chrf", "chrF", "0–100, higher is better", _tenths),
+        Metric("roc_auc", "ROC AUC", "0.5 is chance, 1 is perfect", _four_places),
+        Metric("length_ratio", "Length ratio", "words written to words of the reference"),
+        Metric("ece", "Calibration error", "mean gap between confidence and accuracy", percent, False),
+        Metric("log_loss", "Log loss", "nats an example", number, False),
+        Metric("loss", "Loss", "nats", number, False),
+        Metric("perplexity", "Perplexity", "per token, lower is better", number, False),
+        Metric("nats_per_token", "Nats per token", "lower is better", number, False),
+        Metric("nats_per_char", "Nats per character", "lower is better", number, False),
+        Metric("bits_per_char", "Bits per character", "lower is better", number, False),
+        Metric("bits_per_byte", "Bits per byte", "lower is better", number, False),
+    )
+}
+
+
+def metric(name: str, own: Sequence[Metric] = ()) -> Metric:
+    """Return the metric of a name: one of a task's `own`, one of the table, or, unknown, a score.
+
+    `train_accuracy` is accuracy on the training split, `averaged_accuracy` that of averaged weights.
+    """
+    for prefix, where in (("train_", " on train"), ("averaged_", ", averaged weights")):
+        if name.startswith(prefix):
+            base = metric(name.removeprefix(prefix), own)
+            return replace(base, name=name, title=base.title + where)
+    known = METRICS | {mine.name: mine for mine in own}
+    return known.get(name) or Metric(name, name.replace("_", " ").capitalize())

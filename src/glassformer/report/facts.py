@@ -1,0 +1,118 @@
+"""What a run folder says about itself, read whole, with the judgements that everything told about it shares.
+
+Only the small files are read, never weights, and nothing is written. Each of them but the configuration may be
+missing, since a report is also written for a run that was cut short.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from glassformer.config import Config
+from glassformer.evaluate.metrics import Metric
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine
+from glassformer.tasks import task_class
+from glassformer.tasks.telling import Score, Telling
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run folder's own account of itself.
+
+    Attributes:
+        training: lines of the log with a loss, in order of step, one a step.
+        validations: lines with a validation, likewise.
+        evaluation: None when the run was not evaluated.
+        diverged: where training ended in no number; None where it did not.
+    """
+
+    path: Path
+    config: Config = field(default_factory=Config)
+    env: Facts = field(default_factory=dict)
+    data: DataFacts = field(default_factory=DataFacts)
+    training: list[MetricsLine] = field(default_factory=list)
+    validations: list[MetricsLine] = field(default_factory=list)
+    evaluation: Evaluation | None = None
+    diverged: Divergence | None = None
+
+    @property
+    def telling(self) -> Telling:
+        """How runs of this task are told."""
+        return task_class(self.config.task).telling
+
+    @property
+    def name(self) -> str:
+        """What to call the run: its recipe, or the folder where there is none."""
+        return self.config.recipe or self.path.name
+
+    @property
+    def steps(self) -> int:
+        """Updates logged."""
+        return self.training[-1].step if self.training else 0
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of training so far, validation included; None when nothing was logged."""
+        rows = (*self.training, *self.validations)
+        return max((row.seconds for row in rows if row.seconds is not None), default=None)
+
+    @property
+    def n_parameters(self) -> int | None:
+        """Trainable parameters, as counted before the first update."""
+        return self.data.preflight.get("n_parameters")
+
+    @property
+    def score(self) -> Score:
+        """The test score to quote first."""
+        return self.telling.score(self.evaluation or Evaluation())
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that chose the weights, of those each validation logs; the loss when it logs no other.
+
+        `data.json` names it; without that, the score the evaluation quotes, or the first logged.
+        """
+        scored = [name for row in self.validations for name in row.valid or {}]
+        logged = [name for name in scored if not name.startswith("averaged_")]
+        wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]
+        others = [name for name in logged if name != "loss"]
+        return self.telling.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
+
+    def validation_score(self, row: MetricsLine) -> tuple[float | int, bool]:
+        """Return the metric of a validation, and whether it is that of averaged weights, which were better."""
+        scores, metric = row.valid or {}, self.metric
+        own, averaged = scores.get(metric.name), scores.get(f"averaged_{metric.name}")
+        if averaged is not None and (own is None or metric.better(averaged, own)):
+            return averaged, True
+        return (math.nan if own is None else own), False
+
+    def best_validation(self) -> MetricsLine | None:
+        """Return the validation with the best metric, the earliest among equals; None without any."""
+        rows = [row for row in self.validations if math.isfinite(self.validation_score(row)[0])]
+        sign = 1 if self.metric.higher_is_better else -1
+        return max(rows, key=lambda row: sign * self.validation_score(row)[0], default=None)
+
+
+def load_facts(path: Path | str) -> RunFacts:
+    """Read what a run folder holds; of a step that was logged twice (resumed after a kill) the later line counts.
+
+    Raises:
+        CheckpointError: no such folder, no configuration in it, or a file that is damaged.
+    """
+    folder = RunFolder(path)
+    config, rows = folder.read_config(), folder.read_metrics()
+    training = {row.step: row for row in rows if row.loss is not None}
+    validations = {row.step: row for row in rows if row.valid is not None}
+    return RunFacts(
+        path=folder.path,
+        config=config,
+        env=folder.read_env(),
+        data=folder.read_data(),
+        training=[training[step] for step in sorted(training)],
+        validations=[validations[step] for step in sorted(validations)],
+        evaluation=folder.read_evaluation(),
+        diverged=folder.read_divergence(),
+    )

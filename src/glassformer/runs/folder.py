@@ -1,0 +1,222 @@
+"""The folder of a run: the one place that names its files, reads and writes them, and says what state it is in.
+
+Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
+folder inside it is sealed is `sealed_folder.py`'s business, what a value means `values.py`'s. It imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.config import Config
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.files import (
+    atomic_write_bytes,
+    atomic_write_text,
+    finish_replacement,
+    parse_json,
+    read_json,
+    write_json,
+)
+from glassformer.recipes import config_from_dict, dump_config
+from glassformer.runs.sealed_folder import is_sound
+from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
+
+TOKENIZER, PLOTS = "tokenizer.json", "plots"
+MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
+"""What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
+
+
+class RunFolder:
+    """A run on disk; making one touches nothing.
+
+    Args:
+        path: the folder. What `load` takes may also be a model folder alone: see `model_folder`.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
+        # Written before the first update; the configuration last, for its presence means "resumable".
+        self.env = path / "env.json"
+        self.data = path / "data.json"
+        self.tokenizer = path / TOKENIZER
+        self.config = path / "config.toml"
+        # While training.
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.snapshots = path / "snapshots"
+        self.diverged = path / "diverged.json"
+        # After it; the evaluation last of what takes time, for its presence means "finished".
+        self.model = path / "model"
+        self.predictions = path / "predictions.jsonl"
+        self.evaluation = path / "evaluation.json"
+        self.report = path / "report.md"
+        self.report_json = path / "report.json"
+        self.plots = path / PLOTS
+
+    # In what state it is
+
+    @property
+    def resumable(self) -> bool:
+        """Everything from before the first update is there, so that training can begin or go on."""
+        return self.config.is_file()
+
+    @property
+    def sealed(self) -> bool:
+        """Training is over and its model is on the disk, byte for byte."""
+        finish_replacement(self.model)
+        return is_sound(self.model, MODEL_KIND)
+
+    @property
+    def finished(self) -> bool:
+        """The model was scored; what may be missing is only told again: its card, the report."""
+        return self.evaluation.is_file()
+
+    @property
+    def in_use(self) -> bool:
+        """There is something of this name that a new run must not write into."""
+        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+
+    @property
+    def model_folder(self) -> Path | None:
+        """What `load` reads: `model/`, or this folder where it is a model folder itself; None without either.
+
+        A `model/` that a kill left under its second name, between the two renames that replace it, is put back.
+        """
+        for folder in (self.model, self.path):
+            finish_replacement(folder)
+            if (folder / MODEL_CONFIG).is_file():
+                return folder
+        return None
+
+    # What it was begun with
+
+    def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:
+        """Write what is known before the first update."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.env, env)
+        write_json(self.data, data.as_json())
+        tokenizer.save(self.tokenizer)
+        self.write_config(config)
+
+    def write_config(self, config: Config) -> None:
+        """Write the configuration, or another in its place."""
+        atomic_write_text(self.config, dump_config(config))
+
+    def read_config(self) -> Config:
+        """The run's configuration.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+        """
+        if not self.resumable:
+            raise CheckpointError(
+                f"{self.path} holds no run (no {self.config.name})", "give the folder that --out named"
+            )
+        try:
+            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
+            return config_from_dict({"recipe": "", **values}, where=str(self.config))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{self.config} is not valid TOML: {error}") from error
+        except UsageError as error:
+            raise CheckpointError(error.message, error.hint) from error
+
+    def read_tokenizer(self) -> Tokenizer:
+        """The tokenizer it trains with.
+
+        Raises:
+            CheckpointError: see `Tokenizer.load`.
+        """
+        from glassformer.text.tokenizer import Tokenizer
+
+        return Tokenizer.load(self.tokenizer)
+
+    def read_env(self) -> Facts:
+        """Versions, device, precision, command; empty where nothing was written."""
+        return read_json(self.env) if self.env.is_file() else {}
+
+    def read_data(self) -> DataFacts:
+        """The data it saw; all unknown where nothing was written."""
+        return DataFacts.from_json(read_json(self.data) if self.data.is_file() else {}, self.data)
+
+    # The log
+
+    def read_metrics(self) -> list[MetricsLine]:
+        """Every line of the log, in its order.
+
+        A last line without its newline was cut off by a kill and is ignored.
+
+        Raises:
+            CheckpointError: any other line is broken; it is named.
+        """
+        if not self.metrics.is_file():
+            return []
+        lines = self.metrics.read_text(encoding="utf-8", errors="replace").split("\n")
+        found = []
+        for number, line in enumerate(lines, start=1):
+            where = f"{self.metrics}:{number}"
+            try:
+                found += (
+                    [pick(MetricsLine, parse_json(line.encode(), Path(where)), where)] if line.strip() else []
+                )
+            except CheckpointError:
+                if number < len(lines):
+                    raise
+        return found
+
+    def cut_metrics(self, step: int) -> None:
+        """Take out of the log what came after an update, for it is done again."""
+        kept = []
+        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.is_file() else []:
+            try:  # a killed process may have left half a line
+                if line and json.loads(line)["step"] <= step:
+                    kept.append(line + b"\n")
+            except ValueError:
+                break
+        atomic_write_bytes(self.metrics, b"".join(kept))
+
+    def note_divergence(self, step: int, told: str) -> None:
+        """Leave word of the update that made no number, for the run ends before it is logged."""
+        write_json(self.diverged, vars(Divergence(step, told)))
+
+    def forget_divergence(self) -> None:
+        """Training goes on from before it."""
+        self.diverged.unlink(missing_ok=True)
+
+    def read_divergence(self) -> Divergence | None:
+        """Where it diverged; None where it did not."""
+        there = self.diverged.is_file()
+        return pick(Divergence, read_json(self.diverged), self.diverged) if there else None
+
+    # Scores
+
+    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[Facts]) -> None:
+        """Write every prediction, then the scores."""
+        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
+        atomic_write_text(self.predictions, rows)
+        write_json(self.evaluation, evaluation.as_json())
+
+    def read_evaluation(self) -> Evaluation | None:
+        """The scores; None before there are any."""
+        if not self.finished:
+            return None
+        return Evaluation.from_json(read_json(self.evaluation), self.evaluation)
+
+    def read_predictions(self) -> list[Facts] | None:
+        """What was predicted, one object an example in the split's order; None where nothing was kept.
+
+        Raises:
+            CheckpointError: a line is not JSON; it is named.
+        """
+        if not self.predictions.is_file():
+            return None
+        lines = self.predictions.read_text(encoding="utf-8").split("\n")
+        where = (Path(f"{self.predictions}:{number}") for number in range(1, len(lines) + 1))
+        return [parse_json(line.encode(), at) for line, at in zip(lines, where, strict=True) if line]

@@ -1,0 +1,111 @@
+"""How runs of a task are told: what the report, the model card, the plots and the commands ask a task.
+
+They speak to this interface and to no task by name. A task that says little still gets a true report, since
+every answer here has a default; what differs stands in one `telling.py` beside the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from glassformer.evaluate.metrics import METRICS, Metric, metric
+from glassformer.runs.values import Evaluation, Facts
+from glassformer.style.words import Number, table
+
+
+class Score(NamedTuple):
+    """A metric, its value (None where there is none), and its 95% interval where there is one."""
+
+    metric: Metric
+    value: Number | None
+    interval: list[Number] | None
+
+    @property
+    def text(self) -> str:
+        """The value as it is written; nothing where there is none."""
+        return "" if self.value is None else self.metric.write(self.value)
+
+
+class Telling:
+    """What is said of a task's runs; it has no state. Text is Markdown where it goes into a report.
+
+    Attributes:
+        what: what a model of it is, after "a". family: the Transformer it is. unit: what an evaluation's `n`
+            counts. loss_unit: of its training loss. lengths_of: whose lengths `data.json` has.
+        running_text: its data is one text cut into pieces, so that cut and few examples mean nothing.
+        cut_remedy: what to do when many texts are cut.
+        metrics: its own, beside the common ones. headline: the score to quote first, unless the evaluation
+            names another. shown: the scores of the result table; every known one where this is empty.
+        baselines: what its yardsticks are called. captions: of its own plots, in the order of the report.
+        limits: what its models cannot do. examples_note: how the examples were chosen.
+        compared: the keys of a stored prediction that hold what was right and what was predicted; None when
+            its runs are not compared example by example.
+    """
+
+    what: ClassVar[str] = "model"
+    family: ClassVar[str] = ""
+    unit: ClassVar[str] = "examples"
+    loss_unit: ClassVar[str] = "nats a label"
+    lengths_of: ClassVar[str] = "training texts"
+    running_text: ClassVar[bool] = False
+    cut_remedy: ClassVar[str] = "a larger --text.max-len"
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    headline: ClassVar[str] = ""
+    shown: ClassVar[tuple[str, ...]] = ()
+    baselines: ClassVar[Mapping[str, str]] = {}
+    captions: ClassVar[Mapping[str, str]] = {}
+    limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
+    examples_note: ClassVar[str] = "The first of the split, not chosen."
+    compared: ClassVar[tuple[str, str] | None] = None
+
+    def metric(self, name: str) -> Metric:
+        """Return the metric of a name, the task's own first."""
+        return metric(name, self.metrics)
+
+    def score(self, evaluation: Evaluation, name: str | None = None) -> Score:
+        """Return a score of an evaluation; without a name, the one to quote first."""
+        shown = name or evaluation.headline or self.headline or next(iter(self.names(evaluation)), "loss")
+        return Score(self.metric(shown), evaluation.value(shown), evaluation.interval(shown))
+
+    def names(self, evaluation: Evaluation) -> list[str]:
+        """Return the scores of the result table that an evaluation has."""
+        known = self.shown or [*(own.name for own in self.metrics), *METRICS]
+        return [name for name in known if evaluation.value(name) is not None]
+
+    def details(self, evaluation: Evaluation) -> list[str]:
+        """Return what follows the result table, such as how answers were decoded, or a table of classes."""
+        return []
+
+    def caveats(self, evaluation: Evaluation) -> list[str]:
+        """Return what a reader must know before believing a score."""
+        return []
+
+    def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
+        """Draw an evaluation's own pictures: PNG by name, each with a caption in `captions`."""
+        return {}
+
+    def example_table(self, examples: Sequence[Facts]) -> str:
+        """Return examples as Markdown; a table of what is plain in them."""
+        keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
+        return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
+
+    def example_command(self, run: str) -> str:
+        """Return a line for the shell that uses a run."""
+        return f'glassformer predict {run} "a text of yours" --json'
+
+    def answer_lines(self, answer: Facts) -> list[str]:
+        """Return a prediction as lines without line breaks, its fields apart by tabs."""
+        return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
+
+    def paired_test(
+        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
+    ) -> dict[str, Any]:
+        """Ask whether two runs' predictions of the same examples differ by more than chance.
+
+        Returns:
+            test, metric, difference (first − second), ci95, p_value and n; see `evaluate/intervals.py`.
+        """
+        from glassformer.evaluate.intervals import paired_shares
+
+        return paired_shares(first, second, truth) | {"metric": name}

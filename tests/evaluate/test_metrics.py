@@ -1,0 +1,50 @@
+"""One table of metrics: which way is better, and how a value is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.evaluate.metrics import METRICS, Metric, metric
+from glassformer.tasks import TASKS
+
+
+def test_which_way_is_better() -> None:
+    lower = {
+        "ece",
+        "log_loss",
+        "loss",
+        "perplexity",
+        "nats_per_token",
+        "nats_per_char",
+        "bits_per_char",
+        "bits_per_byte",
+    }
+    assert {name for name, known in METRICS.items() if not known.higher_is_better} == lower
+    assert metric("bleu").better(31.0, 30.0) and metric("loss").better(0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"), [("train_loss", "Loss on train"), ("averaged_loss", "Loss, averaged weights")]
+)
+def test_of_other_data_or_weights_it_is_the_same_metric(name: str, title: str) -> None:
+    known = metric(name)
+    assert (known.name, known.title, known.higher_is_better) == (name, title, False)
+
+
+def test_a_task_says_its_own_and_an_unknown_one_is_a_score() -> None:
+    own = Metric("hamming", "Hamming distance", "labels", higher_is_better=False)
+    assert metric("hamming", [own]) is own
+    assert metric("train_hamming", [own]).higher_is_better is False
+    assert metric("hit_rate").title == "Hit rate" and metric("hit_rate").higher_is_better
+
+
+def test_intervals_are_written_in_the_metrics_own_unit() -> None:
+    assert metric("accuracy").between([0.877, 0.885]) == "87.7–88.5%"
+    assert metric("bleu").between([30.12, 31.0]) == "30.1–31.0"
+    assert metric("bleu").between(None) == ""
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_is_validated_and_quoted_by_a_known_metric(name: str) -> None:
+    telling = TASKS[name].telling
+    assert {TASKS[name].metric, telling.headline, *telling.shown} <= METRICS.keys()
