@@ -58,7 +58,7 @@ def encoder_layer(pre_norm: bool = False, dropout: float = 0.0) -> EncoderLayer:
 
 def translator(**changes: object) -> Translator:
     config = ModelConfig(n_layers=2, d_model=16, n_heads=4, dropout=0.0, **changes)
-    model = Translator(config, 20, 20, 30)
+    model = Translator(config, 20, 30)
     randomise(model)
     return model
 

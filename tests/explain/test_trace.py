@@ -39,7 +39,7 @@ def classifier(n_classes: int = 2, **changes: object) -> TextClassifier:
 
 
 def translator(**changes: object) -> Translator:
-    return randomise(Translator(replace(SMALL, **changes), 20, 20, 12))
+    return randomise(Translator(replace(SMALL, **changes), 20, 12))
 
 
 def language_model(**changes: object) -> LanguageModel:

@@ -99,11 +99,11 @@ def test_the_papers_sizes() -> None:
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
-    tied = Translator(SMALL, 20, 20, 12)
+    tied = Translator(SMALL, 20, 12)
     assert tied.src_embedding is tied.tgt_embedding
     apart = Translator(SMALL, 20, 30, 12, shared_vocab=False)
     assert apart.src_embedding is not apart.tgt_embedding
-    untied = Translator(replace(SMALL, tie_embeddings=False), 20, 20, 12)
+    untied = Translator(replace(SMALL, tie_embeddings=False), 20, 12)
     assert n_parameters(untied) == n_parameters(tied) + 2 * 20 * 8
     lm = LanguageModel(SMALL, 20, 12)
     assert (
@@ -112,7 +112,7 @@ def test_tied_embeddings_are_one_matrix() -> None:
 
 
 def test_decoder_layers_of_their_own_number() -> None:
-    model = Translator(replace(SMALL, n_decoder_layers=1), 20, 20, 12)
+    model = Translator(replace(SMALL, n_decoder_layers=1), 20, 12)
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
 
 
