@@ -90,5 +90,5 @@ class Rotation:
     def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
         first, second = x.chunk(2, dim=-1)
         turned = torch.cat([-second, first], dim=-1)
-        cos, sin = self.cos[:, None].to(x.dtype), self.sin[:, None].to(x.dtype)  # (B, 1, L, E): heads alike
-        return x * cos + turned * sin
+        # The heads of a row turn alike: (B, 1, L, E).
+        return x * self.cos[:, None].to(x.dtype) + turned * self.sin[:, None].to(x.dtype)

@@ -38,7 +38,7 @@ LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "v_proj": (MultiHeadAttention.forward, "self.v_proj("),
     "o_proj": (MultiHeadAttention.forward, "self.o_proj("),
     "split_heads": (MultiHeadAttention._split_heads, ".unflatten("),
-    "rotate": (positions.Rotation.rotate, "x * cos + turned * sin"),
+    "rotate": (positions.Rotation.rotate, "x * self.cos"),
     "dot": (attention, "q @ k.transpose(-2, -1)"),
     "attention.scale": (attention, "products * scale"),
     "mask.causal": (masks.causal_mask, ".tril("),
