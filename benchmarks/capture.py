@@ -1,19 +1,17 @@
-"""What tracing costs: nothing while nobody traces, and how much longer a forward pass takes while somebody does.
+"""What tracing costs: how much longer a forward pass takes. While nobody traces, there is nothing to measure.
 
     OMP_NUM_THREADS=1 python benchmarks/capture.py
 
-Both figures are medians of ratios of neighbouring measurements, so that a machine which is busy with other
+The figures are medians of ratios of neighbouring measurements, so that a machine which is busy with other
 things slows both sides alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,30 +21,8 @@ from glassformer.explain import trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runtime import tune_process
 
-attention_file = importlib.import_module(
-    "glassformer.nn.attention"
-)  # the package's `attention` is the function
 VOCAB = 1000
 CONFIG = ModelConfig(n_layers=6, d_model=256, n_heads=8)
-
-
-class Blind:
-    """Stands where the observer's context variable is, and is never looked up."""
-
-    @staticmethod
-    def get() -> None:
-        """Nobody is watching."""
-
-
-@contextmanager
-def without_lookup() -> Iterator[None]:
-    """Attention as if there were no such thing as an observer."""
-    kept = attention_file._observer
-    attention_file._observer = Blind  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        attention_file._observer = kept  # type: ignore[attr-defined]
 
 
 def ratios(a: Callable[[], object], b: Callable[[], object], n: int) -> list[float]:
@@ -68,32 +44,11 @@ def told(what: str, found: list[float]) -> None:
     print(f"{what:52} {middle:6.3f}   (quartiles {low:.3f} – {high:.3f}, n = {len(found)})")
 
 
-def idle(n: int) -> None:
-    """A training step with the lookup of the observer, over one without."""
-    model = LanguageModel(CONFIG, VOCAB, 512)
-    x = torch.randint(VOCAB, (4, 64))
-
-    def step() -> None:
-        model(x).logsumexp(-1).sum().backward()
-        model.zero_grad()
-
-    def blind_step() -> None:
-        with without_lookup():
-            step()
-
-    told("training step, lookup / no lookup (4 × 64 tokens)", ratios(blind_step, step, n))
-    n_calls = 200_000
-    start = time.perf_counter()
-    for _ in range(n_calls):
-        attention_file._observer.get()
-    print(f"{'one lookup':52} {(time.perf_counter() - start) / n_calls * 1e9:6.0f} ns")
-
-
 def capture(length: int, n: int) -> None:
     """A traced forward pass over a plain one, hooks put on and taken off included, and its size."""
     x = torch.randint(VOCAB, (1, length))
     classifier = TextClassifier(CONFIG, VOCAB, 2, 512), (x,)
-    translator = Translator(CONFIG, VOCAB, VOCAB, 512), (x, x)
+    translator = Translator(CONFIG, VOCAB, 512), (x, x)
     language_model = LanguageModel(CONFIG, VOCAB, 512), (x,)
     for name, (model, args) in (
         ("encoder", classifier), ("encoder-decoder", translator), ("decoder", language_model),
@@ -130,6 +85,5 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     torch.manual_seed(0)
     tune_process(torch.device("cpu"))  # as loading a run does: memory that is freed is used again
-    idle(asked.n)
     for n_tokens in asked.lengths:
         capture(n_tokens, asked.n)

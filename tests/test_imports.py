@@ -197,6 +197,35 @@ def test_files_are_short_and_say_what_they_hold(path: Path) -> None:
             assert n_lines <= 70, f"{path}:{node.lineno} {node.name} has {n_lines} lines"
 
 
+def test_the_paper_fits_in_a_few_hundred_lines() -> None:
+    n_lines = sum(path.read_text(encoding="utf-8").count("\n") for path in (PACKAGE / "nn").glob("*.py"))
+    assert n_lines <= 800, f"nn/ has {n_lines} lines"
+
+
+def test_equation_1_fits_on_a_slide() -> None:
+    """Signature included, docstring left out."""
+    tree = ast.parse((PACKAGE / "nn" / "attention.py").read_text(encoding="utf-8"))
+    *_, function = (
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "attention"
+    )
+    docstring = function.body[0]
+    n_lines = (function.end_lineno or 0) - function.lineno + 1
+    n_lines -= (docstring.end_lineno or 0) - docstring.lineno + 1
+    assert n_lines <= 12, f"attention has {n_lines} lines"
+
+
+def test_no_name_of_nn_hides_a_module() -> None:
+    """`import glassformer.nn.attention as m` gives the module; the function is `glassformer.attention`."""
+    import glassformer
+    import glassformer.nn
+    import glassformer.nn.attention as module
+
+    modules = {path.stem for path in (PACKAGE / "nn").glob("*.py")}
+    assert not modules & set(glassformer.nn.__all__)
+    assert module.__name__ == "glassformer.nn.attention"
+    assert glassformer.attention is module.attention
+
+
 def test_the_repository_names_no_machine() -> None:
     """No path of one machine: what is written must hold anywhere."""
     tracked = [

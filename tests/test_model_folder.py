@@ -286,7 +286,7 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
     config = ModelConfig(**SMALL | options)
     model = {
         "classify": lambda: TextClassifier(config, 20, 5, 12),
-        "translate": lambda: Translator(config, 20, 20, 12),
+        "translate": lambda: Translator(config, 20, 12),
         "lm": lambda: LanguageModel(config, 20, 12),
     }[task]()
     tensors = {name: p.detach() for name, p in model.named_parameters()}

@@ -14,7 +14,7 @@ import math
 import pytest
 import torch
 from tests.copying import randomise
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig, ModelConfig
@@ -22,19 +22,19 @@ from glassformer.decode.translate import translate_ids
 from glassformer.models import TextClassifier, Translator
 from glassformer.models.translator import BASE
 from glassformer.nn import (
-    CAUSAL,
     EncoderLayer,
     FeedForward,
     LayerNorm,
+    Mask,
     MultiHeadAttention,
     Residual,
     RMSNorm,
     TokenEmbedding,
-    attention,
     causal_mask,
-    observe_attention,
     sinusoidal,
 )
+from glassformer.nn.attention import attention
+from glassformer.nn.feed_forward import activate
 from glassformer.nn.positions import SinusoidalPositions
 from glassformer.recipes import load_recipe
 
@@ -44,6 +44,14 @@ BOS, EOS, PAD = 2, 3, 0
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+class Seen(dict[str, Tensor]):
+    """A tap: the steps of one attention by name."""
+
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        self[name] = tensor
+        return tensor
 
 
 def one_head(x: Tensor) -> Tensor:
@@ -58,7 +66,7 @@ def encoder_layer(pre_norm: bool = False, dropout: float = 0.0) -> EncoderLayer:
 
 def translator(**changes: object) -> Translator:
     config = ModelConfig(n_layers=2, d_model=16, n_heads=4, dropout=0.0, **changes)
-    model = Translator(config, 20, 20, 30)
+    model = Translator(config, 20, 30)
     randomise(model)
     return model
 
@@ -98,10 +106,9 @@ def test_source_1_block_is_post_norm() -> None:
 
 @pytest.mark.parametrize("n_heads", [1, 2, 8])
 def test_source_1_error_scale_is_of_a_head(n_heads: int) -> None:
-    """Wrong there (and in source 4): the scale divides by √k of the whole embedding, not of a head."""
-    m, x, seen = MultiHeadAttention(8, n_heads), torch.randn(1, 5, 8), {}
-    with observe_attention(seen.__setitem__):
-        m(x)
+    """Wrong there: the scale divides by √k of the whole embedding, not of a head."""
+    m, x, seen = MultiHeadAttention(8, n_heads), torch.randn(1, 5, 8), Seen()
+    m(x, tap=seen)
     q, k = (p(x).unflatten(-1, (n_heads, -1)).transpose(1, 2) for p in (m.q_proj, m.k_proj))
     torch.testing.assert_close(seen["scores"], q @ k.mT / math.sqrt(8 / n_heads))
 
@@ -111,15 +118,24 @@ def test_source_1_error_the_mask_is_honoured() -> None:
     m, x = MultiHeadAttention(8, 2), torch.randn(1, 5, 8)
     changed = x.clone()
     changed[:, 4] += 1
-    torch.testing.assert_close(m(x, mask=CAUSAL)[:, :4], m(changed, mask=CAUSAL)[:, :4])
+    mask = Mask.of(causal=(5, 5))
+    torch.testing.assert_close(m(x, mask=mask)[:, :4], m(changed, mask=mask)[:, :4])
     assert not torch.allclose(m(x)[:, :4], m(changed)[:, :4])
 
 
-def test_source_1_error_the_mlp_is_wide() -> None:
-    """Wrong there: the MLP's inner width is written 4·4, not 4·d_model, so the block cannot run."""
-    model = TextClassifier(ModelConfig(n_layers=1, d_model=24, n_heads=2), 10, 2, 5)
+@pytest.mark.parametrize("k", [4, 24])
+def test_source_1_error_the_mlp_is_wide(k: int) -> None:
+    """Wrong there: the MLP's inner width is written 4·4, not 4·k. This was said to keep the block from running
+    at all; beside a width of 4·k it runs at k = 4, the size of its own example, and nowhere else."""
+    as_written = nn.Sequential(nn.Linear(k, 4 * 4), nn.ReLU(), nn.Linear(4 * k, k))
+    if k == 4:
+        assert as_written(torch.zeros(1, 5, k)).shape == (1, 5, k)
+    else:
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            as_written(torch.zeros(1, 5, k))
+    model = TextClassifier(ModelConfig(n_layers=1, d_model=k, n_heads=2), 10, 2, 5)
     block = model.encoder.layers[0].feed_forward
-    assert block.w_in.out_features == block.w_out.in_features == 4 * 24
+    assert block.w_in.out_features == block.w_out.in_features == 4 * k
     assert model(torch.zeros(1, 5, dtype=torch.long)).shape == (1, 2)
 
 
@@ -129,7 +145,7 @@ def test_source_1_error_the_mlp_is_wide() -> None:
 def test_source_2_positions_are_added_and_not_concatenated() -> None:
     """Row: token embedding plus sinusoidal positions; added, so the width stays d_model."""
     embedding = TokenEmbedding(10, 16, SinusoidalPositions(7, 16), 0.0)
-    ids, positions = torch.tensor([[1, 2, 1]]), torch.arange(3)
+    ids, positions = torch.tensor([[1, 2, 1]]), torch.arange(3)[None]
     out = embedding(ids, positions)
     assert out.shape == (1, 3, 16)
     torch.testing.assert_close(out[0, 2] - out[0, 0], sinusoidal(3, 16)[2] - sinusoidal(3, 16)[0])
@@ -223,10 +239,9 @@ def test_source_3_queries_and_keys_as_retrieval() -> None:
 
 def test_source_3_cosine_is_the_dot_product_of_unit_vectors() -> None:
     """Row: cosine and scaled dot products: with unit queries and keys the scores are cosines."""
-    x, seen = torch.randn(1, 1, 6, 16), {}
+    x, seen = torch.randn(1, 1, 6, 16), Seen()
     unit = RMSNorm(16)(x) / 4  # RMSNorm gives length √d
-    with observe_attention(seen.__setitem__):
-        attention(unit, unit, x, scale=1.0)
+    attention(unit, unit, x, scale=1.0, tap=seen)
     expected = F.cosine_similarity(x[:, :, :, None], x[:, :, None], dim=-1)
     torch.testing.assert_close(seen["scores"], expected, atol=1e-5, rtol=0)
 
@@ -255,7 +270,11 @@ def test_source_3_greedy_chooses_the_most_probable_word() -> None:
 
 
 def test_source_3_error_the_activation_is_applied() -> None:
-    """Wrong there: `nn.ReLU` passed as a class, so that nothing is computed."""
+    """Wrong there: `nn.ReLU` passed as a class. This was said to compute nothing; torch refuses it, as we do."""
+    with pytest.raises(TypeError, match="ReLU"):
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU, nn.Linear(8, 4))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no activation"):
+        activate(nn.ReLU, torch.zeros(1))
     block = FeedForward(4, 8)
     with torch.no_grad():
         block.w_in.bias.fill_(-1e6)  # everything below zero: ReLU lets nothing through
@@ -265,18 +284,16 @@ def test_source_3_error_the_activation_is_applied() -> None:
 @pytest.mark.parametrize("n_words", [1, 3, 50])
 def test_source_3_error_the_scale_is_not_the_number_of_words(n_words: int) -> None:
     """Wrong there: it says the scale is by the number of words; it is √d_k, whatever the text's length."""
-    q, k, seen = torch.randn(1, 1, n_words, 16), torch.randn(1, 1, n_words, 16), {}
-    with observe_attention(seen.__setitem__):
-        attention(q, k, k)
+    q, k, seen = torch.randn(1, 1, n_words, 16), torch.randn(1, 1, n_words, 16), Seen()
+    attention(q, k, k, tap=seen)
     torch.testing.assert_close(seen["scores"] * 4, q @ k.mT)
 
 
 def test_source_3_scaling_keeps_scores_of_unit_size() -> None:
     """Why the scale: a dot product of d_k independent numbers varies with √d_k."""
     for e in (4, 64, 512):
-        q, k, seen = torch.randn(1, 1, 200, e), torch.randn(1, 1, 200, e), {}
-        with observe_attention(seen.__setitem__):
-            attention(q, k, k)
+        q, k, seen = torch.randn(1, 1, 200, e), torch.randn(1, 1, 200, e), Seen()
+        attention(q, k, k, tap=seen)
         assert seen["scores"].std().item() == pytest.approx(1.0, abs=0.1)
 
 
@@ -305,9 +322,8 @@ def test_source_4_with_printed_numbers() -> None:
     raw = [[1.0, 0.0, 1.0], [0.0, 4.0, 2.0], [1.0, 2.0, 2.0]]
     weights = [[math.exp(w) / sum(map(math.exp, row)) for w in row] for row in raw]
     output = [[row[0] + row[2], 2 * row[1] + row[2]] for row in weights]
-    seen, x4 = {}, x[None, None]
-    with observe_attention(seen.__setitem__):
-        attention(x4, x4, x4, scale=1.0)
+    seen, x4 = Seen(), x[None, None]
+    attention(x4, x4, x4, scale=1.0, tap=seen)
     for name, expected in (("scores", raw), ("weights", weights), ("context", output)):
         torch.testing.assert_close(seen[name][0, 0], torch.tensor(expected))
 
@@ -320,6 +336,16 @@ def test_source_4_error_wide_heads_run_with_any_number(n_heads: int) -> None:
     q, k, v = (p(x).view(2, 5, n_heads, 8).transpose(1, 2) for p in (m.q_proj, m.k_proj, m.v_proj))
     heads = (q @ k.mT / math.sqrt(8)).softmax(-1) @ v
     torch.testing.assert_close(m(x), m.o_proj(torch.cat(heads.unbind(1), dim=-1)))
+
+
+@pytest.mark.parametrize(("d_head", "right"), [(8, True), (2, False)], ids=["wide", "narrow"])
+def test_source_4_error_the_scale_is_wrong_for_narrow_heads_only(d_head: int, right: bool) -> None:
+    """Wrong there: scores are divided by √k, k the width of the embedding. That was said of it without a
+    condition; in its own wide heads a head is k wide, so there √k is the scale of a head."""
+    m, x, seen = MultiHeadAttention(8, 4, d_head), torch.randn(1, 5, 8), Seen()
+    m(x, tap=seen)
+    torch.testing.assert_close(seen["scores"], seen["products"] / math.sqrt(d_head))
+    assert torch.allclose(seen["scores"], seen["products"] / math.sqrt(8)) == right
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -378,8 +404,9 @@ def test_source_5_what_sinusoids_must_satisfy() -> None:
 def test_source_5_attention_with_mask_and_dropout_returns_its_weights() -> None:
     """Row: attention with mask and dropout, returning weights (those before dropout)."""
     q, k, v = torch.randn(3, 1, 2, 6, 4).unbind()
-    _, weights = attention(q, k, v, CAUSAL, dropout=0.5, return_weights=True)
-    torch.testing.assert_close(weights, attention(q, k, v, CAUSAL, return_weights=True)[1])
+    mask = causal_mask(6, 6)[None, None]
+    _, weights = attention(q, k, v, mask, dropout=0.5, return_weights=True)
+    torch.testing.assert_close(weights, attention(q, k, v, mask, return_weights=True)[1])
 
 
 def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
@@ -390,24 +417,30 @@ def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
     torch.testing.assert_close(block(x), block.w_out(F.gelu(block.w_in(x))))
 
 
-def test_source_5_error_the_look_ahead_masks_triangles() -> None:
-    """Wrong there: the triangles of zero and −∞ are exchanged. The past (and itself) is seen, the future is not."""
-    seen: dict[str, Tensor] = {}
+def test_source_5_look_ahead_mask_and_error_it_masks_query_by_query() -> None:
+    """Row: look-ahead mask. Wrong there: said to mask "key-by-key"; each query has keys of its own that it may
+    not see. Its triangles were called exchanged here: added to the scores, zero for the past (and itself) and −∞
+    for the future is right, and means what our boolean triangle does."""
+    seen = Seen()
     x = torch.randn(1, 1, 4, 8)
-    with observe_attention(seen.__setitem__):
-        attention(x, x, x, CAUSAL)
+    attention(x, x, x, causal_mask(4, 4)[None, None], tap=seen)
     assert torch.equal(seen["weights"][0, 0] > 0, torch.ones(4, 4).tril().bool())
     assert torch.equal(causal_mask(4, 4), torch.ones(4, 4).tril().bool())
+    added = torch.full((4, 4), -math.inf).triu(1)  # zero on and below the diagonal, −∞ above
+    torch.testing.assert_close(seen["weights"], (seen["scores"] + added).softmax(-1))
+    hidden_keys = (~causal_mask(4, 4)).sum(dim=1)
+    assert hidden_keys.tolist() == [3, 2, 1, 0]  # of each query
 
 
 def test_source_5_decoder_layer_has_three_sublayers() -> None:
     """Row: decoder layer with three sublayers, each in its residual, in the paper's order."""
     layer = translator(pre_norm=False).decoder.layers[0]
     x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
-    a = layer.self_residual.norm(x + layer.self_attention(x, mask=CAUSAL))
+    mask = Mask.of(causal=(4, 4))
+    a = layer.self_residual.norm(x + layer.self_attention(x, mask=mask))
     b = layer.cross_residual.norm(a + layer.cross_attention(a, memory))
     c = layer.feed_forward_residual.norm(b + layer.feed_forward(b))
-    torch.testing.assert_close(layer(x, memory, mask=CAUSAL), c)
+    torch.testing.assert_close(layer(x, memory, mask=mask), c)
 
 
 def test_source_5_error_keys_and_values_come_from_the_encoder() -> None:

@@ -65,7 +65,7 @@ def sharpen(model, eos):
 def translator(seed=0, vocab_size=23, max_len=32, **config):
     torch.manual_seed(seed)
     numbers = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, "tie_embeddings": False}
-    return sharpen(Translator(ModelConfig(**(numbers | config)), vocab_size, vocab_size, max_len), EOS)
+    return sharpen(Translator(ModelConfig(**(numbers | config)), vocab_size, max_len), EOS)
 
 
 def language_model(seed=0, vocab_size=19, max_len=16, **config):

@@ -107,9 +107,7 @@ def test_each_hypothesis_can_be_followed_back(tokenizer, seed: int) -> None:
 def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
     """One of 16 sentences ends at once: too few to leave the batch, but the log no longer hears of it."""
     vocab_size = tokenizer.vocab_size
-    model = Translator(
-        ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, vocab_size, 9
-    ).eval()
+    model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
     src = torch.arange(16)[:, None] % vocab_size
     heard: list[list[int]] = []
     beam_search(
@@ -122,9 +120,7 @@ def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
 
 def test_sampling_and_searching_say_which_they_are(tokenizer) -> None:
     vocab_size = tokenizer.vocab_size
-    model = Translator(
-        ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, vocab_size, 9
-    ).eval()
+    model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
     sampled = translate(
         model, tokenizer, [5, 6, EOS], DecodeConfig(sample=True, n_best=3, max_new_tokens=5), []
     )

@@ -344,7 +344,7 @@ def test_long_texts_are_shown_through_a_window(tmp_path: Path, start: int) -> No
 
 
 def test_short_streams_beside_long_ones_are_whole() -> None:
-    model = Translator(replace(MODEL, n_layers=1), 12, 12, 600).eval()
+    model = Translator(replace(MODEL, n_layers=1), 12, 600).eval()
     inputs = {"src": torch.randint(5, 12, (1, 560)), "tgt_in": torch.randint(5, 12, (1, 9))}
     records = Records(model, inputs, {"source": 560, "target": 9}, window_start=7)
     assert records.window == (7, 135)

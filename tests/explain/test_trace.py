@@ -17,10 +17,10 @@ from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.nn import (
-    CAUSAL,
     EncoderLayer,
     FeedForward,
     LayerNorm,
+    Mask,
     MultiHeadAttention,
     Residual,
     TokenEmbedding,
@@ -39,7 +39,7 @@ def classifier(n_classes: int = 2, **changes: object) -> TextClassifier:
 
 
 def translator(**changes: object) -> Translator:
-    return randomise(Translator(replace(SMALL, **changes), 20, 20, 12))
+    return randomise(Translator(replace(SMALL, **changes), 20, 12))
 
 
 def language_model(**changes: object) -> LanguageModel:
@@ -232,7 +232,7 @@ def test_a_table_that_source_and_target_share_has_one_name() -> None:
     t, _ = traced(model, ids(5), ids(4))
     tables = {t[id].params["weight"] for id in ("src_embedding.rows", "tgt_embedding.rows", "logits")}
     assert tables == {"tgt_embedding.weight"} <= dict(model.named_parameters()).keys()
-    apart, _ = traced(randomise(Translator(SMALL, 20, 15, 12, shared_vocab=False)), ids(5), ids(4) % 15)
+    apart, _ = traced(translator(tie_embeddings=False), ids(5), ids(4))
     assert apart["src_embedding.rows"].params == {"weight": "src_embedding.weight"}
     assert apart["tgt_embedding.rows"].params == {"weight": "tgt_embedding.weight"}
 
@@ -343,9 +343,9 @@ class ByHand(nn.Module):
         self.speak = nn.Linear(8, 20)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.words(x, torch.arange(x.shape[1]))
+        h = self.words(x, torch.arange(x.shape[1])[None])
         for block in self.blocks:
-            h = block(h, mask=CAUSAL)
+            h = block(h, mask=Mask.of(causal=(x.shape[1], x.shape[1])))
         return self.speak(self.last_norm(h))
 
 
@@ -378,8 +378,10 @@ class ByKeyword(nn.Module):
         self.residual, self.norm, self.head = Residual(LayerNorm(8), 0.0, True), LayerNorm(8), nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.embedding(ids=x, positions=torch.arange(x.shape[1]))
-        h = self.residual(sublayer=lambda y: self.attention(mask=CAUSAL, x=y), x=h)
+        h = self.embedding(ids=x, positions=torch.arange(x.shape[1])[None])
+        h = self.residual(
+            sublayer=lambda y: self.attention(mask=Mask.of(causal=(x.shape[1], x.shape[1])), x=y), x=h
+        )
         return self.head(input=self.norm(x=self.ff(x=h)))
 
 

@@ -17,7 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.capture import exactly
 from glassformer.models import LanguageModel, TextClassifier
-from glassformer.nn import attention
+from glassformer.nn.attention import MultiHeadAttention, attention
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.5)
 N_STEPS = 47
@@ -144,6 +144,34 @@ def test_calls_of_other_threads_are_not_recorded() -> None:
         assert len(t) == 0
         model(ids(3))
     assert len(t) == N_STEPS and t["embedding.ids"].shape == (3,)
+
+
+def test_calls_of_other_threads_compute_what_they_do_untraced() -> None:
+    """To the bit: they take the fast path, whose products are scaled elsewhere, and not the one that is tapped."""
+    model, x, found = language_model().eval(), ids(9), []
+    with torch.no_grad():
+        plain = model(x)
+        with trace(model):
+            other = threading.Thread(target=lambda: found.append(model(x).detach()))
+            other.start()
+            other.join()
+    assert torch.equal(found[0], plain)
+
+
+def test_a_tap_of_ones_own_is_kept_and_what_it_answers_is_recorded() -> None:
+    m, x = MultiHeadAttention(8, 2), torch.randn(1, 4, 8)
+
+    def swap_heads(site: str, tensor: Tensor) -> Tensor:
+        return tensor.flip(1) if site == "weights" else tensor
+
+    with torch.no_grad():
+        plain = m(x, tap=swap_heads)
+        with trace(m) as t:
+            traced = m(x, tap=swap_heads)
+        with trace(m) as untouched:
+            m(x)
+    assert torch.equal(traced, plain) and torch.equal(t["out"].value, plain[0])
+    assert torch.equal(t["weights"].value, untouched["weights"].value.flip(0))
 
 
 def test_many_threads_trace_one_model_at_once() -> None:

@@ -99,11 +99,10 @@ def test_the_papers_sizes() -> None:
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
-    tied = Translator(SMALL, 20, 20, 12)
+    tied = Translator(SMALL, 20, 12)
     assert tied.src_embedding is tied.tgt_embedding
-    apart = Translator(SMALL, 20, 30, 12, shared_vocab=False)
-    assert apart.src_embedding is not apart.tgt_embedding
-    untied = Translator(replace(SMALL, tie_embeddings=False), 20, 20, 12)
+    untied = Translator(replace(SMALL, tie_embeddings=False), 20, 12)
+    assert untied.src_embedding is not untied.tgt_embedding
     assert n_parameters(untied) == n_parameters(tied) + 2 * 20 * 8
     lm = LanguageModel(SMALL, 20, 12)
     assert (
@@ -112,13 +111,28 @@ def test_tied_embeddings_are_one_matrix() -> None:
 
 
 def test_decoder_layers_of_their_own_number() -> None:
-    model = Translator(replace(SMALL, n_decoder_layers=1), 20, 20, 12)
+    model = Translator(replace(SMALL, n_decoder_layers=1), 20, 12)
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (2, 1)
 
 
-def test_two_sizes_of_one_vocabulary_are_refused() -> None:
-    with pytest.raises(ValueError, match="20 and 30"):
-        Translator(SMALL, 20, 30, 12)
+def branch_end_sizes(layers: nn.ModuleList) -> list[float]:
+    """How large the weights of the projections that end a residual branch are, over Xavier's bound."""
+    ends = [p for name, p in layers.named_parameters() if name.endswith(("o_proj.weight", "w_out.weight"))]
+    return [float(p.detach().abs().max()) / (6 / sum(p.shape)) ** 0.5 for p in ends]
+
+
+def test_each_stack_is_initialised_by_its_own_depth() -> None:
+    """The sum that a stack's branches add up to is as long as the stack, and not as another one."""
+    uneven = replace(SMALL, d_model=64, n_layers=2, n_decoder_layers=8)
+    encoder, decoder = (2 * 2) ** -0.5, (2 * 8) ** -0.5
+    translator = Translator(uneven, 20, 12)
+    assert branch_end_sizes(translator.encoder.layers) == pytest.approx([encoder] * 4, rel=0.02)
+    assert branch_end_sizes(translator.decoder.layers) == pytest.approx([decoder] * 24, rel=0.02)
+    model = LanguageModel(uneven, 20, 12)
+    assert branch_end_sizes(model.decoder.layers) == pytest.approx([decoder] * 16, rel=0.02)
+
+
+def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match="two classes"):
         TextClassifier(SMALL, 20, 1, 12)
 

@@ -21,7 +21,7 @@ POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
 
 
 def model_of(**changes: object) -> Translator:
-    model = Translator(replace(SMALL, **changes), 20, 20, 40)
+    model = Translator(replace(SMALL, **changes), 20, 40)
     randomise(model)
     return model
 
@@ -116,7 +116,7 @@ def from_marian(theirs: MarianMTModel) -> Translator:
         n_heads=c.encoder_attention_heads, d_ff=c.encoder_ffn_dim, dropout=0.0, pre_norm=False, activation="relu",
         positions="learned",
     )  # fmt: skip
-    ours = Translator(config, c.vocab_size, c.vocab_size, c.max_position_embeddings)
+    ours = Translator(config, c.vocab_size, c.max_position_embeddings)
     ours.tgt_embedding.weight.copy_(theirs.model.shared.weight)
     ours.tgt_embedding.positions.weight.copy_(theirs.model.encoder.embed_positions.weight)
     pairs = [*zip(ours.encoder.layers, theirs.model.encoder.layers, strict=True)]

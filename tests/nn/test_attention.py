@@ -1,9 +1,8 @@
-"""Attention against torch's, explicit against fused, and the law of masks."""
+"""Attention against torch's, explicit against fused, and what a tap sees and answers."""
 
 from __future__ import annotations
 
 import math
-import sys
 from unittest.mock import patch
 
 import pytest
@@ -13,19 +12,28 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.nn import CAUSAL, attention, fused_attention, observe_attention
-
-MODULE = sys.modules["glassformer.nn.attention"]  # the name in the package is the function
-
-
-def fused(*args: object, **kwargs: object) -> Tensor:
-    with patch.object(MODULE, "_fused_pays", return_value=True):
-        return attention(*args, **kwargs)
+import glassformer.nn.attention as MODULE
+from glassformer.nn.attention import attention, fused_attention
+from glassformer.nn.masks import Mask, causal_mask
 
 
-def explicit(*args: object, **kwargs: object) -> Tensor:
-    with patch.object(MODULE, "_fused_pays", return_value=False):
-        return attention(*args, **kwargs)
+def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
+    """Torch's kernel, whatever the sizes."""
+    mask = Mask(mask) if isinstance(mask, Tensor) else mask
+    return fused_attention(q, k, v, mask, kernel=True, **kwargs)
+
+
+def quick(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
+    """The twin's own steps, for a CPU and few keys."""
+    mask = Mask(mask) if isinstance(mask, Tensor) else mask
+    return fused_attention(q, k, v, mask, kernel=False, **kwargs)
+
+
+def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
+    return attention(q, k, v, mask.allowed if isinstance(mask, Mask) else mask, **kwargs)
+
+
+PATHS = [fused, quick, explicit]
 
 
 def qkv(
@@ -43,7 +51,7 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 def test_parity_with_torch(path, mask: Tensor | None) -> None:
     q, k, v = qkv()
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -52,34 +60,40 @@ def test_parity_with_torch(path, mask: Tensor | None) -> None:
     torch.testing.assert_close(path(q, k, v, mask), theirs, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 def test_causal_parity_with_torch(path) -> None:
     q, k, v = qkv(q=7, k=7)
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    torch.testing.assert_close(path(q, k, v, CAUSAL), theirs, atol=1e-6, rtol=0)
+    torch.testing.assert_close(path(q, k, v, Mask.of(causal=(7, 7))), theirs, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("n_new", [1, 2, 7])
 def test_causal_queries_are_the_last_positions(path, n_new: int) -> None:
     """With a cache there are fewer queries than keys; torch's is_causal would align them with the first."""
     q, k, v = qkv(q=7, k=7)
-    whole = explicit(q, k, v, CAUSAL)
-    part = path(q[:, :, -n_new:], k, v, CAUSAL)
+    whole = explicit(q, k, v, causal_mask(7, 7)[None, None])
+    part = path(q[:, :, -n_new:], k, v, Mask.of(causal=(n_new, 7)))
     torch.testing.assert_close(part, whole[:, :, -n_new:], atol=1e-6, rtol=0)
 
 
 def test_one_branch_decides_between_two_paths() -> None:
+    m, x = MODULE.MultiHeadAttention(8, 2), torch.randn(2, 5, 8)
     with patch.object(
         MODULE.F, "scaled_dot_product_attention", return_value=torch.zeros(2, 3, 5, 6)
     ) as kernel:
         assert (fused(*qkv()) == 0).all()
         assert kernel.call_count == 1
         assert (explicit(*qkv()) != 0).all()
-        with observe_attention(lambda name, tensor: None):
-            fused(*qkv())
-        fused(*qkv(), return_weights=True)
-        assert kernel.call_count == 1
+        fused_attention(*qkv())
+        m(x)
+        m(x, tap=lambda site, tensor: tensor)
+        assert kernel.call_count == 1, "few keys on a CPU are quicker without it"
+        fused_attention(*qkv(k=1025))
+        assert kernel.call_count == 2
+        attention(*qkv(k=1025), tap=lambda site, tensor: tensor)
+        attention(*qkv(k=1025), return_weights=True)
+        assert kernel.call_count == 2
 
 
 @settings(deadline=None, max_examples=40)
@@ -93,15 +107,16 @@ def test_explicit_equals_fused(b, h, q, k, e, share, shape, seed) -> None:
     size = {"keys": (b, 1, 1, k), "pairs": (1, 1, q, k), "all": (b, h, q, k)}[shape]
     mask = torch.rand(size) < share
     results = []
-    for path in (explicit, fused):
+    for path in (explicit, fused, quick):
         out = path(*tensors, mask)
         results.append((out, *torch.autograd.grad((out * torch.linspace(-1, 1, e)).sum(), tensors)))
-    for ours, theirs in zip(*results, strict=True):
+    for ours, *theirs in zip(*results, strict=True):
         assert ours.isfinite().all()
-        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+        for other in theirs:
+            torch.testing.assert_close(ours, other, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("blind", ["one row", "all"])
 def test_nothing_to_attend_to_gives_zeros(path, blind: str) -> None:
     q, k, v = (t.requires_grad_() for t in qkv())
@@ -129,7 +144,7 @@ def test_weights_sum_to_one_or_to_nothing() -> None:
     torch.testing.assert_close(weights @ v, context)
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 def test_bf16_stays_near_fp32(path) -> None:
     q, k, v = qkv(q=32, k=64, e=16, ev=16)
     mask = torch.rand(2, 1, 1, 64) < 0.7
@@ -140,7 +155,7 @@ def test_bf16_stays_near_fp32(path) -> None:
     torch.testing.assert_close(rough.float(), exact, atol=0.03, rtol=0.03)
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 def test_enormous_scores_do_not_overflow(path) -> None:
     q, k, v = (t * 1e3 for t in qkv())
     out = path(q, k, v, MASKS["keys"])
@@ -151,7 +166,7 @@ def test_enormous_scores_do_not_overflow(path) -> None:
     torch.testing.assert_close(out, best * MASKS["keys"].any(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("path", [fused, explicit])
+@pytest.mark.parametrize("path", PATHS)
 def test_scale_is_one_over_root_d_head_unless_given(path) -> None:
     q, k, v = qkv(e=4)
     by_hand = (q @ k.mT / 2).softmax(-1) @ v
@@ -168,18 +183,23 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
     assert not torch.equal(fused(q, k, v, dropout=0.5), fused(q, k, v, dropout=0.5))
 
 
-# Watching
+# Tapping
 
 
-def test_an_observer_sees_every_step_and_changes_nothing() -> None:
+def test_a_tap_sees_every_step_and_changes_nothing() -> None:
     q, k, v = qkv()
     seen: list[tuple[str, Tensor]] = []
-    with observe_attention(lambda name, tensor: seen.append((name, tensor.clone()))):
-        watched = fused(q, k, v, MASKS["pairs"])
+
+    def tap(name: str, tensor: Tensor) -> Tensor:
+        seen.append((name, tensor.clone()))
+        return tensor
+
+    watched = attention(q, k, v, MASKS["pairs"], tap=tap)
     assert [name for name, _ in seen] == [
         "q", "k", "v", "products", "scores", "mask", "weights", "context",
     ]  # fmt: skip
     torch.testing.assert_close(watched, fused(q, k, v, MASKS["pairs"]), atol=1e-6, rtol=0)
+    assert torch.equal(watched, attention(q, k, v, MASKS["pairs"]))
     steps = dict(seen)
     scores, weights, context = (steps[name] for name in ("scores", "weights", "context"))
     assert all(torch.equal(steps[n], x) for n, x in zip("qkv", (q, k, v), strict=True))
@@ -193,19 +213,44 @@ def test_an_observer_sees_every_step_and_changes_nothing() -> None:
     assert len(seen) == n
 
 
-def test_observing_ends_with_the_block_even_when_it_fails() -> None:
-    seen: list[str] = []
-    with pytest.raises(KeyError), observe_attention(lambda name, _: seen.append(name)):
-        raise KeyError
+def test_a_tap_that_fails_leaves_nothing() -> None:
+    def tap(name: str, tensor: Tensor) -> Tensor:
+        raise KeyError(name)
+
+    with pytest.raises(KeyError, match="q"):
+        attention(*qkv(), tap=tap)
     attention(*qkv())
-    assert seen == []
 
 
-def test_the_fused_path_can_be_asked_for() -> None:
+@pytest.mark.parametrize("site", ["q", "k", "v", "products", "scores", "mask", "weights", "context"])
+def test_what_a_tap_returns_is_what_is_used(site: str) -> None:
+    """The rest is computed from it, as by hand; nothing is written in place."""
+    given = dict(zip("qkv", qkv(), strict=True)) | {"mask": MASKS["pairs"]}
+    kept = {name: tensor.clone() for name, tensor in given.items()}
+    other = torch.rand(1, 1, 5, 7) < 0.5 if site == "mask" else None
+
+    def tap(name: str, tensor: Tensor) -> Tensor:
+        if name == site:
+            return tensor * 0.5 + 1 if other is None else other
+        return tensor
+
+    came = attention(*given.values(), tap=tap)
+    changed = {name: tap(name, tensor) for name, tensor in given.items()}
+    products = tap("products", changed["q"] @ changed["k"].mT)
+    scores = tap("scores", products / 2).masked_fill(~changed["mask"], -math.inf)
+    weights = tap("weights", scores.softmax(-1).nan_to_num(0.0))
+    torch.testing.assert_close(came, tap("context", weights @ changed["v"]), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(came, attention(*given.values()), atol=1e-4)
+    assert all(torch.equal(given[name], kept[name]) for name in given)
+
+
+def test_the_kernel_can_be_asked_for() -> None:
     q, k, v = qkv()
-    with patch.object(MODULE, "_fused", wraps=MODULE._fused) as kernel:
-        with fused_attention():
-            assert torch.equal(attention(q, k, v, MASKS["keys"]), fused(q, k, v, MASKS["keys"]))
-            _, weights = attention(q, k, v, return_weights=True)
-        assert kernel.call_count == 2
+    with patch.object(
+        MODULE.F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention
+    ) as kernel:
+        fused_attention(q, k, v, Mask(MASKS["keys"]), kernel=True)
+        fused_attention(*qkv(k=1025), kernel=False)
+        _, weights = attention(q, k, v, return_weights=True)
+        assert kernel.call_count == 1
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))

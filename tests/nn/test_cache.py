@@ -71,7 +71,7 @@ def test_hypotheses_and_sentences_are_selected_apart() -> None:
 def test_positions_go_on_where_the_cache_ends() -> None:
     cache = DecoderCache(1)
     device = torch.device("cpu")
-    assert positions_of(3, None, device).tolist() == [0, 1, 2]
-    assert positions_of(3, cache, device).tolist() == [0, 1, 2]
+    assert positions_of(3, None, device).tolist() == [[0, 1, 2]]
+    assert positions_of(3, cache, device).tolist() == [[0, 1, 2]]
     cache.layers[0].self_attention.append(torch.zeros(1, 1, 4, 1), torch.zeros(1, 1, 4, 1))
-    assert positions_of(2, cache, device).tolist() == [4, 5]
+    assert positions_of(2, cache, device).tolist() == [[4, 5]]

@@ -7,7 +7,7 @@ import torch
 
 from glassformer.nn import LearnedPositions, SinusoidalPositions, TokenEmbedding, sinusoidal
 
-IDS, POSITIONS = torch.tensor([[3, 1, 3]]), torch.arange(3)
+IDS, POSITIONS = torch.tensor([[3, 1, 3]]), torch.arange(3)[None]
 
 
 def test_scaled_and_added() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from glassformer.nn import FeedForward, SwiGLU
-from glassformer.nn.feed_forward import make_feed_forward
+from glassformer.nn.feed_forward import activate
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -31,7 +33,21 @@ def test_swiglu_is_a_gate() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_every_position_alike(activation: str) -> None:
-    block = make_feed_forward(activation, 6, 10)
+    block = SwiGLU(6, 10) if activation == "swiglu" else FeedForward(6, 10, activation)
     x = torch.randn(1, 5, 6)
     order = torch.tensor([4, 2, 0, 1, 3])
     torch.testing.assert_close(block(x)[:, order], block(x[:, order]))
+
+
+@pytest.mark.parametrize("name", ["silu", "swiglu", nn.ReLU, F.relu])
+def test_an_activation_that_is_missing_is_said_and_not_replaced(name: object) -> None:
+    """A third one used to become GELU in silence."""
+    with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/feed_forward.py has no case"):
+        activate(name, torch.zeros(3))
+
+
+def test_it_is_said_when_the_block_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.nn.feed_forward.F.gelu", lambda hidden: activate("gelu_new", hidden))
+    FeedForward(4, 8, "relu")
+    with pytest.raises(ValueError, match="'gelu_new'"):
+        FeedForward(4, 8, "gelu")

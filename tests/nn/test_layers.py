@@ -8,13 +8,13 @@ from tests.copying import copy, copy_decoder_layer, copy_encoder_layer, randomis
 from torch import nn
 
 from glassformer.nn import (
-    CAUSAL,
     Decoder,
     DecoderLayer,
     Encoder,
     EncoderLayer,
     FeedForward,
     LayerNorm,
+    Mask,
     MultiHeadAttention,
     Residual,
 )
@@ -23,6 +23,7 @@ from glassformer.nn.cache import DecoderCache
 D, H, F = 12, 3, 20
 REAL = torch.arange(6) < torch.tensor([6, 4])[:, None]
 PAST = torch.ones(5, 5, dtype=torch.bool).tril()
+CAUSAL = Mask.of(causal=(5, 5))
 
 
 def residuals(n: int, pre_norm: bool, dropout: float = 0.0) -> list[Residual]:
@@ -47,7 +48,7 @@ def test_encoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded
     copy_encoder_layer(ours, randomise(theirs))
     x = torch.randn(2, 6, D)
     expected = theirs(x, src_key_padding_mask=~REAL if padded else None)
-    came = ours(x, REAL[:, None, None, :] if padded else None)
+    came = ours(x, Mask.of(padding_mask=REAL) if padded else None)
     if padded:  # torch's fast path zeroes what comes out at padding; nobody reads it
         expected, came = expected[REAL], came[REAL]
     torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
@@ -62,7 +63,7 @@ def test_decoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded
     copy_decoder_layer(ours, randomise(theirs))
     x, memory = torch.randn(2, 5, D), torch.randn(2, 6, D)
     expected = theirs(x, memory, tgt_mask=~PAST, memory_key_padding_mask=~REAL if padded else None)
-    came = ours(x, memory, mask=CAUSAL, memory_mask=REAL[:, None, None, :] if padded else None)
+    came = ours(x, memory, mask=CAUSAL, memory_mask=Mask.of(padding_mask=REAL) if padded else None)
     torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -135,7 +136,16 @@ def test_without_cross_attention_it_is_a_language_models_layer() -> None:
     encoder = encoder_layer(pre_norm=True)
     encoder.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("cross")})
     x = torch.randn(2, 5, D)
-    torch.testing.assert_close(layer(x, mask=CAUSAL), encoder(x, mask=PAST[None, None]))
+    torch.testing.assert_close(layer(x, mask=CAUSAL), encoder(x, mask=Mask(PAST[None, None])))
+
+
+def test_cross_attention_without_a_memory_is_no_silent_language_model() -> None:
+    with pytest.raises(ValueError, match="needs the encoder's output as `memory`"):
+        decoder_layer(pre_norm=True)(torch.randn(2, 5, D), mask=CAUSAL)
+    with pytest.raises(ValueError, match="its own residual, and 2 came"):
+        DecoderLayer(
+            MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F), residuals(2, True)
+        )
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -144,16 +154,13 @@ def test_the_beam_shares_its_sentences_memory(cached: bool) -> None:
     beam, n = 3, 2
     decoder = Decoder([decoder_layer(pre_norm=True) for _ in range(2)], LayerNorm(D)).eval()
     memory, x = torch.randn(n, 6, D), torch.randn(n * beam, 4, D)
-    mask = REAL[:, None, None, :]
-    repeated = decoder(
-        x, memory.repeat_interleave(beam, 0), mask=CAUSAL, memory_mask=mask.repeat_interleave(beam, 0)
-    )
+    causal, mask = Mask.of(causal=(4, 4)), Mask.of(padding_mask=REAL)
+    for_each = Mask.of(padding_mask=REAL.repeat_interleave(beam, 0))
+    repeated = decoder(x, memory.repeat_interleave(beam, 0), mask=causal, memory_mask=for_each)
     if cached:
         cache = DecoderCache(2)
-        steps = [
-            decoder(x[:, t : t + 1], memory, mask=CAUSAL, memory_mask=mask, cache=cache) for t in range(4)
-        ]
+        steps = [decoder(x[:, t : t + 1], memory, memory_mask=mask, cache=cache) for t in range(4)]
         shared = torch.cat(steps, dim=1)
     else:
-        shared = decoder(x, memory, mask=CAUSAL, memory_mask=mask)
+        shared = decoder(x, memory, mask=causal, memory_mask=mask)
     torch.testing.assert_close(shared, repeated, atol=1e-5, rtol=1e-5)

@@ -10,7 +10,7 @@ from tests.copying import copy_attention, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn import CAUSAL, KVCache, MultiHeadAttention, observe_attention
+from glassformer.nn import KVCache, Mask, MultiHeadAttention
 from glassformer.nn.positions import Rotation
 
 
@@ -52,15 +52,14 @@ def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
     past = torch.ones(6, 6, dtype=torch.bool).tril()
     padding = real if masked in ("padding", "both") else torch.ones_like(real)
     future = past if masked in ("future", "both") else torch.ones_like(past)
-    mask = padding[:, None, None, :] & future[None, None]
+    mask = Mask(padding[:, None, None, :] & future[None, None])
     # Theirs mean the opposite: True = may not attend.
     expected, weights = theirs(
         x, x, x, key_padding_mask=~padding, attn_mask=~future, average_attn_weights=False
     )
     torch.testing.assert_close(ours(x, mask=mask), expected, atol=1e-5, rtol=1e-5)
     seen = {}
-    with observe_attention(seen.__setitem__):
-        ours(x, mask=mask)
+    ours(x, mask=mask, tap=lambda name, tensor: seen.setdefault(name, tensor))
     torch.testing.assert_close(seen["weights"], weights, atol=1e-6, rtol=0)
 
 
@@ -71,7 +70,7 @@ def test_cross_attention_parity_with_torch() -> None:
     x, memory = torch.randn(2, 4, 12), torch.randn(2, 7, 12)
     real = torch.arange(7) < torch.tensor([3, 7])[:, None]
     expected, _ = theirs(x, memory, memory, key_padding_mask=~real)
-    torch.testing.assert_close(ours(x, memory, real[:, None, None, :]), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(x, memory, Mask.of(padding_mask=real)), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_qk_norm_leaves_the_size_of_a_query_without_meaning() -> None:
@@ -104,13 +103,14 @@ def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
     x = torch.randn(2, 7, 8)
 
     def rotation(start: int, end: int) -> Rotation | None:
-        return Rotation.at(torch.arange(start, end), 4) if rotary else None
+        return Rotation.at(torch.arange(start, end)[None], 4) if rotary else None
 
-    whole = m(x, mask=CAUSAL, rotation=rotation(0, 7))
+    whole = m(x, mask=Mask.of(causal=(7, 7)), rotation=rotation(0, 7))
     cache, parts, start = KVCache(), [], 0
     for n in chunks:
         part = x[:, start : start + n]
-        parts.append(m(part, mask=CAUSAL, rotation=rotation(start, start + n), cache=cache))
+        mask = Mask.of(causal=(n, start + n))
+        parts.append(m(part, mask=mask, rotation=rotation(start, start + n), cache=cache))
         start += n
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
 
@@ -119,7 +119,7 @@ def test_rotary_positions_are_relative() -> None:
     """Queries and keys are turned alike: the same text further on in a book is attended to in the same way."""
     m, x = MultiHeadAttention(8, 2).eval(), torch.randn(2, 6, 8)
     here, further, reversed_ = (
-        m(x, rotation=Rotation.at(positions, 4))
+        m(x, rotation=Rotation.at(positions[None], 4))
         for positions in (torch.arange(6), torch.arange(6) + 50, torch.arange(6).flip(0))
     )
     torch.testing.assert_close(here, further, atol=1e-4, rtol=1e-4)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.nn import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
+from glassformer.nn.positions import positions_within
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 7, 16, 512])
@@ -53,7 +54,7 @@ def test_near_positions_are_more_alike_than_far_ones() -> None:
 
 def test_modules_look_their_positions_up() -> None:
     fixed, learned = SinusoidalPositions(10, 4), LearnedPositions(10, 4)
-    positions = torch.tensor([3, 4, 9])
+    positions = torch.tensor([[3, 4, 9], [0, 1, 2]])
     assert torch.equal(fixed(positions), sinusoidal(10, 4)[positions])
     assert torch.equal(learned(positions), learned.weight[positions])
     assert list(fixed.parameters()) == []
@@ -66,7 +67,7 @@ def test_rotary_scores_depend_on_the_distance_alone(i: int, j: int, shift: int, 
     q, k = torch.randn(2, 1, 1, 1, d_head)
 
     def score(at: int, other: int) -> torch.Tensor:
-        rotations = [Rotation.at(torch.tensor([position]), d_head) for position in (at, other)]
+        rotations = [Rotation.at(torch.tensor([[position]]), d_head) for position in (at, other)]
         return (rotations[0].rotate(q) * rotations[1].rotate(k)).sum()
 
     torch.testing.assert_close(score(i, j), score(i + shift, j + shift), atol=2e-3, rtol=1e-3)
@@ -74,14 +75,14 @@ def test_rotary_scores_depend_on_the_distance_alone(i: int, j: int, shift: int, 
 
 def test_rotary_keeps_lengths_and_leaves_position_zero() -> None:
     x = torch.randn(2, 3, 6, 8)
-    turned = Rotation.at(torch.arange(6), 8).rotate(x)
+    turned = Rotation.at(torch.arange(6)[None], 8).rotate(x)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
     assert not torch.allclose(turned[:, :, 1], x[:, :, 1])
 
 
 def test_rotary_turns_pairs_by_the_sinusoids_angles() -> None:
-    rotation = Rotation.at(torch.tensor([3]), 4)
+    rotation = Rotation.at(torch.tensor([[3]]), 4)
     x = torch.tensor([1.0, 0.0, 0.0, 0.0]).view(1, 1, 1, 4)
     expected = torch.tensor([math.cos(3), 0.0, math.sin(3), 0.0]).view(1, 1, 1, 4)
     torch.testing.assert_close(rotation.rotate(x), expected)
@@ -89,4 +90,19 @@ def test_rotary_turns_pairs_by_the_sinusoids_angles() -> None:
 
 def test_rotary_needs_pairs() -> None:
     with pytest.raises(ValueError, match="even"):
-        Rotation.at(torch.arange(3), 5)
+        Rotation.at(torch.arange(3)[None], 5)
+
+
+def test_each_row_is_turned_by_its_own_positions() -> None:
+    x, positions = torch.randn(2, 3, 4, 8), torch.tensor([[0, 1, 2, 3], [0, 1, 0, 1]])
+    turned = Rotation.at(positions, 8).rotate(x)
+    for row in range(2):
+        alone = Rotation.at(positions[row : row + 1], 8).rotate(x[row : row + 1])
+        assert torch.equal(turned[row : row + 1], alone)
+    assert torch.equal(turned[1, :, 2], x[1, :, 2])
+
+
+def test_packed_texts_begin_at_zero_each() -> None:
+    segments = torch.tensor([[4, 4, 4, 7, 7, 7], [0, 1, 1, 1, 1, 0]])
+    assert positions_within(segments).tolist() == [[0, 1, 2, 0, 1, 2], [0, 0, 1, 2, 3, 0]]
+    assert positions_within(segments[:, :0]).shape == (2, 0)

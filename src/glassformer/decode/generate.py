@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.sampling import sample
-from glassformer.decode.stepper import LanguageModelStepper, evaluation_mode
+from glassformer.decode.stepper import LanguageModelStepper
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
+from glassformer.models.inference import evaluation_mode
 
 BATCH_ROWS = 64
 """Most prompts in a batch."""

@@ -6,15 +6,14 @@ through a cache of keys and values or, to check the cache, by reading everything
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.inference import evaluation_mode as evaluation_mode
 from glassformer.nn.cache import DecoderCache
 
 
@@ -113,15 +112,3 @@ class TranslatorStepper(_ModelStepper):
 
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         return self._model.decode(tokens, self._memory, self._mask, cache=cache)
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Dropout off and gradients off within the block; training mode is restored afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(was_training)

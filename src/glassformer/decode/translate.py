@@ -16,9 +16,10 @@ from glassformer.data.ragged import Ragged
 from glassformer.decode.hypothesis import Hypothesis
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
-from glassformer.decode.stepper import TranslatorStepper, evaluation_mode
+from glassformer.decode.stepper import TranslatorStepper
 from glassformer.errors import UsageError
 from glassformer.models import Translator
+from glassformer.models.inference import evaluation_mode
 
 MAX_TOKENS = 8192
 """Most source tokens of a batch, padding included and each counted once a hypothesis."""

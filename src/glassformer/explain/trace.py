@@ -4,7 +4,7 @@
         model(src, tgt_in)
     t["decoder.1.cross.weights"]     # (H, T, S)
 
-Nothing of the model is changed by it and nothing is left behind: hooks, observer and evaluation mode end
+Nothing of the model is changed by it and nothing is left behind: hooks and evaluation mode end
 with the block. What the steps are called is in `capture/wiring.py`.
 """
 
@@ -21,12 +21,13 @@ import torch
 from torch import nn
 
 from glassformer.errors import UsageError
+from glassformer.explain.capture.attention_wires import FusedContext
 from glassformer.explain.capture.exactly import exactly
 from glassformer.explain.capture.hooks import Watch
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.capture.tape import Tape
 from glassformer.explain.capture.wiring import attach
-from glassformer.nn.attention import fused_attention, observe_attention
+from glassformer.nn.attention import MultiHeadAttention
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
@@ -91,8 +92,15 @@ class Trace(Mapping[str, Record]):
                 "the traced model was not called as a whole", "call model(…) inside `with trace(model)`"
             )
         args, kwargs = self._tape.call
-        with torch.no_grad(), exactly(self.model), fused_attention():
-            fused = self.model(*args, **kwargs)
+        watch = Watch(self._tape)
+        try:
+            for module in self.model.modules():
+                if isinstance(module, MultiHeadAttention):
+                    watch.tap(module, FusedContext)
+            with torch.no_grad(), exactly(self.model):
+                fused = self.model(*args, **kwargs)
+        finally:
+            watch.remove()
         value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0
         unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
@@ -131,8 +139,8 @@ def trace(
     watch = Watch(tape)
     token = _tracing.set(True)
     try:
-        attention = attach(modules, watch, names)
-        with exactly(inner), observe_attention(attention.observe):
+        attach(modules, watch, names)
+        with exactly(inner):
             yield Trace(inner, tape)
     finally:
         _tracing.reset(token)

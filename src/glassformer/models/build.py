@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.nn import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, Residual
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import make_feed_forward
-from glassformer.nn.norms import make_norm
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.norms import LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPositions
 
 
@@ -26,10 +26,10 @@ def d_head_of(config: ModelConfig) -> int:
 def make_encoder(config: ModelConfig) -> Encoder:
     """`n_layers` encoder layers."""
     layers = [
-        EncoderLayer(_attention(config), _feed_forward(config), _residuals(config, 2))
+        EncoderLayer(_attention(config), make_feed_forward(config), _residuals(config, 2))
         for _ in range(config.n_layers)
     ]
-    return Encoder(layers, make_norm(config.norm, config.d_model) if config.pre_norm else None)
+    return Encoder(layers, make_norm(config) if config.pre_norm else None)
 
 
 def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
@@ -38,12 +38,33 @@ def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
         DecoderLayer(
             _attention(config),
             _attention(config) if cross else None,
-            _feed_forward(config),
+            make_feed_forward(config),
             _residuals(config, 3 if cross else 2),
         )
         for _ in range(config.n_decoder_layers or config.n_layers)
     ]
-    return Decoder(layers, make_norm(config.norm, config.d_model) if config.pre_norm else None)
+    return Decoder(layers, make_norm(config) if config.pre_norm else None)
+
+
+def make_norm(config: ModelConfig) -> LayerNorm | RMSNorm:
+    """A norm of the kind named."""
+    match config.norm:
+        case "layer":
+            return LayerNorm(config.d_model)
+        case "rms":
+            return RMSNorm(config.d_model)
+
+
+def make_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU:
+    """The feed-forward block with that activation; one that gates is a module of its own.
+
+    Raises:
+        ValueError: there is no such activation.
+    """
+    sizes = config.d_model, d_ff_of(config)
+    if config.activation == "swiglu":
+        return SwiGLU(*sizes, config.bias)
+    return FeedForward(*sizes, config.activation, config.bias)
 
 
 def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenEmbedding:
@@ -61,24 +82,32 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
 
 
 def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
-    """The rotation of these positions (L,), when the model has rotary positions."""
+    """The rotation of these positions (B, L), when the model has rotary positions."""
     return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
 
 
-def initialise(model: nn.Module, n_layers: int) -> None:
+def initialise(model: nn.Module) -> None:
     """Xavier-uniform matrices and zero biases (Glorot and Bengio 2010); the projections that end a
-    residual branch are scaled by 1/√(2 · n_layers), as in GPT-2, so that depth does not swell the sum.
+    residual branch are scaled by 1/√(2 n), as in GPT-2, so that depth does not swell the sum: n is the
+    number of layers in their own stack.
 
     The paper does not state its initialisation. Embeddings and norms initialise themselves.
     """
-    for name, module in model.named_modules():
+    depth = {
+        module: len(stack.layers)
+        for stack in model.modules()
+        if isinstance(stack, Encoder | Decoder)
+        for name, module in stack.named_modules()
+        if name.endswith(("o_proj", "w_out"))
+    }
+    for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-            if name.endswith(("o_proj", "w_out")):
+            if module in depth:
                 with torch.no_grad():
-                    module.weight.mul_((2 * n_layers) ** -0.5)
+                    module.weight.mul_((2 * depth[module]) ** -0.5)
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:
@@ -92,11 +121,5 @@ def _attention(config: ModelConfig) -> MultiHeadAttention:
     )
 
 
-def _feed_forward(config: ModelConfig) -> nn.Module:
-    return make_feed_forward(config.activation, config.d_model, d_ff_of(config), config.bias)
-
-
 def _residuals(config: ModelConfig, n: int) -> list[Residual]:
-    return [
-        Residual(make_norm(config.norm, config.d_model), config.dropout, config.pre_norm) for _ in range(n)
-    ]
+    return [Residual(make_norm(config), config.dropout, config.pre_norm) for _ in range(n)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
 from glassformer.nn.cache import positions_of
-from glassformer.nn.masks import padding_to_attention_mask
+from glassformer.nn.masks import Mask
 
 Pooling = Literal["mean", "max", "mean+max", "first"]
 
@@ -63,7 +63,7 @@ class TextClassifier(nn.Module):
         self.encoder = make_encoder(config)
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
-        initialise(self, config.n_layers)
+        initialise(self)
 
     def forward(
         self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None
@@ -71,7 +71,7 @@ class TextClassifier(nn.Module):
         """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are."""
         positions = positions_of(ids.shape[1], None, ids.device)
         x = self.embedding(ids, positions)
-        x = self.encoder(x, padding_to_attention_mask(padding_mask), make_rotation(self.config, positions))
+        x = self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
         logits = self.head(pool(x, padding_mask, self.config.pooling))
         if self.n_classes == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)

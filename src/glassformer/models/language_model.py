@@ -8,8 +8,9 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
-from glassformer.nn.attention import CAUSAL
 from glassformer.nn.cache import DecoderCache, positions_of
+from glassformer.nn.masks import Mask
+from glassformer.nn.positions import positions_within
 
 
 class LanguageModel(nn.Module):
@@ -27,13 +28,32 @@ class LanguageModel(nn.Module):
         self.embedding = make_embedding(config, vocab_size, max_len)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
-        initialise(self, config.n_layers)
+        initialise(self)
 
-    def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
-        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
-        positions = positions_of(ids.shape[1], cache, ids.device)
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        cache: DecoderCache | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones.
+
+        Several texts may be packed into a row: `segments` numbers them, (B, T), the tokens of each adjacent.
+        Their logits are those each text has alone.
+
+        Raises:
+            ValueError: segments with a cache, which does not know the segments of what it holds.
+        """
+        if segments is None:
+            positions = positions_of(ids.shape[1], cache, ids.device)
+        elif cache is None:
+            positions = positions_within(segments)
+        else:
+            raise ValueError("packed texts are read whole: give `segments` or a `cache`, not both")
+        n_keys = ids.shape[1] + (0 if cache is None else cache.length)
+        mask = Mask.of(causal=(ids.shape[1], n_keys), segments=segments, device=ids.device)
         x = self.embedding(ids, positions)
-        x = self.decoder(x, mask=CAUSAL, rotation=make_rotation(self.config, positions), cache=cache)
+        x = self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
     def new_cache(self) -> DecoderCache:

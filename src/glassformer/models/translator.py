@@ -10,9 +10,8 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_encoder, make_rotation
-from glassformer.nn.attention import CAUSAL
 from glassformer.nn.cache import DecoderCache, positions_of
-from glassformer.nn.masks import padding_to_attention_mask
+from glassformer.nn.masks import Mask
 
 BASE = ModelConfig(
     n_layers=6, d_model=512, n_heads=8, d_ff=2048, dropout=0.1, pre_norm=False, activation="relu",
@@ -26,45 +25,35 @@ BIG = replace(BASE, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 class Translator(nn.Module):
     """Encoder and decoder (paper, figure 1).
 
-    Tied embeddings (paper, 3.4): the output projection is the target embedding, and with one shared
-    vocabulary the source embedding too.
+    Source and target share one vocabulary. Tied embeddings (paper, 3.4): the output projection, the source
+    and the target embedding are one matrix.
 
     Args:
         config: the Transformer's numbers.
-        src_vocab_size, tgt_vocab_size: rows of the embeddings; V is the target's.
+        vocab_size: number of tokens V.
         max_len: longest source and longest target, in tokens.
-        shared_vocab: source and target ids mean the same tokens, so one embedding can serve both.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        src_vocab_size: int,
-        tgt_vocab_size: int,
-        max_len: int,
-        shared_vocab: bool = True,
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, max_len: int) -> None:
         super().__init__()
-        if shared_vocab and src_vocab_size != tgt_vocab_size:
-            raise ValueError(f"a shared vocabulary has one size, not {src_vocab_size} and {tgt_vocab_size}")
         self.config, self.max_len = config, max_len
-        self.tgt_embedding = make_embedding(config, tgt_vocab_size, max_len)
-        shared = config.tie_embeddings and shared_vocab
-        self.src_embedding = self.tgt_embedding if shared else make_embedding(config, src_vocab_size, max_len)
+        self.tgt_embedding = make_embedding(config, vocab_size, max_len)
+        tied = config.tie_embeddings
+        self.src_embedding = self.tgt_embedding if tied else make_embedding(config, vocab_size, max_len)
         self.encoder = make_encoder(config)
         self.decoder = make_decoder(config, cross=True)
-        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, tgt_vocab_size, bias=False)
-        initialise(self, config.n_layers)
+        self.output = None if tied else nn.Linear(config.d_model, vocab_size, bias=False)
+        initialise(self)
 
     @staticmethod
     def base(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
         """The paper's base model: 6 + 6 layers, d 512, 8 heads, d_ff 2048; 65 million parameters there."""
-        return Translator(BASE, vocab_size, vocab_size, max_len)
+        return Translator(BASE, vocab_size, max_len)
 
     @staticmethod
     def big(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
         """The paper's big model: d 1024, 16 heads, d_ff 4096; 213 million parameters there."""
-        return Translator(BIG, vocab_size, vocab_size, max_len)
+        return Translator(BIG, vocab_size, max_len)
 
     def forward(
         self,
@@ -84,7 +73,7 @@ class Translator(nn.Module):
         """The memory (B, S, D) of the source (B, S)."""
         positions = positions_of(src.shape[1], None, src.device)
         x = self.src_embedding(src, positions)
-        mask = padding_to_attention_mask(src_padding_mask)
+        mask = Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
     def decode(
@@ -98,12 +87,13 @@ class Translator(nn.Module):
 
         With a cache, tgt_in holds only the tokens since the last call, and memory is read once.
         """
-        positions = positions_of(tgt_in.shape[1], cache, tgt_in.device)
+        n_new, n_past = tgt_in.shape[1], 0 if cache is None else cache.length
+        positions = positions_of(n_new, cache, tgt_in.device)
         x = self.decoder(
             self.tgt_embedding(tgt_in, positions),
             memory,
-            mask=CAUSAL,
-            memory_mask=padding_to_attention_mask(src_padding_mask),
+            mask=Mask.of(causal=(n_new, n_past + n_new), device=tgt_in.device),
+            memory_mask=Mask.of(padding_mask=src_padding_mask),
             rotation=make_rotation(self.config, positions),
             cache=cache,
         )

@@ -1,174 +1,86 @@
-"""Scaled dot-product attention as one pure function, and multi-head attention around it.
+"""Scaled dot-product attention as one pure function, its fused twin, and multi-head attention around them.
 
 Self, causal and cross attention are the same code with other arguments. Masks come from the model
-(`masks.py`), keys and values of past steps from a cache (`cache.py`); neither is built here.
+(`masks.py`), keys and values of past steps from a cache (`cache.py`), and a tap from whoever looks inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final, Literal, TypeAlias, overload
+from collections.abc import Callable
+from typing import Literal, TypeAlias, overload
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.dropout import dropout as drop
-from glassformer.nn.masks import causal_mask
+from glassformer.nn.masks import Mask, hide, zero_blind_rows
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 
-CAUSAL: Final = "causal"
-"""The mask under which query i of the last Q positions sees its own position and the past."""
-
-Mask: TypeAlias = Bool[Tensor, "#B #H #Q #K"] | Literal["causal"] | None
-"""True = may attend, broadcastable to (B, H, Q, K); or CAUSAL; or None, everything may be seen."""
-
-Observer: TypeAlias = Callable[[str, Tensor], None]
-
-_observer: ContextVar[Observer | None] = ContextVar("attention observer", default=None)
-
-
-@contextmanager
-def observe_attention(observer: Observer) -> Iterator[None]:
-    """Within the block, every call of `attention` in this thread takes the explicit path and shows
-    each step to `observer(name, tensor)`, in this order: "q", "k", "v" as they come in; "products"
-    (q kᵀ), "scores" (products · scale), "mask" if there is one (boolean, broadcastable to the scores),
-    "weights" and "context".
-
-    Nobody watching costs one look at a context variable per call.
-    """
-    token = _observer.set(observer)
-    try:
-        yield
-    finally:
-        _observer.reset(token)
-
-
-def _use_fused(name: str, tensor: Tensor) -> None:
-    """The observer that sees nothing: under it the fused kernel is called, wherever it can be."""
-
-
-@contextmanager
-def fused_attention() -> Iterator[None]:
-    """Within the block, every call of `attention` in this thread that does not return weights takes the
-    fused path, also where the explicit one is faster: to compare the two."""
-    with observe_attention(_use_fused):
-        yield
+Tap: TypeAlias = Callable[[str, Tensor], Tensor]
+"""Called with the name of a step and its tensor; the tensor it returns is the one that is used from there."""
 
 
 @overload
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask = ..., *, scale: float | None = ...,
-              dropout: float = ..., return_weights: Literal[False] = ...) -> Tensor: ...  # fmt: skip
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
+              dropout: float = ..., tap: Tap = ..., return_weights: Literal[False] = ...) -> Tensor: ...  # fmt: skip
 @overload
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask = ..., *, scale: float | None = ...,
-              dropout: float = ..., return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
+              dropout: float = ..., tap: Tap = ..., return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def attention(
-    q: Float[Tensor, "B H Q E"],
-    k: Float[Tensor, "B H K E"],
-    v: Float[Tensor, "B H K Ev"],
-    mask: Mask = None,
-    *,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    return_weights: bool = False,
-) -> Float[Tensor, "B H Q Ev"] | tuple[Float[Tensor, "B H Q Ev"], Float[Tensor, "B H Q K"]]:
+    q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
+    mask: Bool[Tensor, "#B #H #Q #K"] | None = None, *, scale: float | None = None, dropout: float = 0.0,
+    tap: Tap = lambda _, tensor: tensor, return_weights: bool = False) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
 
     With q = k = v = x and scale 1 it is the parameter-free self-attention that tutorials begin with.
 
     Args:
         q, k, v: queries (B, H, Q, E), keys (B, H, K, E) and values (B, H, K, Ev).
-        mask: which keys each query may attend to. A query with no key at all gets a context of zeros
-            (and weights of zeros), where a naive softmax would give NaN.
+        mask: True = may attend, broadcastable to (B, H, Q, K). A query with no key at all gets weights and
+            a context of zeros, where a naive softmax would give NaN.
         scale: what scores are multiplied by; 1/√E of one head when absent, the paper's.
         dropout: share of the weights to drop (none in the paper; many implementations have it).
+        tap: sees "q", "k", "v", "products", "scores", "mask" if there is one, "weights" (before dropout)
+            and "context", in this order.
         return_weights: also return the softmax weights (B, H, Q, K).
 
     Returns:
         The context (B, H, Q, Ev), or (context, weights).
     """
-    if scale is None:
-        scale = float(q.shape[-1] ** -0.5)
-    observer = _observer.get()
-    fuse = observer is _use_fused or (observer is None and _fused_pays(q, k))
-    if fuse and not return_weights:
-        return _fused(q, k, v, mask, scale, dropout)
-    looked_at = return_weights or observer is not None
-    context, weights = _explicit(q, k, v, mask, scale, dropout, observer, looked_at)
+    scale = float(q.shape[-1] ** -0.5) if scale is None else scale
+    q, k, v = tap("q", q), tap("k", k), tap("v", v)
+    products = tap("products", q @ k.transpose(-2, -1))  # (B, H, Q, K)
+    scores = tap("scores", products * scale)
+    mask = None if mask is None else tap("mask", mask)
+    weights = tap("weights", zero_blind_rows(hide(scores, mask).softmax(dim=-1), mask))
+    context = tap("context", drop(weights, dropout).to(v.dtype) @ v)
     return (context, weights) if return_weights else context
 
 
-def _fused_pays(q: Tensor, k: Tensor) -> bool:
-    """On a GPU always. On a CPU the fused kernel won only above about a thousand keys (measured with
-    torch 2.13 on two AVX-512 cores, forward and backward), where it saves the memory of the scores."""
-    return q.device.type != "cpu" or k.shape[-2] > 1024
+def fused_attention(
+    q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
+    mask: Mask | None = None, *, scale: float | None = None, dropout: float = 0.0, kernel: bool | None = None,
+) -> Float[Tensor, "B H Q Ev"]:  # fmt: skip
+    """The twin of `attention` for when nobody looks: the same context, as fast as it can be had.
 
-
-def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
-    n_queries, n_keys = q.shape[-2], k.shape[-2]
-    if isinstance(mask, str):
-        # torch's is_causal aligns queries with the first keys; with a cache ours are the last.
-        if n_queries == n_keys:
-            return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
-        mask = None if n_queries == 1 else causal_mask(n_queries, n_keys, q.device)
-    context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
-    return context if mask is None else _zero_blind_rows(context, mask)
-
-
-def _explicit(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float,
-    observer: Observer | None, looked_at: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Step by step, as the paper has it. Blind rows of the weights are zeroed only when somebody looks:
-    those of the context always are."""
-    if isinstance(mask, str):
-        mask = None if q.shape[-2] == 1 else causal_mask(q.shape[-2], k.shape[-2], q.device)
-    scores = (
-        (q * scale) @ k.transpose(-2, -1)  # (B, H, Q, K); scaling q is cheaper than scaling the scores
-        if observer is None
-        else _watched_scores(q, k, v, mask, scale, observer)
-    )
-    if mask is not None:
-        # A finite "minus infinity", added while the mask is still small: a row of nothing but masked
-        # keys stays free of NaN, in the gradient too, and is zeroed below.
-        lowest = torch.finfo(scores.dtype).min / 2
-        scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, lowest)
-    weights = scores.softmax(dim=-1)
-    if mask is not None and looked_at:
-        weights = _zero_blind_rows(weights, mask)
-    if observer is not None:
-        observer("weights", weights)
-    context = drop(weights, dropout).to(v.dtype) @ v
-    if mask is not None:
-        context = _zero_blind_rows(context, mask)
-    if observer is not None:
-        observer("context", context)
-    return context, weights
-
-
-def _watched_scores(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, observer: Observer
-) -> Tensor:
-    """The scores in two steps, as equation 1 writes them: q kᵀ, then the scale."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        observer(name, tensor)
-    products = q @ k.transpose(-2, -1)  # (B, H, Q, K)
-    observer("products", products)
-    scores = products * scale
-    observer("scores", scores)
-    if mask is not None:
-        observer("mask", mask)
-    return scores
-
-
-def _zero_blind_rows(x: Tensor, mask: Tensor) -> Tensor:
-    """Zero the rows of x (B, H, Q, ·) whose query may attend to no key."""
-    return torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)  # a product would keep a NaN
+    `kernel` says whether torch's fused kernel does it. When absent it does where that pays: on a GPU, and on
+    a CPU above about a thousand keys (measured with torch 2.13 on two AVX-512 cores, forward and backward),
+    where it saves the memory of the scores.
+    """
+    scale = float(q.shape[-1] ** -0.5) if scale is None else scale
+    if kernel is None:
+        kernel = q.device.type != "cpu" or k.shape[-2] > 1024
+    if kernel:
+        told = {} if mask is None else mask.for_kernel()
+        context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scale, **told)
+    else:
+        scores = (q * scale) @ k.transpose(-2, -1)  # scaling q is cheaper than scaling the scores
+        weights = hide(scores, mask and mask.allowed).softmax(dim=-1)
+        context = drop(weights, dropout).to(v.dtype) @ v
+    return context if mask is None or mask.is_causal else zero_blind_rows(context, mask.allowed)
 
 
 class MultiHeadAttention(nn.Module):
@@ -210,22 +122,18 @@ class MultiHeadAttention(nn.Module):
         self.k_norm = RMSNorm(d_head) if qk_norm else nn.Identity()
 
     def forward(
-        self,
-        x: Float[Tensor, "B Q D"],
-        memory: Float[Tensor, "B K D"] | None = None,
-        mask: Mask = None,
-        *,
-        rotation: Rotation | None = None,
-        cache: KVCache | None = None,
-    ) -> Float[Tensor, "B Q D"]:
+        self, x: Float[Tensor, "B Q D"], memory: Float[Tensor, "B K D"] | None = None, mask: Mask | None = None,
+        *, rotation: Rotation | None = None, cache: KVCache | None = None, tap: Tap | None = None,
+    ) -> Float[Tensor, "B Q D"]:  # fmt: skip
         """Queries from x; keys and values from `memory` (cross attention) or from x itself.
 
         Args:
             x: (B, Q, D). memory: (B, K, D), the encoder's output, or None for self attention.
-            mask: see `attention`.
+            mask: which keys each query may attend to.
             rotation: rotary positions of x, for self attention.
             cache: keys and values of earlier steps. Self attention appends to it; cross attention
                 fills it once and afterwards reads it.
+            tap: see `attention`. An argument of the call, not of the module, which threads may share.
         """
         q = self.q_norm(self._split_heads(self.q_proj(x)))
         if memory is not None and cache is not None and cache.length:
@@ -240,7 +148,11 @@ class MultiHeadAttention(nn.Module):
                 k, v = cache.append(k, v)
         if rotation is not None:
             q = rotation.rotate(q)
-        context = attention(q, k, v, mask, dropout=self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        if tap is None:
+            context = fused_attention(q, k, v, mask, dropout=dropout)
+        else:
+            context = attention(q, k, v, mask and mask.allowed, dropout=dropout, tap=tap)
         return self.o_proj(self._combine_heads(context))
 
     def _split_heads(self, x: Float[Tensor, "B L HE"]) -> Float[Tensor, "B H L E"]:

@@ -24,16 +24,12 @@ class KVCache:
     @property
     def keys(self) -> Float[Tensor, "B H L E"]:
         """The keys so far."""
-        if self._keys is None:
-            raise RuntimeError("the cache is empty")
-        return self._keys[:, :, : self.length]
+        return self._so_far(self._keys)
 
     @property
     def values(self) -> Float[Tensor, "B H L E"]:
         """The values so far."""
-        if self._values is None:
-            raise RuntimeError("the cache is empty")
-        return self._values[:, :, : self.length]
+        return self._so_far(self._values)
 
     def append(self, k: Float[Tensor, "B H n E"], v: Float[Tensor, "B H n E"]) -> tuple[Tensor, Tensor]:
         """Add n positions; returns all keys and values so far."""
@@ -51,6 +47,11 @@ class KVCache:
             # index_select is several times faster than indexing with a tensor here.
             self._keys = self._keys.index_select(0, rows)
             self._values = self._values.index_select(0, rows)
+
+    def _so_far(self, buffer: Tensor | None) -> Tensor:
+        if buffer is None:
+            raise RuntimeError("the cache is empty")
+        return buffer[:, :, : self.length]
 
     def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
         if buffer is not None and end <= buffer.shape[2]:
@@ -97,7 +98,7 @@ class DecoderCache:
             layer.cross_attention.select(sentences)
 
 
-def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, " L"]:
-    """Positions of n_new tokens that follow what the cache holds, (L,)."""
+def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
+    """Positions of n_new tokens that follow what the cache holds, (1, L): the same in every row."""
     start = 0 if cache is None else cache.length
-    return torch.arange(start, start + n_new, device=device)
+    return torch.arange(start, start + n_new, device=device)[None]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 IGNORE_INDEX = -100
+"""The label of a position that is not scored."""
 
 
 def cross_entropy_sum(
@@ -25,8 +25,3 @@ def cross_entropy_sum(
         reduction="sum",
         label_smoothing=label_smoothing,
     )
-
-
-def count_labels(labels: Int[Tensor, "..."]) -> int:
-    """Positions that carry a label."""
-    return int(torch.count_nonzero(labels != IGNORE_INDEX))

@@ -19,7 +19,7 @@ class TokenEmbedding(nn.Module):
 
     Args:
         vocab_size, d_model: the table's shape (V, D).
-        positions: a module from positions (L,) to vectors (L, D), or None (rotary or no positions).
+        positions: a module from positions (B, L) to vectors (B, L, D), or None (rotary or no positions).
         dropout: dropout on the sum (paper, 5.4).
     """
 
@@ -31,7 +31,7 @@ class TokenEmbedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, " L"]) -> Float[Tensor, "B L D"]:
+    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"]) -> Float[Tensor, "B L D"]:
         x = nn.functional.embedding(ids, self.weight) * self.scale
         if self.positions is not None:
             x = x + self.positions(positions)

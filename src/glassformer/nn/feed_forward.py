@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,20 +12,33 @@ from torch.nn import functional as F
 Activation = Literal["relu", "gelu", "swiglu"]
 
 
+def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "... F"]:
+    """The activation of that name, element by element.
+
+    Raises:
+        ValueError: there is none of that name (or a class or function came where a name is expected).
+    """
+    match name:
+        case "relu":
+            return F.relu(hidden)
+        case "gelu":
+            return F.gelu(hidden)
+        case _:
+            raise ValueError(f"there is no activation {name!r}: `activate` in nn/feed_forward.py has no case")
+
+
 class FeedForward(nn.Module):
     """W_out · activation(W_in · x) (paper, 3.3, with ReLU; GELU as in BERT and GPT)."""
 
-    def __init__(
-        self, d_model: int, d_ff: int, activation: Literal["relu", "gelu"] = "relu", bias: bool = True
-    ):
+    def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", bias: bool = True) -> None:
         super().__init__()
+        activate(activation, torch.empty(0))  # one that is missing fails here, not in the first forward
         self.activation = activation
         self.w_in = nn.Linear(d_model, d_ff, bias=bias)
         self.w_out = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        hidden = self.w_in(x)
-        return self.w_out(F.relu(hidden) if self.activation == "relu" else F.gelu(hidden))
+        return self.w_out(activate(self.activation, self.w_in(x)))
 
 
 class SwiGLU(nn.Module):
@@ -38,12 +52,3 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         return self.w_out(F.silu(self.w_gate(x)) * self.w_in(x))
-
-
-def make_feed_forward(activation: Activation, d_model: int, d_ff: int, bias: bool = True) -> nn.Module:
-    """The feed-forward block with that activation."""
-    match activation:
-        case "relu" | "gelu":
-            return FeedForward(d_model, d_ff, activation, bias)
-        case "swiglu":
-            return SwiGLU(d_model, d_ff, bias)

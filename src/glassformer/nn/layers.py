@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.nn.attention import Mask, MultiHeadAttention
+from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cache import DecoderCache, LayerCache
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.masks import Mask
 from glassformer.nn.positions import Rotation
 
 
@@ -47,7 +48,7 @@ class EncoderLayer(nn.Module):
         self.self_residual, self.feed_forward_residual = residuals
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Mask = None, rotation: Rotation | None = None
+        self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
     ) -> Float[Tensor, "B S D"]:
         x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation))
         return self.feed_forward_residual(x, self.feed_forward)
@@ -61,30 +62,30 @@ class DecoderLayer(nn.Module):
     """
 
     def __init__(
-        self,
-        self_attention: MultiHeadAttention,
-        cross_attention: MultiHeadAttention | None,
-        feed_forward: nn.Module,
-        residuals: Sequence[Residual],
-    ) -> None:
+        self, self_attention: MultiHeadAttention, cross_attention: MultiHeadAttention | None,
+        feed_forward: nn.Module, residuals: Sequence[Residual],
+    ) -> None:  # fmt: skip
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
+        if len(residuals) != (2 if cross_attention is None else 3):
+            raise ValueError(f"each sublayer needs its own residual, and {len(residuals)} came")
         self.self_residual, *cross, self.feed_forward_residual = residuals
         self.cross_residual = cross[0] if cross else None
 
     def forward(
-        self,
-        x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None = None,
-        *,
-        mask: Mask = None,
-        memory_mask: Mask = None,
-        rotation: Rotation | None = None,
+        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"] | None = None, *,
+        mask: Mask | None = None, memory_mask: Mask | None = None, rotation: Rotation | None = None,
         cache: LayerCache | None = None,
-    ) -> Float[Tensor, "R T D"]:
-        """R rows attend to B memories; R is B, or B · beam with the hypotheses of a sentence adjacent."""
+    ) -> Float[Tensor, "R T D"]:  # fmt: skip
+        """R rows attend to B memories; R is B, or B · beam with the hypotheses of a sentence adjacent.
+
+        Raises:
+            ValueError: there is cross attention and no memory to attend to.
+        """
+        if self.cross_attention is not None and memory is None:
+            raise ValueError("a decoder layer with cross attention needs the encoder's output as `memory`")
         past = cache.self_attention if cache else None
         x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation, cache=past))
         if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
@@ -108,7 +109,7 @@ class Encoder(nn.Module):
         self.norm = norm or nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Mask = None, rotation: Rotation | None = None
+        self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
     ) -> Float[Tensor, "B S D"]:
         for layer in self.layers:
             x = layer(x, mask, rotation)
@@ -124,15 +125,10 @@ class Decoder(nn.Module):
         self.norm = norm or nn.Identity()
 
     def forward(
-        self,
-        x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None = None,
-        *,
-        mask: Mask = None,
-        memory_mask: Mask = None,
-        rotation: Rotation | None = None,
+        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"] | None = None, *,
+        mask: Mask | None = None, memory_mask: Mask | None = None, rotation: Rotation | None = None,
         cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "R T D"]:
+    ) -> Float[Tensor, "R T D"]:  # fmt: skip
         for i, layer in enumerate(self.layers):
             past = cache.layers[i] if cache else None
             x = layer(x, memory, mask=mask, memory_mask=memory_mask, rotation=rotation, cache=past)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-NormName = Literal["layer", "rms"]
 
 
 class LayerNorm(nn.Module):
@@ -36,12 +32,3 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
         return (x * torch.rsqrt(mean_square + self.eps)).to(x.dtype) * self.weight.to(x.dtype)
-
-
-def make_norm(name: NormName, d_model: int) -> nn.Module:
-    """The norm of that name."""
-    match name:
-        case "layer":
-            return LayerNorm(d_model)
-        case "rms":
-            return RMSNorm(d_model)

@@ -3,6 +3,9 @@
 Sinusoidal and learned positions are vectors added to the token embeddings (added, not concatenated: the
 width stays d_model, and the model can learn to keep the two in different directions). Rotary positions
 are not added; they turn queries and keys inside self attention.
+
+Positions are per row, (B, L), for texts packed into a row begin at 0 each; where all rows are numbered alike
+B is 1.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.register_buffer("table", sinusoidal(max_len, d_model), persistent=False)
 
-    def forward(self, positions: Int[Tensor, " L"]) -> Float[Tensor, "L D"]:
+    def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         return self.table[positions]
 
 
@@ -50,13 +53,21 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_len, d_model))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, positions: Int[Tensor, " L"]) -> Float[Tensor, "L D"]:
+    def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         return self.weight[positions]
+
+
+def positions_within(segments: Int[Tensor, "B L"]) -> Int[Tensor, "B L"]:
+    """The place of each token in its own text, from 0, where the tokens of a text are adjacent."""
+    place = torch.arange(segments.shape[1], device=segments.device).expand_as(segments)
+    begins = torch.ones_like(segments, dtype=torch.bool)
+    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
+    return place - place.where(begins, 0).cummax(dim=1).values
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotary positions (Su et al. 2021) of L positions: cosines and sines, each (L, E).
+    """Rotary positions (Su et al. 2021) of L positions a row: cosines and sines, each (B, L, E).
 
     Feature j is paired with j + E/2, as most implementations do; the paper pairs neighbours. The two
     differ by a fixed permutation of features, which the projections learn around.
@@ -67,16 +78,17 @@ class Rotation:
     base: float = 10000.0
 
     @staticmethod
-    def at(positions: Int[Tensor, " L"], d_head: int, base: float = 10000.0) -> Rotation:
+    def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> Rotation:
         """The rotation of each position, for heads of even width d_head."""
         if d_head % 2:
             raise ValueError(f"rotary positions need an even d_head, not {d_head}")
         frequency = base ** (-torch.arange(0, d_head, 2, device=positions.device).float() / d_head)
-        angle = positions.float()[:, None] * frequency  # (L, E/2)
+        angle = positions.float()[..., None] * frequency  # (B, L, E/2)
         angle = torch.cat([angle, angle], dim=-1)
         return Rotation(angle.cos(), angle.sin(), base)
 
     def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
         first, second = x.chunk(2, dim=-1)
         turned = torch.cat([-second, first], dim=-1)
-        return x * self.cos.to(x.dtype) + turned * self.sin.to(x.dtype)
+        # The heads of a row turn alike: (B, 1, L, E).
+        return x * self.cos[:, None].to(x.dtype) + turned * self.sin[:, None].to(x.dtype)

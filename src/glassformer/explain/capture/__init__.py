@@ -1,1 +1,1 @@
-"""How a forward pass is recorded: hooks on the parts, an observer in attention, and the tape they write to."""
+"""How a forward pass is recorded: hooks on the parts, a tap in attention, and the tape they write to."""

@@ -1,4 +1,4 @@
-"""What multi-head attention tells the tape: projections by hooks, the steps between them as an observer."""
+"""What multi-head attention tells the tape: projections by hooks, the steps between them by a tap."""
 
 from __future__ import annotations
 
@@ -9,48 +9,38 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Call, Watch
 from glassformer.explain.capture.part_wires import FEATURE, add_linear
 from glassformer.explain.capture.records import Axis
-from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.attention import MultiHeadAttention, Tap, fused_attention
+from glassformer.nn.masks import Mask
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 
 HEAD, HEAD_FEATURE, SIDE_BY_SIDE = Axis("head"), Axis("head_feature"), Axis("heads_features")
 
 
+class FusedContext:
+    """A tap that answers: torch's fused kernel gets what attention got, and its context is used instead."""
+
+    def __init__(self, args: dict[str | int, Any]) -> None:
+        self.mask: Mask | None = args.get("mask", args.get(2))
+        self.seen: dict[str, Tensor] = {}
+
+    def __call__(self, site: str, tensor: Tensor) -> Tensor:
+        self.seen[site] = tensor
+        if site != "context":
+            return tensor
+        q, k, v = (self.seen[name] for name in "qkv")
+        return fused_attention(q, k, v, self.mask, kernel=True)
+
+
 class AttentionWires:
-    """All the attentions of a model. One runs at a time; `observe` belongs to the one that does."""
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-        self.running: OneAttention | None = None
-
-    def attach(self, module: MultiHeadAttention, name: str) -> None:
-        """Watch this attention."""
-        wires = OneAttention(self.watch, module, name)
-
-        def begin(args: dict[str | int, Any]) -> None:
-            wires.begin(args)
-            self.running = wires
-
-        def end(output: Tensor) -> None:
-            wires.out(output)
-            self.running = None
-
-        self.watch.before(module, begin)
-        wires.attach()
-        self.watch.after(module.o_proj, end)
-
-    def observe(self, step: str, value: Tensor) -> None:
-        """See `observe_attention`."""
-        if self.running is not None:
-            self.running.observe(step, value)
-
-
-class OneAttention:
-    """One module. What lies between projection and observer (heads apart, normed, turned) is told by
-    which of the two are there: q is the last of split_heads, rms_norm and rotate that applies."""
+    """One attention. What lies between projection and tap (heads apart, normed, turned) is told by which of
+    the two are there: q is the last of split_heads, rms_norm and rotate that applies."""
 
     def __init__(self, watch: Watch, module: MultiHeadAttention, name: str) -> None:
         self.watch, self.tape, self.module, self.name = watch, watch.tape, module, name
+        self.watch.tap(module, self.begin)
+        self.attach()
+        self.watch.after(module.o_proj, self.out)
 
     def attach(self) -> None:
         """Put the hooks on the parts."""
@@ -62,11 +52,13 @@ class OneAttention:
                 self.attach_norm(letter, norm)
         self.watch.given(self.module.o_proj, self.concat)
 
-    def begin(self, args: dict[str | int, Any]) -> None:
+    def begin(self, args: dict[str | int, Any]) -> Tap:
+        """A call begins; returns what is to see its steps."""
         given = {("x", "memory", "mask")[key] if isinstance(key, int) else key: v for key, v in args.items()}
         self.call = Call(self.name, self.watch.count(self.module))
         x, memory = given["x"], given.get("memory")
-        self.mask, self.rotation = given.get("mask"), given.get("rotation")
+        self.mask: Mask | None = given.get("mask")
+        self.rotation: Rotation | None = given.get("rotation")
         self.x = self.tape.origin(x, self.call.id("input"))
         source = "source" if self.x.stream == "target" else "text"
         self.source = self.x if memory is None else self.tape.origin(memory, self.call.id("memory"), source)
@@ -75,6 +67,7 @@ class OneAttention:
         self.stream = {"q": token, "k": source_token, "v": source_token}
         self.heads = [HEAD, token, HEAD_FEATURE]
         self.table = [HEAD, token, Axis("key", self.source.stream)]
+        return self.see
 
     def attach_projection(self, letter: str, linear: nn.Linear) -> None:
         def projected(output: Tensor) -> None:
@@ -99,7 +92,7 @@ class OneAttention:
     def attach_norm(self, letter: str, norm: RMSNorm) -> None:
         def normed(output: Tensor) -> None:
             if self.rotation is None:
-                return  # then it is q or k itself, which the observer sees
+                return  # then it is q or k itself, which the tap sees
             self.add_head_norm(self.call.id(f"{letter}_norm"), letter, norm, output)
             self.before[letter] = self.call.id(f"{letter}_norm")
 
@@ -113,8 +106,8 @@ class OneAttention:
         """The step before; none when keys and values were kept from an earlier call."""
         return [self.before[letter]] if letter in self.before else []
 
-    def observe(self, step: str, value: Tensor) -> None:
-        """One step of `attention`, as it happens."""
+    def see(self, step: str, value: Tensor) -> Tensor:
+        """One step of `attention`, as it happens; it is handed back as it came."""
         id, scores, heads = self.call.id, self.table, self.heads
         match step:
             case "q" | "k" | "v":
@@ -135,6 +128,7 @@ class OneAttention:
                 self.context = self.tape.add(
                     id(step), "mix", [id("weights"), id("v")], value, heads, source="mix"
                 )
+        return value
 
     def add_heads(self, letter: str, value: Tensor) -> None:
         """q, k or v as attention gets them."""
@@ -145,8 +139,8 @@ class OneAttention:
             [HEAD, self.stream[letter], HEAD_FEATURE],
         )
         if letter != "v" and self.rotation is not None:
-            rotation: Rotation = self.rotation
-            self.tape.add(id, "rotate", inputs, value, axes, source="rotate", attrs={"base": rotation.base})
+            attrs = {"base": self.rotation.base}
+            self.tape.add(id, "rotate", inputs, value, axes, source="rotate", attrs=attrs)
         elif letter != "v" and self.has_norm(letter):
             self.add_head_norm(id, letter, getattr(self.module, f"{letter}_norm"), value)
         else:
@@ -156,7 +150,8 @@ class OneAttention:
         """(Q, K), or (1, K) when it is the same for all queries; head and batch axes where they matter."""
         self.mask_seen = True
         by_query = mask.shape[-2] > 1
-        kind = "causal" if isinstance(self.mask, str) else "given" if by_query else "padding"
+        causal = self.mask is not None and self.mask.is_causal
+        kind = "causal" if causal else "given" if by_query else "padding"
         if mask.dim() > 3 and mask.shape[1] == 1:
             mask = mask.squeeze(1)
         axes = self.table if mask.dim() > 3 else self.table[1:]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from glassformer.explain.capture.tape import Tape
+from glassformer.nn.attention import Tap
 
 
 class Watch:
@@ -28,6 +29,18 @@ class Watch:
         def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
             if get_ident() == self.thread:
                 see({**dict(enumerate(args)), **rest[0]})
+
+        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def tap(self, module: nn.Module, begin: Callable[[dict[str | int, Any]], Tap]) -> None:
+        """Each call of an attention gets the tap that `begin` makes of its arguments, behind one it has already.
+        It gets it as an argument, since threads that share a module do not share a call."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+            if get_ident() != self.thread:
+                return None
+            see, own = begin({**dict(enumerate(args)), **rest[0]}), rest[0].get("tap")
+            return args, {**rest[0], "tap": see if own is None else lambda site, x: see(site, own(site, x))}
 
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
 

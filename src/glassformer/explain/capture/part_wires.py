@@ -67,7 +67,7 @@ class EmbeddingWires:
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
 
     def number(self, positions: Tensor) -> None:
-        self.first = int(positions[0]) if positions.numel() else 0
+        self.first = int(positions[0, 0]) if positions.numel() else 0
 
     def place(self, output: Tensor) -> None:
         self.positions = output

@@ -15,9 +15,9 @@ from typing import Any
 from glassformer.explain.capture.records import SourceLine
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
 from glassformer.nn import masks, norms, positions
-from glassformer.nn.attention import MultiHeadAttention, _explicit, _watched_scores
+from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
 
 PACKAGE = Path(__file__).parents[2]
@@ -39,20 +39,20 @@ LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "o_proj": (MultiHeadAttention.forward, "self.o_proj("),
     "split_heads": (MultiHeadAttention._split_heads, ".unflatten("),
     "rotate": (positions.Rotation.rotate, "x * self.cos"),
-    "dot": (_watched_scores, "products = q @ k"),
-    "attention.scale": (_watched_scores, "scores = products * scale"),
+    "dot": (attention, "q @ k.transpose(-2, -1)"),
+    "attention.scale": (attention, "products * scale"),
     "mask.causal": (masks.causal_mask, ".tril("),
-    "mask.padding": (masks.padding_to_attention_mask, "padding_mask[:, None"),
-    "mask.given": (_explicit, "masked_fill_(~mask"),
-    "softmax": (_explicit, "scores.softmax("),
-    "mix": (_explicit, "@ v"),
+    "mask.padding": (masks.Mask.of, "padding_mask[:, None, None, :]"),
+    "mask.given": (masks.hide, "masked_fill_(~mask"),
+    "softmax": (attention, ".softmax(dim=-1)"),
+    "mix": (attention, "@ v)"),
     "concat_heads": (MultiHeadAttention._combine_heads, ".flatten(-2)"),
     "residual.pre": (Residual.forward, "return x + self.dropout("),
     "residual.post": (Residual.forward, "return self.norm(x + self.dropout("),
     "FeedForward.w_in": (FeedForward.forward, "self.w_in(x)"),
     "FeedForward.w_out": (FeedForward.forward, "self.w_out("),
-    "relu": (FeedForward.forward, "F.relu("),
-    "gelu": (FeedForward.forward, "F.gelu("),
+    "relu": (activate, "F.relu("),
+    "gelu": (activate, "F.gelu("),
     "SwiGLU.w_gate": (SwiGLU.forward, "self.w_gate(x)"),
     "SwiGLU.w_in": (SwiGLU.forward, "self.w_in(x)"),
     "SwiGLU.w_out": (SwiGLU.forward, "self.w_out("),

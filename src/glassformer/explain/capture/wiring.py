@@ -75,11 +75,8 @@ def _is_known(kind: type[nn.Module]) -> bool:
     return issubclass(kind, KNOWN)
 
 
-def attach(
-    modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mapping[str, str] | None
-) -> AttentionWires:
-    """Put hooks on every part of a model, given by path, itself first. Returns what is to observe attention."""
-    attention = AttentionWires(watch)
+def attach(modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mapping[str, str] | None) -> None:
+    """Put hooks on every part of a model, given by path, itself first."""
     ids: dict[nn.Module, list[str]] = {}
     for path, module in modules:
         if _is_known(type(module)):
@@ -92,7 +89,7 @@ def attach(
             case TokenEmbedding():
                 EmbeddingWires(watch, module, sorted(ids[module]))
             case MultiHeadAttention():
-                attention.attach(module, name)
+                AttentionWires(watch, module, name)
             case FeedForward() | SwiGLU():
                 FeedForwardWires(watch, module, name)
             case Residual():
@@ -115,7 +112,6 @@ def attach(
             case nn.Linear() if module not in inner:
                 _linear(watch, module, name or "linear")
     _whole(watch, modules[0][1])
-    return attention
 
 
 def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:

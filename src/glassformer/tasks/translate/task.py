@@ -92,7 +92,7 @@ class Translate(Task):
     def build_model(self) -> Translator:
         size = self.tokenizer.vocab_size
         # One position more than the longest text: the end token of the source, the start token of the target.
-        return Translator(self.config.model, size, size, self.config.text.max_len + 1)
+        return Translator(self.config.model, size, self.config.text.max_len + 1)
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:
