@@ -172,7 +172,9 @@ def test_pairs_with_an_empty_side_are_counted(tmp_path):
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
-    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv")))
+    report = check_data(
+        TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))
+    )
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [
         ("missing", "none.csv"),
         ("label", "a.csv"),

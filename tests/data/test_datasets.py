@@ -38,7 +38,9 @@ def pairs(tmp_path):
 
 
 def load_pairs(place, **options):
-    return load_text_data(TASKS["translate"].form, DataConfig(dataset="multi30k", data_dir=str(place), **options))
+    return load_text_data(
+        TASKS["translate"].form, DataConfig(dataset="multi30k", data_dir=str(place), **options)
+    )
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
@@ -130,7 +132,9 @@ def test_shakespeare_names_what_is_wrong(tmp_path):
     with pytest.raises(UsageError, match="limit counts examples"):
         load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
     with pytest.raises(UsageError, match="valid_fraction"):
-        load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
+        load_text_data(
+            TASKS["lm"].form, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0)
+        )
 
 
 def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
@@ -144,7 +148,9 @@ def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="is not tiny Shakespeare"):
         load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare"))
     monkeypatch.setattr(shakespeare, "SHA256", hashlib.sha256(b"words, words, words\n" * 50).hexdigest())
-    assert load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare")).hashes == {"input.txt": shakespeare.SHA256}
+    assert load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare")).hashes == {
+        "input.txt": shakespeare.SHA256
+    }
 
 
 def test_dates_come_through_the_door():

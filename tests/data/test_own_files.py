@@ -90,7 +90,9 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
             [("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]
         ),
     )
-    data = load(TASKS["classify"].form, DataConfig(train_file=path, text_column="summary", label_column="stars"))
+    data = load(
+        TASKS["classify"].form, DataConfig(train_file=path, text_column="summary", label_column="stars")
+    )
     assert all(text.startswith("short") for text in data.train.text)
     assert not any("guessed" in note for note in data.notes)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:

@@ -34,7 +34,10 @@ if os.environ.get("GLASSFORMER_DATA"):
 
     def test_the_tokenised_german_references_have_the_published_length():
         config = DataConfig(dataset="multi30k", multi30k_version="lc.norm.tok")
-        assert sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer) == 12_103
+        assert (
+            sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer)
+            == 12_103
+        )
 
     @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
     def test_a_joint_vocabulary_restores_every_training_sentence(kind):

@@ -101,11 +101,7 @@ def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
     if "steps" in budget:
         assert reports[-1].step == 7
     else:
-        assert (
-            1.5
-            <= reports[-1].epoch
-            < 1.5 + 2 / len(run.batches(1))
-        )
+        assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(run.batches(1))
 
 
 def test_patience_stops_on_the_metric() -> None:
