@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tests.typechecker  # noqa: F401  (the hook finds it by its name)
-from jaxtyping import install_import_hook
+from tests.typechecker import install
 
-# Must come before the package is first imported; nothing is checked outside of tests.
-install_import_hook("glassformer", "tests.typechecker.check")
+install()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
@@ -40,6 +39,11 @@ EXCEPTIONS = {
 }
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def area(module: str) -> str:
     """The part of the package a dotted name belongs to."""
     parts = module.split(".")
@@ -49,7 +53,7 @@ def area(module: str) -> str:
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Line and area of everything of ours a file imports, inside functions too."""
     areas = set().union(*LAYERS)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (
                 (node.lineno, area(a.name)) for a in node.names if a.name.split(".")[0] == "glassformer"
@@ -64,15 +68,15 @@ def level(name: str) -> int:
     return next(i for i, layer in enumerate(LAYERS) if name in layer)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_flow_one_way(path: Path) -> None:
-    relative = path.relative_to(PACKAGE).as_posix()
-    own = relative.split("/")[0].removesuffix(".py")
-    if own == "__init__":
-        return  # the public API names everything
-    for line, name in imports(path):
-        if (relative, name) not in EXCEPTIONS:
-            assert level(name) <= level(own), f"{relative}:{line} imports {name}, which is above {own}"
+def test_imports_flow_one_way() -> None:
+    for path in SOURCES:
+        relative = path.relative_to(PACKAGE).as_posix()
+        own = relative.split("/")[0].removesuffix(".py")
+        if own == "__init__":
+            continue  # the public API names everything
+        for line, name in imports(path):
+            if (relative, name) not in EXCEPTIONS:
+                assert level(name) <= level(own), f"{relative}:{line} imports {name}, which is above {own}"
 
 
 def test_every_exception_is_still_one() -> None:
@@ -155,46 +159,45 @@ BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"
 BANNED_CALLS = {"extractall", "eval", "exec"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_nothing_unsafe(path: Path) -> None:
+def test_nothing_unsafe() -> None:
     """No pickle in any guise, no torch.load or torch.save, no unpacking of archives to names they choose."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [a.name for a in node.names] + [getattr(node, "module", None) or ""]
-            assert not BANNED_MODULES & {name.split(".")[0] for name in names}, f"{path}:{node.lineno}"
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            last = called.split(".")[-1]
-            assert called not in ("torch.load", "torch.save"), f"{path}:{node.lineno}"
-            plain = isinstance(node.func, ast.Name) or last == "extractall"
-            assert not (plain and last in BANNED_CALLS), f"{path}:{node.lineno}"
-            allow_pickle = [k for k in node.keywords if k.arg == "allow_pickle"]
-            assert all(isinstance(k.value, ast.Constant) and k.value.value is False for k in allow_pickle), (
-                f"{path}:{node.lineno}"
-            )
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [a.name for a in node.names] + [getattr(node, "module", None) or ""]
+                assert not BANNED_MODULES & {name.split(".")[0] for name in names}, f"{path}:{node.lineno}"
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                last = called.split(".")[-1]
+                assert called not in ("torch.load", "torch.save"), f"{path}:{node.lineno}"
+                plain = isinstance(node.func, ast.Name) or last == "extractall"
+                assert not (plain and last in BANNED_CALLS), f"{path}:{node.lineno}"
+                allow_pickle = [k for k in node.keywords if k.arg == "allow_pickle"]
+                assert all(
+                    isinstance(k.value, ast.Constant) and k.value.value is False for k in allow_pickle
+                ), f"{path}:{node.lineno}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_libraries_do_not_print_and_text_is_utf8(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call):
-            continue
-        called, given = ast.unparse(node.func), {k.arg for k in node.keywords}
-        assert called != "print", f"{path}:{node.lineno} prints; messages go through console"
-        if called.endswith((".read_text", ".write_text")) and not called.startswith("files."):
-            assert "encoding" in given, f"{path}:{node.lineno} reads or writes text without an encoding"
+def test_libraries_do_not_print_and_text_is_utf8() -> None:
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            called, given = ast.unparse(node.func), {k.arg for k in node.keywords}
+            assert called != "print", f"{path}:{node.lineno} prints; messages go through console"
+            if called.endswith((".read_text", ".write_text")) and not called.startswith("files."):
+                assert "encoding" in given, f"{path}:{node.lineno} reads or writes text without an encoding"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_files_are_short_and_say_what_they_hold(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), f"{path} has no docstring"
-    assert text.count("\n") <= 330, f"{path} is longer than a lecture can show"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            n_lines = (node.end_lineno or 0) - node.lineno + 1
-            assert n_lines <= 70, f"{path}:{node.lineno} {node.name} has {n_lines} lines"
+def test_files_are_short_and_say_what_they_hold() -> None:
+    for path in SOURCES:
+        text, tree = path.read_text(encoding="utf-8"), tree_of(path)
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+        assert text.count("\n") <= 330, f"{path} is longer than a lecture can show"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                n_lines = (node.end_lineno or 0) - node.lineno + 1
+                assert n_lines <= 70, f"{path}:{node.lineno} {node.name} has {n_lines} lines"
 
 
 def test_the_paper_fits_in_a_few_hundred_lines() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, WebError
 
 CELLS = """figures => figures.map(figure => ({
     node: figure.dataset.node, slice: figure.dataset.slice,
@@ -29,6 +31,18 @@ class Watch:
         self.expected: str | None = None
         """A regular expression; console errors that match it are no problem."""
 
+    @contextmanager
+    def over(self, context: BrowserContext) -> Iterator[None]:
+        """Looks at what a browser context does until it is left."""
+        seen = {"request": self.request, "console": self.console, "weberror": self.error}
+        for event, look in seen.items():
+            context.on(event, look)  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            for event, look in seen.items():
+                context.remove_listener(event, look)
+
     def add(self, problem: str) -> None:
         if self.expected is None or not re.search(self.expected, problem):
             self.problems.append(problem)
@@ -42,9 +56,12 @@ class Watch:
         if message.type in ("error", "warning"):
             self.add(f"console: {message.text} ({message.location.get('url', '')})")
 
+    def error(self, error: WebError) -> None:
+        self.add(f"uncaught: {error.error}")
+
 
 class App:
-    """One open page.
+    """One open page; as a context manager, it stops listening to it at the end.
 
     Args:
         page: of a browser. base: its address, without anything after #.
@@ -53,9 +70,22 @@ class App:
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base
         self.waiting: set[Request] = set()
-        page.on("request", lambda request: self.waiting.add(request))
-        page.on("requestfinished", lambda request: self.waiting.discard(request))
-        page.on("requestfailed", lambda request: self.waiting.discard(request))
+        self.listeners = {"request": self.asked, "requestfinished": self.over, "requestfailed": self.over}
+        for event, listener in self.listeners.items():
+            page.on(event, listener)  # type: ignore[call-overload]
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
+
+    def asked(self, request: Request) -> None:
+        self.waiting.add(request)
+
+    def over(self, request: Request) -> None:
+        self.waiting.discard(request)
 
     def open(self, screen: str = "flow", **params: object) -> App:
         """Load the page at a screen; parameters stand in the address as the page itself writes them."""

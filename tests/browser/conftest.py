@@ -1,7 +1,8 @@
 """A real browser for the page: one Chromium for this folder, tiny models behind real servers, and a watch.
 
 The watch fails a test on any request that leaves this machine and on any error in the page's console, unless
-the test said that it expects one.
+the test said that it expects one. Windows are opened once and handed from test to test, empty: a new one costs
+Chromium more than most tests do.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
@@ -71,32 +72,66 @@ def watch() -> Iterator[Watch]:
 
 @pytest.fixture
 def context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserContext]]:
-    """Makes watched browser contexts: `context(viewport=PHONE, color_scheme="dark")`."""
+    """Makes watched browser contexts of the test's own: `context(viewport=PHONE, color_scheme="dark")`."""
     with ExitStack() as stack:
 
         def make(**options: Any) -> BrowserContext:
-            made = browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
+            made = new_context(browser, options)
             stack.callback(made.close)
-            made.set_default_timeout(10_000)
-            made.on("request", watch.request)
-            made.on("console", watch.console)
-            made.on("weberror", lambda error: watch.add(f"uncaught: {error.error}"))
+            stack.enter_context(watch.over(made))
             return made
 
         yield make
 
 
+@pytest.fixture(scope="package")
+def windows(browser: Browser) -> Iterator[Windows]:
+    windows = Windows(browser)
+    yield windows
+    windows.close()
+
+
 @pytest.fixture
 def app(
-    context: Callable[..., BrowserContext], address: Callable[[str | Subject], str]
-) -> Callable[..., App]:
+    windows: Windows, watch: Watch, address: Callable[[str | Subject], str]
+) -> Iterator[Callable[..., App]]:
     """Opens the page of a model: `app("lm, pre-norm", "#/step", text="abc")`."""
+    with ExitStack() as stack:
 
-    def open_app(
-        model: str | Subject | Path, screen: str = "flow", *, options: Any = None, **params: object
-    ) -> App:
-        page = context(**(options or {})).new_page()
-        base = model.as_uri() if isinstance(model, Path) else address(model)
-        return App(page, base).open(screen, **params)
+        def open_app(
+            model: str | Subject | Path, screen: str = "flow", *, options: Any = None, **params: object
+        ) -> App:
+            page = stack.enter_context(windows.lent(watch, options or {}))
+            base = model.as_uri() if isinstance(model, Path) else address(model)
+            return stack.enter_context(App(page, base)).open(screen, **params)
 
-    return open_app
+        yield open_app
+
+
+def new_context(browser: Browser, options: dict[str, Any]) -> BrowserContext:
+    context = browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
+    context.set_default_timeout(10_000)
+    return context
+
+
+class Windows:
+    """Empty pages of a browser, by what they were opened with; each has a context, and so a storage, of its own."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.free: dict[str, list[Page]] = {}
+
+    @contextmanager
+    def lent(self, watch: Watch, options: dict[str, Any]) -> Iterator[Page]:
+        free = self.free.setdefault(repr(sorted(options.items())), [])
+        page = free.pop() if free else new_context(self.browser, options).new_page()
+        with watch.over(page.context):
+            yield page
+            page.unroute_all(behavior="ignoreErrors")
+            page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+            page.goto("about:blank")
+            free.append(page)
+
+    def close(self) -> None:
+        for page in [page for pages in self.free.values() for page in pages]:
+            page.context.close()

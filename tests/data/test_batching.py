@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import Config, TextConfig, TrainConfig
@@ -16,13 +13,14 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.ragged import Ragged
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks import TASKS, Task
+from glassformer.text.tokenizer import Tokenizer
 
-SPECIAL: Any = SimpleNamespace(pad_id=0, bos_id=2, eos_id=3)
+TOKENIZER = Tokenizer.train(["a"], TextConfig(tokenizer="char"))  # for its special tokens
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=80)
 
 
 def task_of(task: str, train: TrainConfig = TrainConfig(), text: TextConfig = TextConfig()) -> Task:  # noqa: B008
-    return TASKS[task](Config(task=task, train=train, text=text), SPECIAL, ["a", "b"])
+    return TASKS[task](Config(task=task, train=train, text=text), TOKENIZER, ["a", "b"])
 
 
 def epoch_batches(corpus, task, train, text, epoch):
@@ -35,6 +33,11 @@ def eval_batches(corpus, task, max_tokens, text, *stride):
 
 def make_batch(corpus, task, index):
     return task_of(task).make_batch(corpus, index)
+
+
+def width(batch):
+    """Tokens of its longest text, of source or target."""
+    return max([batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]]))
 
 
 def ragged(lengths: list[int], rng: np.random.Generator) -> Ragged:
@@ -67,18 +70,17 @@ def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
     for index in plan:
         batch = make_batch(corpus, task, index)
-        widths = [batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]])
-        assert len(index) == 1 or len(index) * max(widths) <= max_tokens
+        assert len(index) == 1 or len(index) * width(batch) <= max_tokens
 
 
 @settings(deadline=None)
+@example([1, 0], "classify", 1)  # a text of nothing is as wide as one of a token
 @given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200))
 def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_tokens):
     corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
     plan = eval_batches(corpus, task, max_tokens, TextConfig())
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
-    width = corpus.lengths if task == "classify" else np.maximum(corpus.lengths, corpus.targets.lengths + 1)
-    longest = [int(width[index].max()) for index in plan]
+    longest = [width(make_batch(corpus, task, index)) for index in plan]
     assert longest == sorted(longest, reverse=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, replace
 
 import pytest
@@ -45,27 +46,19 @@ def test_no_field_is_silently_ignored(name: str) -> None:
     assert not torch.equal(out, after(ids))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
-@pytest.mark.parametrize("norm", ["layer", "rms"])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("d_head", [None, 2, 16])
-def test_every_combination_learns(
-    positions: str, norm: str, activation: str, pre_norm: bool, d_head: int
-) -> None:
-    config = replace(
-        SMALL,
-        positions=positions,
-        norm=norm,
-        activation=activation,
-        pre_norm=pre_norm,
-        d_head=d_head,
-        n_layers=1,
-    )
-    model = classifier(config)
-    model(torch.tensor([[3, 4, 5, 6], [6, 5, 4, 3]])).log_softmax(-1)[:, 1].sum().backward()
-    dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
-    assert dead == []
+CHOICES = {
+    "positions": ["sinusoidal", "learned", "rotary", "none"], "norm": ["layer", "rms"],
+    "activation": ["relu", "gelu", "swiglu"], "pre_norm": [True, False], "d_head": [None, 2, 16],
+}  # fmt: skip
+
+
+def test_every_combination_learns() -> None:
+    for chosen in itertools.product(*CHOICES.values()):
+        parts = dict(zip(CHOICES, chosen, strict=True))
+        model = classifier(replace(SMALL, n_layers=1, **parts))
+        model(torch.tensor([[3, 4, 5, 6], [6, 5, 4, 3]])).log_softmax(-1)[:, 1].sum().backward()
+        dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+        assert dead == [], parts
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
