@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
-from glassformer.models.inference import evaluation_mode as evaluation_mode
 from glassformer.nn.cache import DecoderCache
 
 

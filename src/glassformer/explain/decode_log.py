@@ -22,10 +22,10 @@ from glassformer.decode import (
     translate_ids,
 )
 from glassformer.decode.search_log import SearchStep
-from glassformer.decode.stepper import evaluation_mode
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.inference import evaluation_mode
 from glassformer.text.tokenizer import Tokenizer
 
 

@@ -22,7 +22,7 @@ from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
 from glassformer.data.storage import ArrayWriter
-from glassformer.decode.stepper import evaluation_mode
+from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from glassformer.decode.stepper import evaluation_mode
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import AttributeRequest, Explained, ask
+from glassformer.models.inference import evaluation_mode
 
 MOST_WORDS = 64
 """Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""

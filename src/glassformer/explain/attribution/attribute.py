@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.decode.stepper import evaluation_mode
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import (
     AttributeRequest,
@@ -34,6 +33,7 @@ from glassformer.explain.attribution.faithfulness import Faithfulness, faithfuln
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.question import BATCH_TOKENS, Question
 from glassformer.explain.predictions import Candidate, Prediction, predict
+from glassformer.models.inference import evaluation_mode
 from glassformer.text.tokenizer import UNK
 
 __all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase", "erase_each"]

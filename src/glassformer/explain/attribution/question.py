@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.decode.stepper import evaluation_mode
+from glassformer.models.inference import evaluation_mode
 from glassformer.nn.embeddings import TokenEmbedding
 
 BATCH_TOKENS = 4096

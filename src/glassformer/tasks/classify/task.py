@@ -21,10 +21,10 @@ from glassformer.data.plans import by_length
 from glassformer.data.ragged import Ragged
 from glassformer.data.reading import Findings
 from glassformer.data.splits import Split
-from glassformer.decode.stepper import evaluation_mode
 from glassformer.errors import DataError, UsageError
 from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
+from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, Task
 from glassformer.tasks.classify.telling import ClassifyTelling
