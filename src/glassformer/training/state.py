@@ -156,15 +156,18 @@ def _to(weights: Weights, device: torch.device) -> Weights:
     return {name: t.to(device) for name, t in weights.items()}
 
 
+def _generators() -> dict[str, Any]:
+    """The random number generators there are, by device."""
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    modules = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}
+    return {name: modules[name] for name, available in here.items() if available}
+
+
 def _rng_tensors() -> Weights:
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
+    return {name: generator.get_rng_state() for name, generator in _generators().items()}
 
 
 def _restore_rng(states: Weights) -> None:
-    if "cpu" in states:
-        torch.set_rng_state(states["cpu"].cpu())
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"].cpu())
+    for name, generator in _generators().items():
+        if name in states:
+            generator.set_rng_state(states[name].cpu())
