@@ -19,7 +19,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.runtime import tune_process
+from glassformer.runtime import tuned
 
 VOCAB = 1000
 CONFIG = ModelConfig(n_layers=6, d_model=256, n_heads=8)
@@ -84,6 +84,6 @@ if __name__ == "__main__":
     parser.add_argument("--lengths", type=int, nargs="+", default=[24, 64, 128])
     asked = parser.parse_args()
     torch.manual_seed(0)
-    tune_process(torch.device("cpu"))  # as loading a run does: memory that is freed is used again
-    for n_tokens in asked.lengths:
-        capture(n_tokens, asked.n)
+    with tuned(torch.device("cpu")):  # as an explanation is made: memory that is freed is used again
+        for n_tokens in asked.lengths:
+            capture(n_tokens, asked.n)

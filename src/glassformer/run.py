@@ -23,7 +23,7 @@ from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
-from glassformer.runtime import choose_device, tune_process
+from glassformer.runtime import choose_device, tuned
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.state import load_weights
 
@@ -61,15 +61,16 @@ def train(
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     config = override(config, overrides)
-    if dry_run or overfit_batch:
-        prepared, _ = look_ahead(prepare(config))
-        if overfit_batch:
-            from glassformer.training.overfit import overfit_batch as overfit
-
-            overfit(prepared, on_report)
-        return None
     folder = Path(out) if out is not None else Path("runs") / config.recipe
-    start_run(config, RunFolder(folder), on_report)
+    with tuned(choose_device(config.train.device), config.train.deterministic):
+        if dry_run or overfit_batch:
+            prepared, _ = look_ahead(prepare(config))
+            if overfit_batch:
+                from glassformer.training.overfit import overfit_batch as overfit
+
+                overfit(prepared, on_report)
+            return None
+        start_run(config, RunFolder(folder), on_report)
     return load(folder)
 
 
@@ -97,7 +98,6 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
         )
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target = choose_device(device)
-    tune_process(target)
     task = _restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
@@ -126,13 +126,16 @@ class Run:
         n_best). lm: prompt, text. The answer for a text does not depend on the others.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        return self.task.predict(self.model, texts, self._decode(options))
+        with tuned(self.device):
+            return self.task.predict(self.model, texts, self._decode(options))
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """`predict` for any number of texts, in order, a few at a time."""
         rest, decode, done = iter(lines), self._decode(options), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
-            yield from self.task.predict(self.model, chunk, decode, first=done)
+            with tuned(self.device):
+                answers = self.task.predict(self.model, chunk, decode, first=done)
+            yield from answers
             done += len(chunk)
 
     def explain(
@@ -163,7 +166,8 @@ class Run:
             DataError: the data is not there, or has no such split.
         """
         chosen, train_split, name = self._split(split, data)
-        scores = self.task.evaluate(self.model, chosen, self._decode(options), train_split)
+        with tuned(self.device):
+            scores = self.task.evaluate(self.model, chosen, self._decode(options), train_split)
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:

@@ -1,4 +1,4 @@
-"""The machine: which device, which precision, and the process-wide settings that make CPUs fast.
+"""The machine: which device, which precision, and the settings that make it fast.
 
 Nothing here changes what is computed beyond the precision it names; every setting can be left out.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -53,20 +54,39 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return nullcontext()
 
 
-def tune_process(device: torch.device, deterministic: bool = False) -> None:
-    """Process-wide settings for training; called by commands, never on import.
+@contextmanager
+def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
+    """Settings that make the computation within the block fast; what the caller had set is put back after it.
 
     - fp32 matrix products may take the fast kernels ("medium": still fp32 sums on x86 CPUs, where it
-      picks oneDNN over MKL; TF32-like on GPUs).
-    - glibc keeps large blocks instead of returning them to the kernel after every use.
+      picks oneDNN over MKL; TF32-like on GPUs). With `deterministic` they may not.
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
+    - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
+      changes a number.
+
+    They belong to the process: threads that compute beside the block share them.
     """
-    torch.set_float32_matmul_precision("highest" if deterministic else "medium")
-    if device.type == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        if deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(deterministic)
+    precision = torch.get_float32_matmul_precision()
+    strict = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn_attention = torch.backends.cuda.cudnn_sdp_enabled()
+    _keep_large_blocks()
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    try:
+        torch.set_float32_matmul_precision("highest" if deterministic else "medium")
+        torch.use_deterministic_algorithms(deterministic)
+        if device.type == "cuda":
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+        torch.backends.cuda.enable_cudnn_sdp(cudnn_attention)
+
+
+def _keep_large_blocks() -> None:
+    """Have glibc keep large blocks of memory instead of returning them to the kernel after every use."""
     if sys.platform == "linux":
         try:
             libc = ctypes.CDLL("libc.so.6")

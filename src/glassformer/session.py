@@ -28,7 +28,7 @@ from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, sav
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.values import MetricsLine, pick
-from glassformer.runtime import choose_device, choose_precision, tune_process
+from glassformer.runtime import choose_device, choose_precision, tuned
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
@@ -49,7 +49,6 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
-    tune_process(device, config.train.deterministic)
     kind = task_class(config.task)
     data = load_text_data(kind.form, config.data)
     task = kind.fit(config, data, tokenizer)
@@ -106,10 +105,12 @@ def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
         CheckpointError: there is no run in `folder`.
         DataError: the data is no longer what the run began with.
     """
-    prepared = prepare(folder.read_config(), folder.read_tokenizer())
-    if changed := changed_files(folder.read_data().hashes, prepared.data.hashes):
-        raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
-    _train(prepared, folder, on_report, resume=True)
+    config = folder.read_config()
+    with tuned(choose_device(config.train.device), config.train.deterministic):
+        prepared = prepare(config, folder.read_tokenizer())
+        if changed := changed_files(folder.read_data().hashes, prepared.data.hashes):
+            raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
+        _train(prepared, folder, on_report, resume=True)
 
 
 def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resume: bool) -> None:

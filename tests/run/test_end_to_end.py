@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import glassformer
 from glassformer.errors import CheckpointError, DataError, UsageError
@@ -182,6 +183,22 @@ def test_refusals_say_what_to_do(classifier: Path, tmp_path: Path) -> None:
         glassformer.train("classify", out=tmp_path / "x", train_file=tmp_path / "none.csv", **TINY)
     with pytest.raises(UsageError, match="n_bestt"):
         glassformer.load(classifier).predict("a", n_bestt=3)
+
+
+def test_a_run_leaves_the_callers_settings_alone(classifier: Path) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    torch.use_deterministic_algorithms(True)
+    try:
+        run = glassformer.load(classifier)
+        run.predict("a film")
+        run.evaluate("valid")
+        run.explain("a film").attribute()
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.use_deterministic_algorithms(False)
 
 
 def test_resume_refuses_changed_data(tmp_path: Path) -> None:

@@ -66,14 +66,16 @@ def run(argv: Sequence[str]) -> int:
     requests = requests_of(arguments, read_text(words[1]) if len(words) == 2 else None)
 
     import glassformer
+    from glassformer.runtime import tuned
 
     trained = glassformer.load(path, device=arguments.device)
-    if arguments.json:
-        console.write_json(facts(trained, requests, arguments.method))
-    if arguments.out is not None:
-        write(trained, requests, arguments)
-    elif not arguments.json:
-        serve(trained, requests, arguments)
+    with tuned(trained.device):  # the page's questions too, which other threads answer
+        if arguments.json:
+            console.write_json(facts(trained, requests, arguments.method))
+        if arguments.out is not None:
+            write(trained, requests, arguments)
+        elif not arguments.json:
+            serve(trained, requests, arguments)
     return 0
 
 

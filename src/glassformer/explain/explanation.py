@@ -30,6 +30,7 @@ from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.tensors import Records, take, to_numpy
 from glassformer.explain.trace import Trace
+from glassformer.runtime import tuned
 
 __all__ = ["Explanation", "TraceRequest", "decode", "explain"]
 
@@ -49,21 +50,22 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
     """
     began = time.perf_counter()
     request = TraceRequest(request) if isinstance(request, str) else request
-    subject = at_checkpoint(subject, request.checkpoint)
-    prepared = prepare(subject, request)
-    lengths = {stream.name: len(stream) for stream in prepared.streams}
-    records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
-    explanation = Explanation(subject, request, trace_id, prepared, records)
+    with tuned(subject.device):
+        subject = at_checkpoint(subject, request.checkpoint)
+        prepared = prepare(subject, request)
+        lengths = {stream.name: len(stream) for stream in prepared.streams}
+        records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
+        explanation = Explanation(subject, request, trace_id, prepared, records)
     explanation.seconds = time.perf_counter() - began
     return explanation
 
 
 def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
     """{"decode", "answer", "streams"} of a manifest, without looking inside where that can be spared."""
-    prepared = None
     if subject.task.name != "classify" and request.target is None:
-        subject = at_checkpoint(subject, request.checkpoint)
-        prepared = prepare(subject, request)
+        with tuned(subject.device):
+            subject = at_checkpoint(subject, request.checkpoint)
+            prepared = prepare(subject, request)
         answer = form.answer_of(subject.task.name, [], prepared.decode, prepared.answer)
         log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
         return {"decode": log, "answer": answer, "streams": streams}
@@ -159,7 +161,8 @@ class Explanation:
         from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
         wanted = {"method": method, "trace": self.id} | request
-        return attribute(self, AttributeRequest.from_dict(wanted))
+        with tuned(self.subject.device):
+            return attribute(self, AttributeRequest.from_dict(wanted))
 
     def readings(self) -> list[Reading]:
         """Where an alignment can be read, the place that agrees best with erasing first; measured once.
@@ -168,7 +171,8 @@ class Explanation:
             UsageError: the model is no translator, or the text is too long.
         """
         if self._readings is None:
-            self._readings = measure_readings(self)
+            with tuned(self.subject.device):
+                self._readings = measure_readings(self)
         return self._readings
 
     @property

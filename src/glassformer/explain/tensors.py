@@ -22,6 +22,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.trace import Trace, trace
+from glassformer.runtime import tuned
 
 NOT_IN_LAYERS = ("*embedding.*", "encoder.norm", "decoder.norm", "pooled", "head", "logits")
 _PART = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
@@ -123,7 +124,11 @@ class Records(Mapping[str, Record]):
 
     def _capture(self, only: str | Sequence[str]) -> tuple[Trace, dict[str, Record]]:
         """One forward pass: the trace, and its records as far as they are shown."""
-        with torch.no_grad(), trace(self._model, only) as found:
+        with (
+            tuned(next(iter(self._inputs.values())).device),
+            torch.no_grad(),
+            trace(self._model, only) as found,
+        ):
             self._model(**self._inputs)
         if self.window is None:
             return found, dict(found)

@@ -1,0 +1,53 @@
+"""Settings of the process: set while something computes, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from glassformer.runtime import tuned
+
+CPU = torch.device("cpu")
+
+
+def settings() -> tuple[str, bool, bool, bool]:
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
+    )
+
+
+@pytest.fixture(params=[("highest", False, False), ("high", True, True), ("medium", True, False)], ids=str)
+def callers(request: pytest.FixtureRequest) -> Iterator[tuple[str, bool, bool, bool]]:
+    """What a caller has set."""
+    before = settings()
+    precision, strict, warn_only = request.param
+    torch.set_float32_matmul_precision(precision)
+    torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+    yield settings()
+    torch.set_float32_matmul_precision(before[0])
+    torch.use_deterministic_algorithms(before[1], warn_only=before[2])
+
+
+def test_what_the_caller_set_is_put_back(callers: tuple[str, bool, bool, bool]) -> None:
+    with tuned(CPU):
+        assert settings()[:2] == ("medium", False)
+        with tuned(CPU, deterministic=True):
+            assert settings()[:2] == ("highest", True)
+        assert settings()[:2] == ("medium", False)
+    assert settings() == callers
+    with pytest.raises(ZeroDivisionError), tuned(CPU, deterministic=True):
+        raise ZeroDivisionError
+    assert settings() == callers
+
+
+def test_cudnn_attention_is_off_on_a_gpu_and_then_as_it_was() -> None:
+    """The switch is there without a GPU, so it can be tested without one."""
+    before = settings()
+    with tuned(torch.device("cuda")):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert settings() == before
