@@ -83,9 +83,17 @@ class DecodeLog:
     def to_json(self) -> dict[str, Any]:
         """As in types.ts."""
         told = asdict(self)
+        told["settings"] = settings_json(self.settings)
         for hypothesis in told["hypotheses"]:
             hypothesis["end"] = None if hypothesis["end"] is None else list(hypothesis["end"])
         return told
+
+
+def settings_json(settings: DecodeConfig) -> dict[str, Any]:
+    """`DecodeSettings` of types.ts: how a text is written; how it would be scored is no part of that."""
+    told = asdict(settings)
+    del told["bleu_tokenize"]
+    return told
 
 
 class SearchRecorder:

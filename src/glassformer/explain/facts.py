@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.explain.checkpoints import MODEL, Subject, list_checkpoints, sha256_of, step_of
+from glassformer.explain.decode_log import settings_json
 from glassformer.explain.inputs import decode_settings
 from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.models.build import d_ff_of, d_head_of
@@ -79,7 +79,7 @@ def run_facts(subject: Subject) -> dict[str, Any]:
         "model": model_facts(subject),
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
-        "defaults": asdict(decode_settings(subject, {})),
+        "defaults": settings_json(decode_settings(subject, {})),
         "limits": {
             "full": FULL, "layered": LAYERED, "max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES,
         },
