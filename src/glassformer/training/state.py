@@ -1,6 +1,6 @@
 """Everything a run needs to go on as if it had never stopped, as named tensors and a JSON object.
 
-What is saved and where is `checkpoint.py`; this module only says what the state is.
+What is saved and where is `runs/checkpoints.py`; this module only says what the state is.
 """
 
 from __future__ import annotations
