@@ -1,7 +1,7 @@
 """Scores of a classifier: how often it is right, for which classes, and if its confidence can be trusted.
 
 It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words yardsticks that stand
-beside these numbers are in `baselines.py`; pictures of them in `report/score_plots.py`.
+beside these numbers are in `baselines.py`; pictures of them in `tasks/classify/plots.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which weights are looked at: the run's model, or a snapshot or checkpoint it left on the way.
 
-Checkpoints of a run hold weights, optimizer and more (`train/state.py`); only the weights that the run would
+Checkpoints of a run hold weights, optimizer and more (`training/state.py`); only the weights that the run would
 have predicted with at that time are read here. Snapshots hold just these.
 """
 
