@@ -129,7 +129,8 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     page.settle()
     seen = page.page.evaluate("window.frames_seen")
     assert len(seen) > 3
-    assert set(seen) == {bottom}, "the page jumped while another cell was worked out"
+    moved = {y for y in seen if abs(y - bottom) > 1}  # heights are fractions of a pixel, and scrolling rounds
+    assert not moved, f"the page jumped from {bottom} to {moved} while another cell was worked out"
 
     page.page.evaluate("document.activeElement.blur(), scrollTo(0, 1e6)")
     held = Held(page, "**/t/**")

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.forking import Command
 from tests.run.test_end_to_end import write_reviews
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -19,18 +21,9 @@ FLAGS = (
 ).split()
 
 
-def environment(tmp_path: Path) -> dict[str, str]:
-    source = Path(__file__).parents[2] / "src"
-    return os.environ | {
-        "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache"),
-    }  # fmt: skip
-
-
-def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "glassformer", "train", *arguments]
-    return subprocess.Popen(
-        command, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+def start(tmp_path: Path, *arguments: str) -> Command:
+    said = tmp_path / f"said-{len(list(tmp_path.glob('said-*')))}"
+    return Command(said, ("train", *arguments), {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
 
 
 def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
@@ -40,19 +33,18 @@ def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
     return ("classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS)
 
 
-def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
+def wait_for(condition: Callable[[], bool], process: Command) -> None:
     """Until it holds; the process must not end before."""
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None, (process.stderr.read() if process.stderr else b"").decode()
+        assert process.returncode is None, process.text()
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def finish(tmp_path: Path, name: str) -> bytes:
-    process = start(tmp_path, "--resume", str(tmp_path / name))
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors.decode()
+    code, said = start(tmp_path, "--resume", str(tmp_path / name)).wait(180)
+    assert code == 0, said
     return weights(tmp_path, name)
 
 
@@ -61,13 +53,14 @@ def weights(tmp_path: Path, name: str) -> bytes:
 
 
 def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Path) -> None:
-    whole = start(tmp_path, *new_run(tmp_path, "whole"))
-    _, errors = whole.communicate(timeout=180)
-    assert whole.returncode == 0, errors.decode()
+    module = [sys.executable, "-m", "glassformer", "train", *new_run(tmp_path, "whole")]
+    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    whole = subprocess.run(module, env=os.environ | own, timeout=180, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stderr
     expected = weights(tmp_path, "whole")
     log = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
 
-    for name, number, code in (
+    for name, number, expected_code in (
         ("term", signal.SIGTERM, 143),
         ("int", signal.SIGINT, 130),
         ("kill", signal.SIGKILL, -9),
@@ -75,11 +68,11 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Pa
         process = start(tmp_path, *new_run(tmp_path, name))
         folder = tmp_path / name / "checkpoints"
         wait_for(lambda folder=folder: any(folder.glob("step-*")), process)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == code, errors.decode()
+        process.send(number)
+        code, said = process.wait(60)
+        assert code == expected_code, said
         if number != signal.SIGKILL:
-            assert "--resume" in errors.decode(), "it must say how to go on"
+            assert "--resume" in said, "it must say how to go on"
         assert finish(tmp_path, name) == expected
         lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(lines) == len(log), "the log has every update once"
@@ -88,17 +81,15 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Pa
 @pytest.mark.slow
 def test_random_kills_over_and_over(tmp_path: Path) -> None:
     """SIGKILL at random instants of start, training and saving, each followed by a resume."""
-    whole = start(tmp_path, *new_run(tmp_path, "whole"))
-    whole.communicate(timeout=180)
-    assert whole.returncode == 0
+    code, said = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
+    assert code == 0, said
     process = start(tmp_path, *new_run(tmp_path, "hit"))
     wait_for(lambda: (tmp_path / "hit" / "config.toml").exists(), process)
     for i in range(8):
         time.sleep(0.05 + 0.37 * i)
-        process.kill()
-        process.communicate()
+        process.send(signal.SIGKILL)
+        process.wait(60)
         process = start(tmp_path, "--resume", str(tmp_path / "hit"))
-        time.sleep(2.0)
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors.decode()
+    code, said = process.wait(180)
+    assert code == 0, said
     assert weights(tmp_path, "hit") == weights(tmp_path, "whole")

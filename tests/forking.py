@@ -1,0 +1,71 @@
+"""The command in processes of its own that start at once: forked from one that has imported it, and mortal as any.
+
+A process that imports torch for itself spends most of its life on that.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+IMPORTED = [
+    "glassformer.cli.main",
+    "glassformer.session",
+    "matplotlib.pyplot",
+    "sklearn.linear_model",
+    "torch",
+]
+
+
+@functools.cache
+def forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    return context
+
+
+def run(arguments: tuple[str, ...], environment: Mapping[str, str], said: Path) -> None:
+    """In the new process: what `python -m glassformer` does, with all it says in a file."""
+    import torch
+
+    from glassformer.cli.main import main
+
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    told = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(told, 1)
+    os.dup2(told, 2)
+    sys.exit(main(arguments))
+
+
+class Command:
+    """`glassformer ARGUMENTS`, running; what it says goes to the file `said`."""
+
+    def __init__(self, said: Path, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        self.said = said
+        self.process = forking().Process(target=run, args=(arguments, environment, said), daemon=True)
+        self.process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, or minus the signal it died of; None while it lives."""
+        return self.process.exitcode
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait(self, seconds: float) -> tuple[int, str]:
+        """Exit code and all that was said, when it has ended."""
+        self.process.join(seconds)
+        assert self.returncode is not None, f"still running after {seconds} seconds: {self.text()}"
+        return self.returncode, self.text()
+
+    def text(self) -> str:
+        return self.said.read_text(encoding="utf-8") if self.said.exists() else ""
