@@ -60,7 +60,7 @@ def train(
     from glassformer.session import look_ahead, prepare, start_run
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    config = override(config, overrides)
+    config = override(config, overrides, ignores=task_class(config.task).ignores)
     if dry_run or overfit_batch:
         prepared, _ = look_ahead(prepare(config))
         if overfit_batch:
@@ -68,7 +68,7 @@ def train(
 
             overfit(prepared, on_report)
         return None
-    folder = Path(out) if out is not None else Path("runs") / config.recipe
+    folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     start_run(config, RunFolder(folder), on_report)
     return load(folder)
 
@@ -167,7 +167,7 @@ class Run:
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
-        if data is not None and data.dataset == "files" and (data.test_file or data.test_src_file):
+        if data is not None and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
             return load_test(self.task.own_form, data), self._training_texts(), "file"
         everything = load_text_data(self.task.form, data or self.config.data)
         chosen = everything.splits().get(name)
@@ -189,7 +189,7 @@ class Run:
         unknown = sorted(options.keys() - known)
         if unknown:
             raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(sorted(known))}")
-        return replace(self.config.decode, **options)
+        return override(self.config, {"decode": options}, "options").decode
 
 
 def _restore_task(facts: dict[str, Any], model_folder: Path, folder: RunFolder) -> Task:
