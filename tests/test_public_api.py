@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -59,4 +58,6 @@ def test_every_config_field_is_described() -> None:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name != "Config":
             body = [type(statement) for statement in node.body[1:]]
-            assert body == [ast.AnnAssign, ast.Expr] * len(fields(getattr(config, node.name))), node.name
+            assert body == [ast.AnnAssign, ast.Expr] * len(getattr(config, node.name).__annotations__), (
+                node.name
+            )

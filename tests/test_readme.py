@@ -44,10 +44,12 @@ def test_documented_commands_exist(path: Path) -> None:
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
         rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...")]
-        words, _ = flags.split_words(ARGUMENTS[verb], rest, verb)
+        words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"
-            load_recipe(words[0])
+            train.parse(train.TrainArguments, given, load_recipe(words[0]), "train")
+        elif verb not in ("data", "train"):
+            flags.parse(ARGUMENTS[verb], given, verb)
 
 
 def test_make_targets_in_the_documents_exist() -> None:

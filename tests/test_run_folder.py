@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.config import Config, DataConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, DivergedError
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import load_facts
@@ -148,7 +148,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return Config(
-        data=DataConfig(dataset="files", train_file=str(tmp_path / "t.tsv")),
+        data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
         text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
         model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),
         train=TrainConfig(steps=6, epochs=None, max_tokens=64, device="cpu", precision="fp32"),

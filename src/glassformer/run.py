@@ -60,8 +60,8 @@ def train(
     from glassformer.session import look_ahead, prepare, start_run
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    config = override(config, overrides)
-    folder = Path(out) if out is not None else Path("runs") / config.recipe
+    config = override(config, overrides, ignores=task_class(config.task).ignores)
+    folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     with tuned(choose_device(config.train.device), config.train.deterministic):
         if dry_run or overfit_batch:
             prepared, _ = look_ahead(prepare(config))
@@ -171,7 +171,11 @@ class Run:
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
-        if data is not None and data.dataset == "files" and (data.test_file or data.test_src_file):
+        if (
+            data is not None
+            and data.dataset == "files"
+            and (data.files.test_file or data.files.test_src_file)
+        ):
             return load_test(self.task.own_form, data), self._training_texts(), "file"
         everything = load_text_data(self.task.form, data or self.config.data)
         chosen = everything.splits().get(name)
@@ -193,7 +197,7 @@ class Run:
         unknown = sorted(options.keys() - known)
         if unknown:
             raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(sorted(known))}")
-        return replace(self.config.decode, **options)
+        return override(self.config, {"decode": options}, "options").decode
 
 
 def _restore_task(facts: dict[str, Any], model_folder: Path, folder: RunFolder) -> Task:

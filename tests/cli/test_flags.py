@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ import pytest
 from glassformer.cli import compare, data, demo, doctor, evaluate, explain, flags, predict, recipes, train
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import section_fields
+from glassformer.recipes import load_recipe, override, section_fields
+
+from .conftest import Runs
 
 ARGUMENTS = {
     "compare": compare.CompareArguments,
@@ -28,7 +32,7 @@ def test_the_options_are_those_written_down() -> None:
     now = "".join(
         f"{verb} {name}\n"
         for verb, cls in sorted(ARGUMENTS.items())
-        for name in sorted(name for name, _ in flags._flags(cls) if "no-" not in name)
+        for name in sorted(name for name in flags.known_flags(cls) if "no-" not in name)
     )
     assert now == FROZEN.read_text(encoding="utf-8"), (
         f"if this is meant, write it to {FROZEN.name} and the changelog:\n{now}"
@@ -36,7 +40,7 @@ def test_the_options_are_those_written_down() -> None:
 
 
 def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
-    known = dict(flags._flags(train.TrainArguments))
+    known = flags.known_flags(train.TrainArguments)
     for section, names in section_fields().items():
         for name in names:
             prefix = f"{section}." if section in flags.PREFIXED else ""
@@ -109,3 +113,71 @@ def test_only_what_differs_is_passed_on() -> None:
     config = Config().decode
     arguments = flags.parse(predict.PredictArguments, ["--beam-size=2"], "predict RUN")
     assert flags.changed(arguments.decode, config) == {"beam_size": 2}
+
+
+OFFERED = {
+    "imdb": ({"--beta1", "--weight-decay", "--model.pooling", "--text.truncate"},
+             {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size", "--model.n-decoder-layers"}),
+    "imdb-tutorial": ({"--beta1"}, {"--weight-decay", "--momentum"}),
+    "dates": ({"--n-dates", "--beam-size", "--sample", "--model.n-decoder-layers"},
+              {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"}),
+    "multi30k-en-de": ({"--src-lang", "--multi30k-version", "--weight-decay"}, {"--n-dates", "--src-file"}),
+    "classify": ({"--train-file", "--label-column"}, {"--src-file", "--src-column", "--n-dates", "--top-k"}),
+    "translate": ({"--train-file", "--src-file", "--src-column"}, {"--label-column"}),
+    "lm": ({"--train-file", "--top-k", "--max-new-tokens"},
+           {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling", "--model.n-decoder-layers"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", OFFERED)
+def test_the_help_of_a_recipe_shows_what_it_can_use(recipe: str, cli: Callable) -> None:
+    told = cli("train", recipe, "--help").out
+    shown = set(re.findall(r"--[a-z0-9.-]+", told))
+    offered, hidden = OFFERED[recipe]
+    assert offered <= shown and not hidden & shown
+    assert {"--minutes", "--lr", "--out", "--model.n-layers", "--text.max-len"} <= shown
+
+
+def test_help_without_a_recipe_shows_everything(cli: Callable) -> None:
+    shown = set(re.findall(r"--[a-z0-9.-]+", cli("train", "--help").out))
+    assert flags.known_flags(train.TrainArguments).keys() <= shown
+
+
+def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
+    shown = set(re.findall(r"--[a-z0-9.-]+", cli("train", "imdb", "--optimizer", "sgd", "--help").out))
+    assert {"--momentum", "--weight-decay"} <= shown and "--beta1" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["imdb", "--beam-size", "3"], "the task classify has no use for --beam-size"),
+        (["imdb", "--n-dates", "3"], "data.dates.n_dates is for dates, and this recipe reads imdb"),
+        (["lm", "--no-sample"], "the task lm has no use for --no-sample"),
+        (["dates", "--model.pooling", "max"], "the task translate has no use for --model.pooling"),
+        (["imdb-tutorial", "--weight-decay", "0.1"], "adam has no weight decay"),
+        (["imdb", "--optimizer", "sgd", "--beta1", "0.9"], "sgd has no beta1"),
+        (["imdb", "--optimizer=adm"], "did you mean 'adam'?"),
+        (["imdb", "--beta1", "2"], "train.adamw.beta1 must be in [0, 1); got 2.0"),
+    ],
+    ids=str,
+)
+def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], told: str, cli: Callable) -> None:
+    outcome = cli("train", *words)
+    assert outcome.code == 2 and told in outcome.err
+
+
+def test_settings_of_what_is_chosen_arrive() -> None:
+    given = ["--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7"]
+    _, config = train.parse(train.TrainArguments, given, load_recipe("imdb"), "train imdb")
+    assert config == override(
+        load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7}
+    )
+    assert config.train.sgd.momentum == 0.5 and config.train.epochs is None
+
+
+def test_a_run_offers_the_decoding_it_has(cli: Callable, runs: Runs) -> None:
+    refused = cli("predict", runs.classify, "--beam-size", "2", "a text")
+    assert refused.code == 2 and "the task classify has no use for --beam-size" in refused.err
+    assert "--beam-size" in cli("predict", runs.translate, "--help").out
+    assert "--beam-size" not in cli("evaluate", runs.lm, "--help").out

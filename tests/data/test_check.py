@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig, TaskName
+from glassformer.config import DataConfig, DatesConfig, FilesConfig
 from glassformer.data.check import check_data
 from glassformer.data.own_files import load
 from glassformer.errors import DataError, UsageError
@@ -26,7 +26,7 @@ LONG = b"x" * 1_000_001
 class Files:
     """Generated valid data: lines of every file, in bytes, and the flags that name them."""
 
-    task: TaskName
+    task: str
     config: DataConfig
     lines: dict[Path, list[bytes]]
 
@@ -61,13 +61,15 @@ def valid_files(folder: Path, form: str, texts: list[str]) -> Files:
     lines: dict[Path, list[bytes]] = {}
     for part, first in (("train", 0), ("test", len(rows) // 2)):
         lines |= dict(zip(paths[part], lines_of(first), strict=True))
-    task: TaskName = "lm" if form == "txt" else "classify" if form in ("csv", "tsv", "jsonl") else "translate"
+    task: str = "lm" if form == "txt" else "classify" if form in ("csv", "tsv", "jsonl") else "translate"
     train, test = ([str(path) for path in paths[part]] for part in ("train", "test"))
     if form == "parallel":
         src, tgt, test_src, test_tgt = *train, *test
-        config = DataConfig(src_file=src, tgt_file=tgt, test_src_file=test_src, test_tgt_file=test_tgt)
+        config = DataConfig(
+            files=FilesConfig(src_file=src, tgt_file=tgt, test_src_file=test_src, test_tgt_file=test_tgt)
+        )
     else:
-        config = DataConfig(train_file=train[0], test_file=test[0])
+        config = DataConfig(files=FilesConfig(train_file=train[0], test_file=test[0]))
     return Files(task, config, lines)
 
 
@@ -133,7 +135,9 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     train, test = tmp_path / "a.csv", tmp_path / "t.csv"
     train.write_bytes(b"text,label\nok,a\n\xff,b\nthree,col,umns\nfine,b\n")
     test.write_bytes(b"text,label\nok,c\nok,\n")
-    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(train), test_file=str(test)))
+    report = check_data(
+        TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test)))
+    )
     assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
         ("a.csv", 3, "encoding"),
         ("a.csv", 4, "columns"),
@@ -147,7 +151,7 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     path, test = tmp_path / "a.csv", tmp_path / "t.csv"
     path.write_bytes("\ufefftext,label\r\none,a\r\none,a\r\n\r\n ,b\r\ntwo,b\r\n".encode())
     test.write_bytes(b"text,label\ntwo,a\nthree,b\n")
-    config = DataConfig(train_file=str(path), test_file=str(test))
+    config = DataConfig(files=FilesConfig(train_file=str(path), test_file=str(test)))
     report = check_data(TASKS["classify"].form, config)
     assert report.ok
     assert report.counts == {
@@ -166,14 +170,17 @@ def test_harmless_things_are_counted_and_load(tmp_path):
 def test_pairs_with_an_empty_side_are_counted(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
-    assert check_data(TASKS["translate"].form, DataConfig(train_file=str(path))).counts == {"train: empty": 2}
+    assert check_data(
+        TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=str(path)))
+    ).counts == {"train: empty": 2}
 
 
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
     report = check_data(
-        TASKS["classify"].form, DataConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))
+        TASKS["classify"].form,
+        DataConfig(files=FilesConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))),
     )
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [
         ("missing", "none.csv"),
@@ -185,7 +192,7 @@ def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
 def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\none,a\n"two,b\nthree,a\n"four",b\n')
-    [problem] = check_data(TASKS["classify"].form, DataConfig(train_file=str(path))).errors
+    [problem] = check_data(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(path)))).errors
     assert (problem.kind, problem.line) == ("quote", 3)
     assert "line 5" in problem.message
 
@@ -199,12 +206,12 @@ def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
         '{"text": "", "label": 0}',
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    report = check_data(TASKS["classify"].form, DataConfig(train_file=str(path)))
+    report = check_data(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(path))))
     assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]
 
 
 def test_a_built_in_data_set_is_counted():
-    report = check_data(TASKS["translate"].form, DataConfig(dataset="dates", n_dates=500))
+    report = check_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=500)))
     assert report.ok and report.sizes["train"] == 500
     assert "test: also in training" not in report.counts
 

@@ -7,10 +7,11 @@ import hashlib
 
 import pytest
 
-from glassformer.config import DataConfig
+from glassformer.config import Config, DataConfig, DatesConfig, Multi30kConfig
 from glassformer.data import multi30k, shakespeare
 from glassformer.data.datasets import load_text_data
 from glassformer.errors import DataError, UsageError
+from glassformer.recipes import override
 from glassformer.tasks import TASKS, task_class
 
 SIZES = {"train": 30, "val": 4, "test_2016_flickr": 5}
@@ -38,9 +39,8 @@ def pairs(tmp_path):
 
 
 def load_pairs(place, **options):
-    return load_text_data(
-        TASKS["translate"].form, DataConfig(dataset="multi30k", data_dir=str(place), **options)
-    )
+    config = override(Config(), {"dataset": "multi30k", "data_dir": place, **options})
+    return load_text_data(TASKS["translate"].form, config.data)
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
@@ -90,7 +90,7 @@ def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypat
         return path
 
     monkeypatch.setattr(multi30k, "fetch", fetch)
-    config = DataConfig(dataset="multi30k", multi30k_version=version)
+    config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version=version))
     with pytest.raises(DataError, match="is not train"):
         load_text_data(TASKS["translate"].form, config)
     published = {name: hashlib.sha256(b"").hexdigest() for name in multi30k.SHA256}
@@ -156,7 +156,7 @@ def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
 
 
 def test_dates_come_through_the_door():
-    data = load_text_data(TASKS["translate"].form, DataConfig(dataset="dates", n_dates=50))
+    data = load_text_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=50)))
     assert len(data.train) == 50 and "[de_DE]" in data.extra_tokens
 
 

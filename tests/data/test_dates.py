@@ -8,12 +8,14 @@ from collections import defaultdict
 
 import pytest
 
-from glassformer.config import DataConfig
+from glassformer.config import DataConfig, DatesConfig
+from glassformer.data.datasets import load_text_data
 from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
 from glassformer.data.dates import FIRST_DAY, LAST_DAY, load
 from glassformer.errors import UsageError
+from glassformer.tasks import TASKS
 
-DATA = load(DataConfig(dataset="dates", n_dates=3000))
+DATA = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
 
 
 def test_sizes_forms_and_tags():
@@ -42,15 +44,15 @@ def test_parts_share_neither_a_source_nor_a_date():
 
 
 def test_the_same_arguments_give_the_same_pairs_and_the_held_out_parts_never_change():
-    again = load(DataConfig(dataset="dates", n_dates=3000))
+    again = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
     assert (again.train, again.hashes) == (DATA.train, DATA.hashes)
-    other = load(DataConfig(dataset="dates", n_dates=500, split_seed=7))
+    other = load(DataConfig(dataset="dates", split_seed=7, dates=DatesConfig(n_dates=500)))
     assert (other.valid, other.test) == (DATA.valid, DATA.test)
     assert set(other.train.text) != set(DATA.train.text[:500])
 
 
 def test_use_test_as_validation_is_said():
-    data = load(DataConfig(dataset="dates", n_dates=10, use_test_as_validation=True))
+    data = load(DataConfig(dataset="dates", use_test_as_validation=True, dates=DatesConfig(n_dates=10)))
     assert data.valid == data.test
     assert "TEST" in data.notes[-1]
 
@@ -58,7 +60,7 @@ def test_use_test_as_validation_is_said():
 @pytest.mark.parametrize("n", [0, 1_000_001])
 def test_an_impossible_number_is_a_usage_error(n):
     with pytest.raises(UsageError, match="n_dates"):
-        load(DataConfig(dataset="dates", n_dates=n))
+        load_text_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=n)))
 
 
 @pytest.mark.parametrize("locale", LOCALES)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from glassformer.config import DataConfig, TextConfig
+from glassformer.config import DataConfig, Multi30kConfig, TextConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.text.tokenizer import Tokenizer
 
@@ -25,13 +25,15 @@ if os.environ.get("GLASSFORMER_DATA"):
     @pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])
     @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("en", "fr"), ("de", "en")])
     def test_multi30k_is_the_published_one(version, src, tgt):
-        config = DataConfig(dataset="multi30k", src_lang=src, tgt_lang=tgt, multi30k_version=version)
+        config = DataConfig(
+            dataset="multi30k", multi30k=Multi30kConfig(src_lang=src, tgt_lang=tgt, multi30k_version=version)
+        )
         data = load_text_data(TASKS["translate"].form, config)
         assert (len(data.train), len(data.valid), len(data.test)) == (29_000, 1_014, 1_000)
         assert data.notes == []
 
     def test_the_tokenised_german_references_have_the_published_length():
-        config = DataConfig(dataset="multi30k", multi30k_version="lc.norm.tok")
+        config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version="lc.norm.tok"))
         assert (
             sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer)
             == 12_103

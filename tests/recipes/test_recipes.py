@@ -2,17 +2,28 @@ from __future__ import annotations
 
 import types
 import typing
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import (
+    AdamConfig,
+    AdamWConfig,
+    Config,
+    DataConfig,
+    DatesConfig,
+    DecodeConfig,
+    ModelConfig,
+    SGDConfig,
+    TextConfig,
+    TrainConfig,
+)
 from glassformer.errors import UsageError
 from glassformer.recipes import checks, config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.recipes.checks import RANGES
+from glassformer.recipes.checks import chooser, sections
 
 SECTIONS = {
     "data": DataConfig,
@@ -20,6 +31,16 @@ SECTIONS = {
     "model": ModelConfig,
     "train": TrainConfig,
     "decode": DecodeConfig,
+}
+ALL_SECTIONS = SECTIONS | {
+    f"{name}.{inner}": kind for name, cls in SECTIONS.items() for inner, kind in sections(cls).items()
+}
+"""Those inside others too: "train.adamw"."""
+RANGES = {
+    f"{section}.{f.name}": f.metadata["interval"]
+    for section, cls in ALL_SECTIONS.items()
+    for f in fields(cls)
+    if "interval" in f.metadata
 }
 SHIPPED = ["classify", "dates", "imdb", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de", "multi30k-en-fr",
            "shakespeare", "translate"]  # fmt: skip
@@ -64,9 +85,11 @@ def test_the_tutorial_is_restated_exactly() -> None:
 def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
     names = [name for section in checks.section_fields().values() for name in section]
     assert len(names) == len(set(names))
-    for cls in SECTIONS.values():
+    for cls in ALL_SECTIONS.values():
         hints = typing.get_type_hints(cls)
         for f in fields(cls):
+            if typing.get_origin(hints[f.name]) is None and is_dataclass(hints[f.name]):
+                continue
             optional = isinstance(hints[f.name], types.UnionType) and type(None) in typing.get_args(
                 hints[f.name]
             )
@@ -78,26 +101,32 @@ def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
 def test_every_number_has_a_range_and_every_range_a_number() -> None:
     numbers = {
         f"{section}.{name}"
-        for section, cls in SECTIONS.items()
+        for section, cls in ALL_SECTIONS.items()
         for name, kind in typing.get_type_hints(cls).items()
         if {int, float} & set(typing.get_args(kind) or [kind])
     }
     assert numbers == RANGES.keys()
 
 
+def table_of(section: str, values: dict) -> dict:
+    """The tables of a recipe that has these values in a section, which is chosen."""
+    outer, _, inner = section.partition(".")
+    return {outer: {chooser(SECTIONS[outer], inner): inner, inner: values} if inner else values}
+
+
 @pytest.mark.parametrize("key", sorted(RANGES))
 def test_numbers_out_of_range_are_named(key: str) -> None:
-    section, name = key.split(".")
+    section, _, name = key.rpartition(".")
     low, high = RANGES[key][1:-1].split(", ")
     whole = int in {
-        typing.get_type_hints(SECTIONS[section])[name],
-        *typing.get_args(typing.get_type_hints(SECTIONS[section])[name]),
+        typing.get_type_hints(ALL_SECTIONS[section])[name],
+        *typing.get_args(typing.get_type_hints(ALL_SECTIONS[section])[name]),
     }
     below = float(low) - 1 if RANGES[key][0] == "[" else float(low)
     bad = [below] if high == "inf" else [below, float(high) + 1]
     for value in bad + ([] if whole else [float("nan"), float("inf")]):
         with pytest.raises(UsageError, match=rf"{key} must be in .*; got"):
-            config_from_dict({section: {name: int(value) if whole else value}})
+            config_from_dict(table_of(section, {name: int(value) if whole else value}))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +142,13 @@ def test_numbers_out_of_range_are_named(key: str) -> None:
         ({"model": {"n_layers": True}}, "model.n_layers must be a whole number; got True", ""),
         ({"model": {"bias": 1}}, "model.bias must be true or false", ""),
         ({"train": {"lr": "1e-3"}}, "train.lr must be a number", ""),
-        ({"data": {"train_file": 3}}, "data.train_file must be a string", ""),
+        ({"data": {"train_file": 3}}, "data.files.train_file must be a string", ""),
         ({"model": {"norm": "rsm"}}, "model.norm must be one of layer, rms; got 'rsm'", "did you mean 'rms'?"),
         ({"model": {"norm": ["rms"]}}, "model.norm must be one of", ""),
         ({"task": "translation"}, "task must be one of classify, translate, lm", "did you mean 'translate'?"),
         ({"model": {"d_model": 10, "n_heads": 3}}, "10 is not a multiple of model.n_heads 3", "set model.d_head"),
         ({"model": {"d_head": 3, "positions": "rotary"}}, "rotary positions turn pairs", "even"),
-        ({"data": {"dataset": "imdb", "train_file": "a"}}, "data.train_file is for files of your own", "classify"),
+        ({"data": {"dataset": "imdb", "train_file": "a"}}, "data.files.train_file is for files of your own", "classify"),
         ({"task": "translate", "decode": {"n_best": 9}}, "decode.n_best is 9", "--beam-size 9"),
     ],
     ids=str,
@@ -190,3 +219,137 @@ def test_a_budget_that_is_asked_for_replaces_the_recipes() -> None:
     assert override(base, {"lr": 0.1}).train.epochs == 10
     both = override(base, {"minutes": 2, "steps": 5}).train
     assert (both.epochs, both.steps, both.minutes) == (None, 5, 2.0), "two that are named both hold"
+
+
+OLD_RUN = """
+task = "classify"
+recipe = "imdb-tutorial"
+[data]
+dataset = "imdb"
+src_lang = "en"
+multi30k_version = "raw"
+n_dates = 123
+valid_fraction = 0.1
+[train]
+epochs = 10.0
+optimizer = "{optimizer}"
+weight_decay = 0.02
+beta1 = 0.8
+beta2 = 0.999
+eps = 1e-7
+"""
+"""A run folder's config.toml from before sections: every key written out, also those without effect."""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "section"),
+    [
+        ("adamw", AdamWConfig(beta1=0.8, beta2=0.999, eps=1e-7, weight_decay=0.02)),
+        ("adam", AdamConfig(beta1=0.8, beta2=0.999, eps=1e-7)),
+        ("sgd", SGDConfig(momentum=0.8, weight_decay=0.02)),
+    ],
+)
+def test_an_old_run_folder_goes_on_as_it_was(optimizer: str, section: object, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(OLD_RUN.format(optimizer=optimizer), encoding="utf-8")
+    config = load_recipe(tmp_path)
+    assert getattr(config.train, optimizer) == section
+    assert config == replace(config, data=DataConfig(dataset="imdb", valid_fraction=0.1))
+    (tmp_path / "again.toml").write_text(dump_config(config), encoding="utf-8")
+    assert load_recipe(tmp_path / "again.toml") == config
+
+
+def test_an_old_recipe_loads_unless_it_asks_for_what_cannot_be() -> None:
+    data = {"dataset": "multi30k", "src_lang": "fr", "n_dates": 40_000}
+    train = {"optimizer": "adam", "weight_decay": 0.0, "beta2": 0.999}
+    config = config_from_dict({"data": data, "train": train})
+    assert config.data.multi30k.src_lang == "fr" and config.train.adam.beta2 == 0.999
+    with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
+        config_from_dict({"train": train | {"weight_decay": 0.1}}, "mine")
+    assert caught.value.hint == "use adamw or sgd: --optimizer adamw"
+
+
+def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
+    base = load_recipe("shakespeare")
+    assert base.train.adamw.weight_decay == 0.1
+    config = override(base, {"momentum": 0.5, "optimizer": "sgd"})
+    assert config.train.sgd == SGDConfig(momentum=0.5)
+    assert config.train.adamw == AdamWConfig(), "what is no longer chosen holds nothing"
+    assert override(base, {"beta1": 0.8}).train.adamw == AdamWConfig(beta1=0.8, weight_decay=0.1)
+    nested = override(base, {"train": {"optimizer": "adam", "adam": {"eps": 1e-6}}})
+    assert nested.train.adam == AdamConfig(eps=1e-6)
+    assert override(Config(), {"dataset": "dates", "n_dates": 5}).data.dates == DatesConfig(5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message", "hint"),
+    [
+        ({"optimizer": "adam", "weight_decay": 0.1}, "adam has no weight decay", "use adamw or sgd"),
+        ({"optimizer": "sgd", "beta1": 0.9}, "sgd has no beta1", "use adamw or adam"),
+        ({"momentum": 0.9}, "adamw has no momentum", "use sgd: --optimizer sgd"),
+        ({"train": {"adam": {"beta1": 0.5}}}, "train.adam.beta1 is set, and train.optimizer is adamw", "leave it out"),
+        ({"n_dates": 5}, "data.dates.n_dates is for dates, and this recipe reads imdb", "that reads dates"),
+        ({"train_file": "a"}, "data.files.train_file is for files of your own", "classify, translate or lm"),
+        ({"optimizer": "adm"}, "train.optimizer must be one of", "did you mean 'adam'?"),
+        ({"optimizer": "adm", "eps": 1e-6}, "train.optimizer must be one of", "did you mean 'adam'?"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_not_chosen_cannot_be_set(overrides: dict, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        override(load_recipe("imdb"), overrides)
+    assert hint in caught.value.hint
+
+
+def test_only_what_is_chosen_is_written() -> None:
+    import tomllib
+
+    written = tomllib.loads(dump_config(load_recipe("imdb-tutorial")))
+    assert "adam" in written["train"] and not {"adamw", "sgd"} & written["train"].keys()
+    assert not {"files", "multi30k", "dates"} & written["data"].keys()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(train=TrainConfig(lr=-1)), "train.lr must be in"),
+        (Config(data=DataConfig(limit=0)), "data.limit must be in"),
+        (Config(train=TrainConfig(optimizer="sgd", adamw=AdamWConfig(weight_decay=0.1))),
+         "train.adamw.weight_decay is set, and train.optimizer is sgd"),
+        (Config(train=TrainConfig(optimizer="adam", sgd=SGDConfig(momentum=0.1))),
+         "train.sgd.momentum is set, and train.optimizer is adam"),
+        (Config(task="sing"), "task must be one of classify, translate, lm"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_configuration_made_in_python_is_checked_when_it_is_used(config: Config, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        override(config, {})
+
+
+def test_a_task_ignores_what_exists_and_no_shipped_recipe_sets_it() -> None:
+    from glassformer.recipes import TASK_NAMES
+    from glassformer.tasks import TASKS
+
+    assert list(TASKS) == TASK_NAMES
+    keys = {
+        f"{section}.{name}" for section, cls in ALL_SECTIONS.items() for name in typing.get_type_hints(cls)
+    }
+    assert all(task.ignores <= keys | ALL_SECTIONS.keys() for task in TASKS.values())
+    for name in SHIPPED:
+        config = load_recipe(name)
+        for key in TASKS[config.task].ignores:
+            value, default = config, Config()
+            for part in key.split("."):
+                value, default = getattr(value, part), getattr(default, part)
+            assert value == default, f"{name} sets {key}, which its task has no use for"
+
+
+def test_what_a_task_has_no_use_for_is_refused_in_python_too() -> None:
+    from glassformer.tasks import TASKS
+
+    for task, wrong in (("imdb", {"beam_size": 2}), ("shakespeare", {"model": {"pooling": "max"}})):
+        base = load_recipe(task)
+        with pytest.raises(
+            UsageError, match=rf"the task {base.task} has no use for \w+\.(beam_size|pooling)"
+        ):
+            override(base, wrong, ignores=TASKS[base.task].ignores)

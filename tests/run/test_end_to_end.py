@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import glassformer
+from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 
 TINY = {
@@ -140,15 +141,15 @@ def test_samples_of_a_stream_are_numbered_through(translator: Path, monkeypatch:
 
 
 def test_evaluate_own_files(classifier: Path, translator: Path, language_model: Path, tmp_path: Path) -> None:
-    test = glassformer.Config().data.__class__(test_file=str(write_reviews(tmp_path / "t.csv", 40)))
+    test = DataConfig(files=FilesConfig(test_file=str(write_reviews(tmp_path / "t.csv", 40))))
     scores = glassformer.load(classifier).evaluate(data=test)
     assert scores["n"] == 40 and scores["accuracy"] > scores["baselines"]["majority"]["accuracy"]
     src, tgt = write_pairs(tmp_path, 30)
-    pairs = glassformer.Config().data.__class__(test_src_file=str(src), test_tgt_file=str(tgt))
+    pairs = DataConfig(files=FilesConfig(test_src_file=str(src), test_tgt_file=str(tgt)))
     scores = glassformer.load(translator).evaluate(data=pairs)
     assert {"bleu", "bleu_signature", "chrf", "exact_match"} <= scores.keys() and scores["n"] == 30
     (tmp_path / "u.txt").write_text("the cat sat on the log.\n" * 9, encoding="utf-8")
-    text = glassformer.Config().data.__class__(test_file=str(tmp_path / "u.txt"))
+    text = DataConfig(files=FilesConfig(test_file=str(tmp_path / "u.txt")))
     scores = glassformer.load(language_model).evaluate(data=text)
     assert {"nats_per_token", "bits_per_char", "perplexity"} <= scores.keys()
     assert 0 < scores["nats_per_token"] < np.log(300)

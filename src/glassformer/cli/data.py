@@ -34,7 +34,7 @@ class DataArguments:
 def run(argv: Sequence[str]) -> int:
     """The verb."""
     words, given = flags.split_words(DataArguments, argv, "data")
-    if "--help" in given:
+    if "--help" in given and len(words) < 2:
         flags.parse(DataArguments, given, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         came = f"not {words[0]!r}" if words else "and none came"
@@ -44,7 +44,12 @@ def run(argv: Sequence[str]) -> int:
     what, rest = words[0], words[1:]
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else _guessed_recipe(given, usage))
-    arguments = flags.parse(DataArguments, given, "data", replace(DataArguments(), data=base.data))
+    base = flags.chosen(base, given)
+
+    from glassformer.tasks import task_class
+
+    start = replace(DataArguments(), data=base.data)
+    arguments = flags.parse(DataArguments, given, f"data {what} {base.recipe}", start, task_class(base.task))
     config = flags.config_of(arguments, base)
     return _check(config, arguments.json) if what == "check" else _show(config, arguments.json)
 

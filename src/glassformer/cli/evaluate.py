@@ -10,7 +10,7 @@ import tyro
 
 from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
-from glassformer.config import Config, DataConfig, DecodeConfig
+from glassformer.config import Config, DataConfig, DecodeConfig, FilesConfig
 from glassformer.errors import UsageError
 
 
@@ -46,11 +46,15 @@ class EvaluateArguments:
 def run(argv: Sequence[str]) -> int:
     """The verb."""
     words, given = flags.split_words(EvaluateArguments, argv, "evaluate")
-    if "--help" in given:
+    if "--help" in given and not words:
         flags.parse(EvaluateArguments, given, "evaluate RUN")
     path = flags.run_folder(flags.one_word(words, "run folder", "evaluate runs/imdb"))
     config = flags.run_config(path)
-    arguments = flags.parse(EvaluateArguments, given, "evaluate RUN", EvaluateArguments(decode=config.decode))
+
+    from glassformer.tasks import TASKS
+
+    start, task = EvaluateArguments(decode=config.decode), TASKS.get(config.task)
+    arguments = flags.parse(EvaluateArguments, given, f"evaluate {path}", start, task)
     flags.config_of(arguments, config)  # checks the decoding flags
     data = test_data(arguments, config)
 
@@ -81,7 +85,8 @@ def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None
             f"--split {arguments.split} is of the run's own data, and files were given", "give one of them"
         )
     columns = ("text_column", "label_column", "src_column", "tgt_column")
-    return DataConfig(
+    files = FilesConfig(
         test_file=arguments.test_file, test_src_file=arguments.src_file, test_tgt_file=arguments.ref_file,
-        **{name: getattr(arguments, name) or getattr(config.data, name) for name in columns},
+        **{name: getattr(arguments, name) or getattr(config.data.files, name) for name in columns},
     )  # fmt: skip
+    return DataConfig(files=files)

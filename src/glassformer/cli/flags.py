@@ -1,29 +1,41 @@
 """Flags from dataclasses: what tyro parses, after words and misspellings have been sorted out here.
 
 A section's fields are flags without a prefix (`--minutes`, `--train-file`, `--beam-size`), except those of
-`text` and `model` (`--text.vocab-size`, `--model.n-layers`). What a value means to a verb is the verb's business.
+`text` and `model` (`--text.vocab-size`, `--model.n-layers`). What is offered is what can be used: of data sets
+and optimizers the chosen one's settings, and none that the task ignores. What a value means to a verb is the
+verb's business.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import io
+import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+import textwrap
+from collections.abc import Sequence
+from dataclasses import field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin, get_type_hints
 
 import tyro
 
-from glassformer.config import Config
+from glassformer.config import Config, idle
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import check_config, section_fields
-from glassformer.recipes.checks import nearest
+from glassformer.recipes import check_config, nearest, override, section_fields
+from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from glassformer.tasks import Task
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
+
+CHOOSERS = ("dataset", "optimizer")
+"""Flags whose value decides which others there are."""
 
 Arguments = TypeVar("Arguments")
 
@@ -42,7 +54,7 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
     Raises:
         UsageError: an unknown flag, with the nearest known one.
     """
-    known = dict(_flags(cls))
+    known = known_flags(cls)
     words: list[str] = []
     flags: list[str] = []
     rest = iter(argv)
@@ -73,26 +85,45 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
     return words, flags
 
 
-def parse(cls: type[Arguments], flags: list[str], usage: str, default: Arguments | None = None) -> Arguments:
+def parse(
+    cls: type[Arguments],
+    flags: list[str],
+    usage: str,
+    default: Arguments | None = None,
+    task: type[Task] | None = None,
+) -> Arguments:
     """Fill the dataclass of a verb's flags through tyro, which also prints the help.
 
     Args:
         usage: the verb and its words, for help, such as `train RECIPE`.
-        default: values of what is not given.
+        default: values of what is not given; what it does not choose is not offered. All is where it is absent.
+        task: the task, whose `ignores` are not offered either.
 
     Raises:
-        UsageError: a value that does not fit; SystemExit after help was printed.
+        UsageError: a value that does not fit, or a flag that this task, data set or optimizer has no use for;
+            SystemExit after help was printed.
     """
+    start = cls() if default is None else default
+    offered = _offer(start, everything=default is None, ignores=task.ignores if task else frozenset())
+    usable = known_flags(offered)
+    for name in (flag.partition("=")[0] for flag in flags):
+        if name not in usable and name != "--help":
+            _refuse(start, name, task)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            start = cls() if default is None else default
-            return tyro.cli(cls, args=flags, default=start, prog=f"glassformer {usage}")
+            return _filled(start, tyro.cli(offered, args=flags, prog=f"glassformer {usage}"))
     except SystemExit as stop:
         if not stop.code:
             raise
         verb = usage.split()[0]
         raise UsageError(_flatten(said.getvalue()), f"what it takes: glassformer {verb} --help") from None
+
+
+def chosen(config: Config, given: list[str]) -> Config:
+    """The recipe's configuration with the data set and the optimizer that flags choose, and their defaults."""
+    values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
+    return override(config, {name: values[name] for name in CHOOSERS if name in values}, "flags")
 
 
 def config_of(arguments: Any, base: Config) -> Config:
@@ -141,24 +172,90 @@ def changed(new: Any, old: Any) -> dict[str, Any]:
     return {f.name: getattr(new, f.name) for f in fields(new) if getattr(new, f.name) != getattr(old, f.name)}
 
 
-def _flags(cls: type, prefix: str = "") -> Iterator[tuple[str, bool]]:
+def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
     """All flags of a dataclass, and whether each takes a value."""
+    known: dict[str, bool] = {}
     for name, kind in get_type_hints(cls, include_extras=True).items():
         inner = kind.__origin__ if get_origin(kind) is Annotated else kind
         if is_dataclass(inner) and isinstance(inner, type):
-            yield from _flags(inner, f"{name}." if name in PREFIXED else "")
+            known |= known_flags(inner, f"{name}." if name in PREFIXED else "")
         else:
             flag = name.replace("_", "-")
-            yield f"--{prefix}{flag}", inner is not bool
+            known[f"--{prefix}{flag}"] = inner is not bool
             if inner is bool:
-                yield f"--{prefix}no-{flag}", False
+                known[f"--{prefix}no-{flag}"] = False
+    return known
+
+
+def _offer(
+    section: Any, everything: bool, ignores: frozenset[str], path: str = "", taken: set[str] | None = None
+) -> type:
+    """A dataclass for tyro like that of `section`, with its values as defaults, of what shall be offered.
+
+    Args:
+        section: the verb's arguments, or a section of theirs.
+        everything: whether sections that are not chosen are offered too; a flag that two have is offered once.
+        ignores: fields and sections to leave out, `model.pooling`, `decode`.
+        path: the section's name, `train.adamw`.
+        taken: names in the sections that were offered before.
+    """
+    taken = set() if taken is None else taken
+    hints, told = get_type_hints(type(section), include_extras=True), _docstrings(type(section))
+    hidden = () if everything else idle(section)
+    made: list[tuple[str, Any, Any]] = []
+    for f in fields(section):
+        name, value = f"{path}.{f.name}".removeprefix("."), getattr(section, f.name)
+        if f.name in hidden or name in ignores or f.name in taken:
+            continue
+        if not is_dataclass(value):
+            taken.add(f.name)
+            made.append(
+                (f.name, Annotated[hints[f.name], tyro.conf.arg(help=told[f.name])], field(default=value))
+            )
+        elif (inner := _offer(value, everything, ignores, name, taken)).__dataclass_fields__:
+            kind = inner if f.name in PREFIXED else tyro.conf.OmitArgPrefixes[inner]
+            made.append((f.name, kind, field(default_factory=inner)))
+    offered = make_dataclass(type(section).__name__, made, frozen=True)
+    offered.__doc__ = type(section).__doc__
+    return offered
+
+
+def _docstrings(cls: type) -> dict[str, str]:
+    """The docstring under each field of a dataclass: its help."""
+    found: dict[str, str] = {}
+    for base in reversed([c for c in cls.__mro__ if is_dataclass(c)]):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for line, after in itertools.pairwise(body):
+            if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
+                found[ast.unparse(line.target)] = ast.literal_eval(after.value)
+    return found
+
+
+def _filled(start: Any, told: Any) -> Any:
+    """`start` with the values of what was offered."""
+    values = {f.name: getattr(told, f.name) for f in fields(told)}
+    return replace(
+        start, **{n: _filled(getattr(start, n), v) if is_dataclass(v) else v for n, v in values.items()}
+    )
+
+
+def _refuse(arguments: Any, flag: str, task: type[Task] | None) -> NoReturn:
+    """Say why a flag that exists is of no use here: another data set or optimizer is chosen, or the task ignores it."""
+    name = flag.split(".")[-1].removeprefix("--").removeprefix("no-").replace("-", "_")
+    section = next(section for section, names in section_fields().items() if name in names)
+    part = getattr(arguments, section)
+    owners = [inner for inner, kind in sections(type(part)).items() if name in kinds(kind)]
+    if owners and set(owners) <= set(idle(part)):
+        refuse(section, getattr(part, chooser(type(part), owners[0])), name, "flags")
+    raise UsageError(f"the task {task.name if task else ''} has no use for {flag}", "leave it out")
 
 
 def _canonical(flag: str, known: dict[str, bool]) -> str:
     """`--max_tokens` and `--train.max-tokens` as `--max-tokens`."""
     flag = flag.replace("_", "-")
     section, _, rest = flag[2:].partition(".")
-    bare = f"--{rest}"
+    bare = f"--{rest.rpartition('.')[2]}"
     return (
         bare if rest and section not in PREFIXED and section in section_fields() and bare in known else flag
     )

@@ -41,13 +41,17 @@ class PredictArguments:
 def run(argv: Sequence[str]) -> int:
     """The verb."""
     words, given = flags.split_words(PredictArguments, argv, "predict")
-    if "--help" in given:
-        flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
     if not words:
+        if "--help" in given:
+            flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     path = flags.run_folder(words[0])
     config = flags.run_config(path)
-    arguments = flags.parse(PredictArguments, given, "predict RUN", PredictArguments(decode=config.decode))
+
+    from glassformer.tasks import TASKS
+
+    start, task = PredictArguments(decode=config.decode), TASKS.get(config.task)
+    arguments = flags.parse(PredictArguments, given, f"predict {path}", start, task)
     if arguments.seed is not None:
         arguments = replace(arguments, decode=replace(arguments.decode, decode_seed=arguments.seed))
     flags.config_of(arguments, config)  # checks the decoding flags

@@ -15,13 +15,13 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
-from glassformer.recipes import BUDGETS, load_recipe, recipe_names, without_budget
+from glassformer.recipes import BUDGETS, load_recipe, recipe_names, section_fields, without_budget
 from glassformer.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """Train a recipe (a shipped one by name, or a TOML file by path); its values are the defaults below."""
+    """Train a recipe (a shipped one by name, or a TOML file by path); `train RECIPE --help` shows what it can use."""
 
     out: str | None = None
     """Folder of the new run; runs/RECIPE when absent."""
@@ -45,10 +45,12 @@ def run(argv: Sequence[str]) -> int:
     words, given = flags.split_words(TrainArguments, argv, "train")
     if any(flag.startswith("--resume=") for flag in given):
         return _resume(words, given)
-    if not words and "--help" not in given:
+    if not words:
+        if "--help" in given:
+            flags.parse(TrainArguments, given, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
-    recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR") if words else "classify"
-    arguments, config = parse(TrainArguments, given, load_recipe(recipe), "train RECIPE")
+    recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
+    arguments, config = parse(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if not (arguments.dry_run or arguments.overfit_batch):
         check_new_folder(out)
@@ -60,11 +62,18 @@ def run(argv: Sequence[str]) -> int:
 def parse(
     cls: type[TrainArguments], given: list[str], base: Config, usage: str
 ) -> tuple[TrainArguments, Config]:
-    """The verb's flags over a recipe's values, and the configuration that makes."""
+    """The verb's flags over a recipe's values, and the configuration that makes.
+
+    Raises:
+        UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
+    """
     if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
         base = without_budget(base)
-    sections = {name: getattr(base, name) for name in ("data", "text", "model", "train", "decode")}
-    arguments = flags.parse(cls, given, usage, replace(cls(), **sections))
+    from glassformer.tasks import task_class
+
+    base = flags.chosen(base, given)
+    sections = {name: getattr(base, name) for name in section_fields()}
+    arguments = flags.parse(cls, given, usage, replace(cls(), **sections), task_class(base.task))
     return arguments, flags.config_of(arguments, base)
 
 

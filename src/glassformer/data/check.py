@@ -87,9 +87,9 @@ def _check_rows(form: Form, rows: dict[str, Rows], findings: Findings) -> None:
 
 
 def _check_documents(data: DataConfig, findings: Findings) -> dict[str, int]:
-    if not data.train_file:
+    if not data.files.train_file:
         raise UsageError("no training data is named", "give --train-file: a .txt, or a folder of them")
-    named = {"train": data.train_file, "valid": data.valid_file, "test": data.test_file}
+    named = {"train": data.files.train_file, "valid": data.files.valid_file, "test": data.files.test_file}
     parts = {name: read_documents(Path(path), findings) for name, path in named.items() if path}
     _count_parts({name: [text for _, text in part] for name, part in parts.items()}, findings.counts)
     return {name: sum(len(text) for _, text in part) for name, part in parts.items()}

@@ -5,10 +5,11 @@ Each data set is read in a file of its own, imported only when it is wanted; not
 
 from __future__ import annotations
 
-from glassformer.config import DataConfig
+from glassformer.config import Config, DataConfig
 from glassformer.data.forms import Form
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
+from glassformer.recipes import check_config
 
 ANSWERS = {"imdb": "label", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with; None is running text."""
@@ -23,7 +24,8 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
         data: which data set, and how to split it.
 
     Raises:
-        UsageError: the data set does not exist, or holds something else than the task reads.
+        UsageError: the data set does not exist, or holds something else than the task reads; a setting is
+            outside its interval.
         DataError: its files are missing, malformed or misaligned.
     """
     held = ANSWERS.get(data.dataset, form.answers)
@@ -35,6 +37,7 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
         )
     if data.limit is not None and form.roles is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
+    data = check_config(Config(data=data)).data
     return limited(_load(form, data), data.limit, data.split_seed)
 
 

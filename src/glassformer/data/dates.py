@@ -13,13 +13,11 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.splits import Split, TextData
-from glassformer.errors import UsageError
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 """A hundred years, so that a year of two digits means one year only: 50–99 are 19.., 00–49 are 20..."""
 N_HELD_OUT = 2_000
 HELD_OUT_SHARE = 0.06
-MAX_DATES = 1_000_000
 SEED = 20170612
 
 
@@ -28,18 +26,13 @@ def load(data: DataConfig) -> TextData:
 
     No date of one part occurs in another, in whatever form; no source occurs twice in a part. Validation and
     test part are always the same, so that scores compare; training is drawn with `split_seed`.
-
-    Raises:
-        UsageError: `n_dates` outside 1 … 1,000,000.
     """
     from importlib.metadata import version
 
     from glassformer.data.date_formats import LOCALES, tag
 
-    if not 1 <= data.n_dates <= MAX_DATES:
-        raise UsageError(f"n_dates must lie between 1 and {MAX_DATES:,}, not {data.n_dates:,}.")
     train_days, valid_days, test_days = _days_of_parts()
-    train = _draw(train_days, data.n_dates, [SEED, 0, data.split_seed], "dates/train")
+    train = _draw(train_days, data.dates.n_dates, [SEED, 0, data.split_seed], "dates/train")
     valid = _draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
     test = _draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
     notes = [

@@ -33,10 +33,10 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
     Raises:
         DataError: something is wrong in the files, or too little is in them.
     """
-    documents = read_documents(Path(data.train_file or ""), findings)
+    documents = read_documents(Path(data.files.train_file or ""), findings)
     own = {
         name: read_documents(Path(path), findings)
-        for name, path in (("valid", data.valid_file), ("test", data.test_file))
+        for name, path in (("valid", data.files.valid_file), ("test", data.files.test_file))
         if path
     }
     findings.raise_if_any()
@@ -49,13 +49,13 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
         findings.notes.append(
             "validation is the test part (use_test_as_validation): its scores are not held out"
         )
-    rest, taken = _set_aside(documents, shares, data.split_seed, str(data.train_file), findings)
+    rest, taken = _set_aside(documents, shares, data.split_seed, str(data.files.train_file), findings)
     valid, test = (own.get(name) or taken[name] for name in ("valid", "test"))
     for name, part in (("training", rest), ("validation", valid)):
         if sum(len(text) for _, text in part) < 2:
-            raise DataError(f"{data.train_file}: too little text for the {name} part", "give more text")
+            raise DataError(f"{data.files.train_file}: too little text for the {name} part", "give more text")
     train_split, valid_split, test_split = (
-        Split([text for _, text in part], source=f"{data.train_file} ({name})")
+        Split([text for _, text in part], source=f"{data.files.train_file} ({name})")
         for part, name in ((rest, "train"), (valid, "valid"), (test, "test"))
     )
     return TextData(train_split, valid_split, test_split if test else None, findings.notes, findings.hashes)

@@ -50,13 +50,15 @@ def load(data: DataConfig) -> TextData:
         UsageError: a language that task 1 does not have, or the same one twice.
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
-    for language in (data.src_lang, data.tgt_lang):
+    for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
         if language not in LANGUAGES:
             raise UsageError(
                 f'Multi30k has no language "{language}".', hint=f"It has {', '.join(LANGUAGES)}."
             )
-    if data.src_lang == data.tgt_lang:
-        raise UsageError(f'src_lang and tgt_lang are both "{data.src_lang}".', hint="Choose two languages.")
+    if data.multi30k.src_lang == data.multi30k.tgt_lang:
+        raise UsageError(
+            f'src_lang and tgt_lang are both "{data.multi30k.src_lang}".', hint="Choose two languages."
+        )
     folder = _locate(data)
     hashes: dict[str, str] = {}
     train, valid, test = (_read_part(folder, part, data, hashes) for part in PARTS)
@@ -71,7 +73,7 @@ def load(data: DataConfig) -> TextData:
 
 def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]) -> Split:
     sides = []
-    for language in (data.src_lang, data.tgt_lang):
+    for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
         name = _name(part, language, data)
         path = _existing(folder, name)
         if path is None:
@@ -84,10 +86,10 @@ def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]
     src, tgt = sides
     if len(src) != len(tgt):
         raise DataError(
-            f"{folder}: {part} has {len(src):,} lines in {data.src_lang}, but {len(tgt):,} in {data.tgt_lang}.",
+            f"{folder}: {part} has {len(src):,} lines in {data.multi30k.src_lang}, but {len(tgt):,} in {data.multi30k.tgt_lang}.",
             hint="A file is cut short: fetch it again.",
         )
-    return Split(src, tgt, f"multi30k/{part}.{data.src_lang}-{data.tgt_lang}")
+    return Split(src, tgt, f"multi30k/{part}.{data.multi30k.src_lang}-{data.multi30k.tgt_lang}")
 
 
 def _lines(raw: bytes, path: Path) -> list[str]:
@@ -115,22 +117,26 @@ def _locate(data: DataConfig) -> Path:
         data,
         "multi30k",
         partial(_probe, data=data),
-        f"Multi30k ({_name('train', data.src_lang, data)}.gz, …)",
+        f"Multi30k ({_name('train', data.multi30k.src_lang, data)}.gz, …)",
     )
     return found or _fetch_all(data, cache_dir() / "data" / "multi30k")
 
 
 def _probe(folder: Path, data: DataConfig) -> Path | None:
     """`folder`, if every file that is needed is in it: half a download is continued, not read."""
-    names = [_name(part, language, data) for part in PARTS for language in (data.src_lang, data.tgt_lang)]
+    names = [
+        _name(part, language, data)
+        for part in PARTS
+        for language in (data.multi30k.src_lang, data.multi30k.tgt_lang)
+    ]
     return folder if all(_existing(folder, name) for name in names) else None
 
 
 def _fetch_all(data: DataConfig, folder: Path) -> Path:
     for part in PARTS:
-        for language in (data.src_lang, data.tgt_lang):
+        for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
             name = _name(part, language, data)
-            place = f"raw/{name}.gz" if data.multi30k_version == "raw" else f"tok/{name}"
+            place = f"raw/{name}.gz" if data.multi30k.multi30k_version == "raw" else f"tok/{name}"
             fetch(Remote(f"{URL}/{place}", Path(place).name, MAX_BYTES, partial(_check, name=name)), folder)
     return folder
 
@@ -145,8 +151,8 @@ def _check(path: Path, name: str) -> None:
 def _name(part: str, language: str, data: DataConfig) -> str:
     return (
         f"{part}.{language}"
-        if data.multi30k_version == "raw"
-        else f"{part}.{data.multi30k_version}.{language}"
+        if data.multi30k.multi30k_version == "raw"
+        else f"{part}.{data.multi30k.multi30k_version}.{language}"
     )
 
 

@@ -77,14 +77,14 @@ def load_test(form: Form, data: DataConfig) -> Split:
     """
     findings = Findings()
     if form.roles is None:
-        if not data.test_file:
+        if not data.files.test_file:
             raise UsageError("there is no text to score", "name one: --test-file book.txt")
-        documents = read_documents(Path(data.test_file), findings)
+        documents = read_documents(Path(data.files.test_file), findings)
         findings.raise_if_any()
-        return Split([text for _, text in documents], source=str(data.test_file))
+        return Split([text for _, text in documents], source=str(data.files.test_file))
     part = data_parts(form, data, need_train=False)["test"]
     if not part and form.parallel:
-        part = _part(None, data.src_file, data.tgt_file, "")
+        part = _part(None, data.files.src_file, data.files.tgt_file, "")
     if not part:
         files = "--test-file, or --src-file and --ref-file" if form.parallel else "--test-file"
         raise UsageError("there is nothing to score", f"name the files: {files}")
@@ -100,9 +100,9 @@ def load_test(form: Form, data: DataConfig) -> Split:
 def data_parts(form: Form, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """The files of the parts "train", "valid" and "test", as the flags name them."""
     parts = {
-        "train": _part(data.train_file, data.src_file, data.tgt_file, ""),
-        "valid": _part(data.valid_file, data.valid_src_file, data.valid_tgt_file, "valid-"),
-        "test": _part(data.test_file, data.test_src_file, data.test_tgt_file, "test-"),
+        "train": _part(data.files.train_file, data.files.src_file, data.files.tgt_file, ""),
+        "valid": _part(data.files.valid_file, data.files.valid_src_file, data.files.valid_tgt_file, "valid-"),
+        "test": _part(data.files.test_file, data.files.test_src_file, data.files.test_tgt_file, "test-"),
     }
     if need_train and not parts["train"]:
         also = ", or --src-file and --tgt-file" if form.parallel else ""
@@ -131,7 +131,7 @@ def read_parts(roles: Roles, parts: dict[str, Part], data: DataConfig, findings:
 
 def asked_for(roles: Roles, data: DataConfig) -> Roles:
     """The two columns, with the names that flags give them."""
-    text, answer = (role.asking(getattr(data, role.flag[2:].replace("-", "_"))) for role in roles)
+    text, answer = (role.asking(getattr(data.files, role.flag[2:].replace("-", "_"))) for role in roles)
     return text, answer
 
 

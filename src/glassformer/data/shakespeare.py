@@ -15,7 +15,7 @@ from glassformer.config import DataConfig
 from glassformer.data.archives import read_bytes
 from glassformer.data.download import Remote, cache_dir, fetch, find
 from glassformer.data.splits import Split, TextData
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError
 
 NAME = "input.txt"
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -32,12 +32,7 @@ def load(data: DataConfig) -> TextData:
 
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.
-        UsageError: a `valid_fraction` outside (0, 1).
     """
-    if not 0 < data.valid_fraction < 1:
-        raise UsageError(
-            f"valid_fraction must lie between 0 and 1, not {data.valid_fraction}.", hint="0.1 is usual."
-        )
     path = _locate(data)
     raw = read_bytes(path, max_bytes=MAX_BYTES)
     sha256 = hashlib.sha256(raw).hexdigest()

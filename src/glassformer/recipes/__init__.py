@@ -1,34 +1,28 @@
 """Recipes: a whole run's configuration as a TOML file, shipped here or passed by path.
 
-This module finds, reads and writes them; what a value may be is `checks.py`. It imports no torch.
+This module finds, reads and writes them; what a value may be is `checks.py`, where it belongs `places.py`.
+None of them imports torch.
 """
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
 
 from glassformer.config import Config
 from glassformer.errors import UsageError
-from glassformer.recipes.checks import (
-    BUDGETS,
-    check_config,
-    config_from_dict,
-    nearest,
-    override,
-    section_fields,
-    without_budget,
-)
+from glassformer.recipes.checks import TASK_NAMES, check_config, config_to_dict, nearest, section_fields
+from glassformer.recipes.places import BUDGETS, config_from_dict, override, without_budget
 
 __all__ = [
     "BUDGETS",
+    "TASK_NAMES",
     "check_config",
     "config_from_dict",
     "config_to_dict",
     "dump_config",
     "load_recipe",
+    "nearest",
     "override",
     "recipe_names",
     "section_fields",
@@ -63,25 +57,16 @@ def load_recipe(name_or_path: str | Path) -> Config:
         raise UsageError(
             f"{path}: not TOML: {error}", "strings need quotes; see: glassformer recipes imdb"
         ) from error
-    values.setdefault("recipe", path.stem)
-    shipped = path.parent == _FOLDER
-    return config_from_dict(values, where=f"recipe {path.stem}" if shipped else str(path))
-
-
-def config_to_dict(config: Config) -> dict[str, Any]:
-    """The configuration as nested plain values, complete but for what is None (TOML has no such value)."""
-
-    def plain(value: Any) -> Any:
-        if not is_dataclass(value):
-            return value
-        items = ((f.name, plain(getattr(value, f.name))) for f in fields(value))
-        return {name: item for name, item in items if item is not None}
-
-    return plain(config)
+    values = {"task": TASK_NAMES[0], "recipe": path.stem} | values
+    where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
+    return config_from_dict(values, where, of_a_run=path.name == "config.toml")
 
 
 def dump_config(config: Config) -> str:
-    """The configuration as TOML; `load_recipe` gives exactly the same one back."""
+    """The configuration as TOML; `load_recipe` gives exactly the same one back.
+
+    The data set's and the optimizer's sections are those that are chosen: the others hold nothing.
+    """
     import tomli_w
 
     return tomli_w.dumps(config_to_dict(config))

@@ -1,7 +1,9 @@
-"""What a configuration may hold: names, types, ranges, and the few values that must agree.
+"""What a configuration may hold: names, types, intervals, and the few values that must agree.
 
-Every complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word
-that was probably meant. Checks that need the data or the machine happen where those are known.
+Every configuration is built from nested plain values here, and each value is checked where it is put into
+its field. Every complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the
+word that was probably meant. Which section a key belongs to is `places.py`; checks that need the data or the
+machine happen where those are known.
 """
 
 from __future__ import annotations
@@ -10,92 +12,42 @@ import difflib
 import math
 import types
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from glassformer.config import Config, DataConfig, ModelConfig
+from glassformer.config import Config, ModelConfig, idle
 from glassformer.errors import UsageError
 
-RANGES: dict[str, str] = {
-    "data.valid_fraction": "(0, 1)",
-    "data.split_seed": "[0, 4294967295]",
-    "data.limit": "[1, inf)",
-    "data.n_dates": "[1, 1000000]",
-    "text.vocab_size": "[6, 10000000]",
-    "text.max_len": "[1, 1000000]",
-    "model.n_layers": "[1, 1000]",
-    "model.n_decoder_layers": "[1, 1000]",
-    "model.d_model": "[1, 65536]",
-    "model.n_heads": "[1, 1024]",
-    "model.d_head": "[1, 65536]",
-    "model.d_ff": "[1, 1000000]",
-    "model.dropout": "[0, 1)",
-    "model.attention_dropout": "[0, 1)",
-    "model.embedding_dropout": "[0, 1)",
-    "train.epochs": "(0, inf)",
-    "train.steps": "[1, inf)",
-    "train.minutes": "(0, inf)",
-    "train.max_tokens": "[1, inf)",
-    "train.batch_size": "[1, inf)",
-    "train.accumulate": "[1, inf)",
-    "train.lr": "(0, inf)",
-    "train.warmup": "[0, inf)",
-    "train.weight_decay": "[0, inf)",
-    "train.beta1": "[0, 1)",
-    "train.beta2": "[0, 1)",
-    "train.eps": "(0, inf)",
-    "train.clip": "[0, inf)",
-    "train.label_smoothing": "[0, 1)",
-    "train.word_mask_prob": "[0, 1)",
-    "train.ema_decay": "[0, 1)",
-    "train.average_last": "[1, inf)",
-    "train.patience": "[1, inf)",
-    "train.validate_every": "(0, inf)",
-    "train.validate_min_steps": "[1, inf)",
-    "train.save_every": "[1, inf)",
-    "train.keep": "[1, inf)",
-    "train.seed": "[0, 4294967295]",
-    "decode.beam_size": "[1, 1000]",
-    "decode.length_penalty": "[0, inf)",
-    "decode.n_best": "[1, 1000]",
-    "decode.max_new_tokens": "[1, inf)",
-    "decode.temperature": "[0, inf)",
-    "decode.top_k": "[0, inf)",
-    "decode.top_p": "(0, 1]",
-    "decode.min_p": "[0, 1]",
-    "decode.decode_seed": "[0, 4294967295]",
-}
-"""Every number's interval, written as in mathematics; a test sees that none is missing."""
+Section = TypeVar("Section")
 
-
-def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Config:
-    """Build a checked configuration from nested plain values; what is left out keeps its default.
-
-    Args:
-        values: as `tomllib` reads a recipe.
-        where: what to name in errors, usually the file.
-
-    Raises:
-        UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its range.
-    """
-    return check_config(_build(Config, values, "", where), where)
+TASK_NAMES = ["classify", "translate", "lm"]
+"""The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 
 
 def check_config(config: Config, where: str = "configuration") -> Config:
-    """Return the configuration unchanged if its numbers are in range and its values agree.
+    """The configuration, if its values are of their types, in their intervals, and agree.
 
     Raises:
         UsageError: they are not; the message names the key.
     """
-    for key, interval in RANGES.items():
-        section, name = key.split(".")
-        number = getattr(getattr(config, section), name)
-        if number is not None and not _inside(number, interval):
-            raise UsageError(f"{where}: {key} must be in {interval}; got {number}")
+    _check_idle(config, where)
+    return build_config(config_to_dict(config), where)
+
+
+def build_config(values: dict[str, Any], where: str) -> Config:
+    """A configuration from nested plain values that stand in their sections.
+
+    Raises:
+        UsageError: as `check_config`; also an unknown key, with the nearest known one.
+    """
+    config = build(Config, values, "", where)
+    if config.task and config.task not in TASK_NAMES:
+        told = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
+        raise UsageError(told, nearest(config.task, TASK_NAMES).strip())
+    _check_idle(config, where)
     _check_model(config.model, where)
-    _check_data(config.data, where)
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
         raise UsageError(
@@ -105,59 +57,140 @@ def check_config(config: Config, where: str = "configuration") -> Config:
     return config
 
 
-BUDGETS = ("epochs", "steps", "minutes")
-"""What says when a run ends."""
-
-
-def without_budget(config: Config) -> Config:
-    """The configuration with no end to its run: a budget that is asked for replaces the recipe's."""
-    return replace(config, train=replace(config.train, epochs=None, steps=None, minutes=None))
-
-
-def override(config: Config, overrides: dict[str, Any], where: str = "overrides") -> Config:
-    """Change fields by name, whichever section they are in; a section's name takes a dictionary.
+def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
+    """A section from a table of plain values; what is left out keeps its default.
 
     Args:
-        config: what to start from; it is not changed.
-        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs,
-            steps and minutes replaces whatever bounded the run before.
+        kind: the section's dataclass.
+        values: what is to be the table.
+        section: its name for messages, `train.adamw`; empty for the whole.
+        where: what to name in errors, usually the file.
 
     Raises:
-        UsageError: as `config_from_dict`.
+        UsageError: a key or a value that cannot be used.
     """
-    sections = section_fields()
-    changes: dict[str, dict[str, Any]] = {}
-    for name, value in overrides.items():
-        if name in sections and isinstance(value, dict):
-            changes.setdefault(name, {}).update(value)
-            continue
-        home = next((section for section, names in sections.items() if name in names), None)
-        if home is None:
-            known = [field for names in sections.values() for field in names]
-            raise UsageError(
-                f"{where}: {name!r} is not a field of the configuration", nearest(name, known).strip()
-            )
-        changes.setdefault(home, {})[name] = value
-    if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
-        config = without_budget(config)
-    for section, values in changes.items():
-        plain = {key: str(v) if isinstance(v, PurePath) else v for key, v in values.items()}
-        old = getattr(config, section)
-        kept = {f.name: getattr(old, f.name) for f in fields(old)}
-        config = replace(config, **{section: _build(type(old), kept | plain, section, where)})
-    return check_config(config, where)
+    if not isinstance(values, dict):
+        raise UsageError(f"{where}: {section} must be a table, [{section}]; got {values!r}")
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
+    prefix = f"{section}." if section else ""
+    for key in values:
+        if key not in known:
+            place = f"in [{section}]" if section else "at the top"
+            raise UsageError(f"{where}: {key!r} {place} is not a known key", _suggest(key, kind))
+    made = {key: convert(value, known[key], kind, prefix + key, where) for key, value in values.items()}
+    return kind(**made)
 
 
+def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) -> Any:
+    """A value as its field wants it; an integer may stand for a float and a path for its text, no more is bent.
+
+    Raises:
+        UsageError: it is of another type, none of the choices, or outside the field's interval.
+    """
+    kind = kinds(owner)[field.name]
+    if is_dataclass(kind) and isinstance(kind, type):
+        return build(kind, value, key, where)
+    if get_origin(kind) in (Union, types.UnionType):
+        if value is None:
+            return None
+        kind = next(k for k in get_args(kind) if k is not type(None))
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            choices = ", ".join(str(choice) for choice in get_args(kind))
+            hint = nearest(str(value), map(str, get_args(kind))).strip()
+            raise UsageError(f"{where}: {key} must be one of {choices}; got {value!r}", hint)
+        return value
+    if kind is float and type(value) is int:
+        value = float(value)
+    if kind is str and isinstance(value, PurePath):
+        value = str(value)
+    if type(value) is not kind:
+        names = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
+        raise UsageError(f"{where}: {key} must be {names[kind]}; got {value!r}")
+    interval = field.metadata.get("interval")
+    if interval and not _inside(value, interval):
+        raise UsageError(f"{where}: {key} must be in {interval}; got {value}")
+    return value
+
+
+def config_to_dict(section: Any) -> dict[str, Any]:
+    """A configuration as nested plain values: all that counts, but for what is None (TOML has no such value)."""
+    values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
+    return {
+        name: config_to_dict(value) if is_dataclass(value) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+@cache
+def kinds(section: type) -> dict[str, Any]:
+    """The type of each field of a section."""
+    return get_type_hints(section)
+
+
+@cache
+def sections(kind: type) -> dict[str, type]:
+    """The sections inside a section."""
+    return {
+        name: inner for name, inner in kinds(kind).items() if isinstance(inner, type) and is_dataclass(inner)
+    }
+
+
+def chooser(kind: type, inner: str) -> str:
+    """The field whose value says whether a section inside this one counts."""
+    return next(f.metadata["chooser"] for f in fields(kind) if f.name == inner)
+
+
+@cache
 def section_fields() -> dict[str, tuple[str, ...]]:
-    """The sections of a configuration and the fields of each; no field's name occurs twice."""
-    sections = ((f.name, getattr(Config(), f.name)) for f in fields(Config))
-    return {name: tuple(f.name for f in fields(s)) for name, s in sections if is_dataclass(s)}
+    """The sections of a configuration and the fields of each, those of the sections inside it too.
+
+    A field's name leads to one of them: `weight_decay` is in two, of which one optimizer chooses, but both
+    are in `train`.
+    """
+
+    def names(kind: type) -> list[str]:
+        own = [name for name in kinds(kind) if name not in sections(kind)]
+        return own + [name for inner in sections(kind).values() for name in names(inner)]
+
+    return {name: tuple(dict.fromkeys(names(kind))) for name, kind in sections(Config).items()}
+
+
+def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
+    """Say that the chosen data set or optimizer has no such setting, and which has.
+
+    Raises:
+        UsageError: always.
+    """
+    kind = sections(Config)[section]
+    owners = [name for name, inner in sections(kind).items() if key in kinds(inner)]
+    if section == "data":
+        whose = "files of your own" if owners == ["files"] else owners[0]
+        told = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
+        hint = "classify, translate or lm" if owners == ["files"] else f"that reads {whose}"
+        raise UsageError(f"{where}: {told}", f"start from the recipe {hint}")
+    told = f"{chosen} has no {key.replace('_', ' ')}"
+    raise UsageError(f"{where}: {told}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """The start of a hint: `did you mean 'x'? `, or nothing when no word is near."""
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def _check_idle(config: Config, where: str) -> None:
+    """What is not chosen holds its defaults: anything else would be ignored in silence."""
+    for name, kind in sections(Config).items():
+        part = getattr(config, name)
+        for unused in idle(part):
+            given, default = getattr(part, unused), sections(kind)[unused]()
+            for key in kinds(type(default)):
+                if getattr(given, key) != getattr(default, key):
+                    by = chooser(kind, unused)
+                    told = f"{name}.{unused}.{key} is set, and {name}.{by} is {getattr(part, by)}"
+                    raise UsageError(f"{where}: {told}", f"leave it out, or choose {unused}")
 
 
 def _check_model(model: ModelConfig, where: str) -> None:
@@ -173,63 +206,16 @@ def _check_model(model: ModelConfig, where: str) -> None:
         )
 
 
-def _check_data(data: DataConfig, where: str) -> None:
-    own = [f.name for f in fields(data) if f.name.endswith(("_file", "_column")) and getattr(data, f.name)]
-    if data.dataset != "files" and own:
-        raise UsageError(
-            f"{where}: data.{own[0]} is for files of your own, and this recipe reads {data.dataset}",
-            "start from the recipe classify, translate or lm",
-        )
-
-
-def _build(cls: type, values: Any, section: str, where: str) -> Any:
-    """An instance of a config dataclass from a table of TOML."""
-    if not isinstance(values, dict):
-        raise UsageError(f"{where}: {section} must be a table, [{section}]; got {values!r}")
-    kinds = _kinds(cls)
-    prefix = f"{section}." if section else ""
-    for key in values:
-        if key not in kinds:
-            place = f"in [{section}]" if section else "at the top"
-            raise UsageError(f"{where}: {key!r} {place} is not a known key", _suggest(key, section))
-    return cls(**{k: _convert(v, kinds[k], prefix + k, where) for k, v in values.items()})
-
-
-def _convert(value: Any, kind: Any, key: str, where: str) -> Any:
-    """A value of the type a field declares; an integer may stand for a float, nothing else is bent."""
-    if is_dataclass(kind) and isinstance(kind, type):
-        return _build(kind, value, key, where)
-    if get_origin(kind) in (Union, types.UnionType):
-        if value is None:
-            return None
-        kind = next(k for k in get_args(kind) if k is not type(None))
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            choices = ", ".join(str(choice) for choice in get_args(kind))
-            hint = nearest(str(value), map(str, get_args(kind))).strip()
-            raise UsageError(f"{where}: {key} must be one of {choices}; got {value!r}", hint)
-        return value
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        names = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
-        raise UsageError(f"{where}: {key} must be {names[kind]}; got {value!r}")
-    return value
-
-
-def _suggest(key: str, section: str) -> str:
+def _suggest(key: str, kind: type) -> str:
     """Where a misplaced key belongs, or which known one it resembles."""
-    sections = section_fields()
-    home = next((name for name, names in sections.items() if key in names), None)
+    home = next((name for name, names in section_fields().items() if key in names), None)
     if home is not None:
         return f"it belongs into [{home}]"
-    known = sections.get(section) or tuple(_kinds(Config))
-    return nearest(key, known).strip() or f"known here: {', '.join(known)}"
-
-
-@cache
-def _kinds(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+    known = list(kinds(kind))
+    inner = (
+        [name for section in sections(kind).values() for name in kinds(section)] if kind is not Config else []
+    )
+    return nearest(key, known + inner).strip() or f"known here: {', '.join(known)}"
 
 
 def _inside(number: float, interval: str) -> bool:

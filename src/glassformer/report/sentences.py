@@ -40,9 +40,9 @@ def dataset_words(facts: RunFacts) -> str:
     data = facts.config.data
     match data.dataset:
         case "multi30k":
-            return f"Multi30k, {data.src_lang} → {data.tgt_lang}"
+            return f"Multi30k, {data.multi30k.src_lang} → {data.multi30k.tgt_lang}"
         case "files":
-            own = data.train_file or data.src_file or facts.data.source
+            own = data.files.train_file or data.files.src_file or facts.data.source
             return f"own data ({code(own)})" if own else "own data"
         case name:
             return {"imdb": "IMDB", "shakespeare": "tiny Shakespeare"}.get(name, name)

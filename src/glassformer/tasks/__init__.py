@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from glassformer.errors import UsageError
+from glassformer.recipes import TASK_NAMES, nearest
 from glassformer.tasks.base import Task
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm.task import LanguageModelling
@@ -16,6 +15,8 @@ TASKS: dict[str, type[Task]] = {}
 def register(task: type[Task]) -> type[Task]:
     """Make a task known by its name, to recipes and run folders too; usable as a decorator."""
     TASKS[task.name] = task
+    if task.name not in TASK_NAMES:
+        TASK_NAMES.append(task.name)
     return task
 
 
@@ -26,9 +27,8 @@ def task_class(name: str) -> type[Task]:
         UsageError: there is none, with the nearest name.
     """
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"there is no task {name!r}", f"{hint}there are: {', '.join(TASKS)}")
+        told = f"there is no task {name!r}" if name else "the configuration names no task"
+        raise UsageError(told, f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
     return TASKS[name]
 
 

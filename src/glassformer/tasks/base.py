@@ -7,15 +7,17 @@ commands know no task by name. To add one, write one file beside this one and re
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
 from glassformer.data.batching import Batch
 from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
 from glassformer.data.forms import Form
@@ -29,6 +31,10 @@ from glassformer.text.tokenizer import Tokenizer
 
 EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
+PARALLEL_FILES = frozenset(
+    f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
+)
+"""Settings of parallel files and pairs, for the `ignores` of tasks that read neither."""
 
 
 class Task(ABC):
@@ -44,6 +50,7 @@ class Task(ABC):
         form: what it reads: the columns of a table, or running text.
         metric: the score that chooses the weights.
         telling: how its runs are told.
+        ignores: settings it has no use for: fields ("model.pooling") and whole sections ("decode").
         fits_baselines: whether `evaluate` fits baselines, and so wants the training texts.
     """
 
@@ -51,6 +58,7 @@ class Task(ABC):
     form: ClassVar[Form]
     metric: str
     telling: ClassVar[Telling] = Telling()
+    ignores: ClassVar[frozenset[str]] = frozenset()
     fits_baselines: ClassVar[bool] = False
 
     def __init__(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,26 +11,33 @@ from glassformer.config import TrainConfig
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter 2019) fused into one kernel, Adam (the paper's, 5.3), or plain SGD.
+    """AdamW (Loshchilov and Hutter 2019) or Adam (the paper's, 5.3), each fused into one kernel, or SGD.
 
     Weight decay is for the matrices of linear layers; embeddings, norms and biases are left alone.
     """
+    match config.optimizer:
+        case "adamw":
+            c = config.adamw
+            groups = decay_groups(model, c.weight_decay)
+            return torch.optim.AdamW(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
+        case "adam":
+            c = config.adam
+            groups = decay_groups(model, 0.0)
+            return torch.optim.Adam(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
+        case "sgd":
+            c = config.sgd
+            return torch.optim.SGD(decay_groups(model, c.weight_decay), config.lr, c.momentum)
+
+
+def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """The parameters in groups for torch: the matrices of linear layers, which decay, and the rest."""
     decayed = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for n, p in named if n in decayed], "weight_decay": config.weight_decay},
+        {"params": [p for n, p in named if n in decayed], "weight_decay": weight_decay},
         {"params": [p for n, p in named if n not in decayed], "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
-    betas = (config.beta1, config.beta2)
-    match config.optimizer:
-        case "adamw":
-            return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=True)
-        case "adam":
-            plain = [{**group, "weight_decay": 0.0} for group in groups]
-            return torch.optim.Adam(plain, lr=config.lr, betas=betas, eps=config.eps, fused=True)
-        case "sgd":
-            return torch.optim.SGD(groups, lr=config.lr, momentum=config.beta1)
+    return [group for group in groups if group["params"]]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.base import EVALUATION_TOKENS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
 from glassformer.tasks.classify.telling import ClassifyTelling
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
@@ -75,6 +75,7 @@ class Classify(Task):
     form = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     telling = ClassifyTelling()
+    ignores = PARALLEL_FILES | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
     fits_baselines = True
 
     @classmethod

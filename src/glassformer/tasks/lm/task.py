@@ -21,7 +21,7 @@ from glassformer.errors import DataError
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import EVALUATION_TOKENS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
 from glassformer.tasks.lm.telling import LanguageModellingTelling
 
 
@@ -32,6 +32,11 @@ class LanguageModelling(Task):
     form = Form("lm")
     metric = "nats_per_token"
     telling = LanguageModellingTelling()
+    ignores = PARALLEL_FILES | {
+        "data.files.text_column", "data.files.label_column", "text.truncate",
+        "model.n_decoder_layers", "model.pooling",
+        "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
+    }  # fmt: skip
 
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
         """One column, ids, of one sequence: all documents, an end token between two."""

@@ -1,0 +1,156 @@
+"""Where a setting belongs: a key written flat, or named alone in Python or by a flag, finds its section.
+
+What belongs to one optimizer or data set goes to the section of the one that is chosen; a setting that it
+has no use for is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+from glassformer.config import Config
+from glassformer.errors import UsageError
+from glassformer.recipes.checks import (
+    build_config,
+    check_config,
+    chooser,
+    config_to_dict,
+    convert,
+    kinds,
+    nearest,
+    refuse,
+    section_fields,
+    sections,
+)
+
+BUDGETS = ("epochs", "steps", "minutes")
+"""What says when a run ends."""
+
+
+def without_budget(config: Config) -> Config:
+    """The configuration with no end to its run: a budget that is asked for replaces the recipe's."""
+    return replace(config, train=replace(config.train, epochs=None, steps=None, minutes=None))
+
+
+def config_from_dict(
+    values: dict[str, Any], where: str = "configuration", *, of_a_run: bool = False
+) -> Config:
+    """Build a checked configuration from nested plain values; what is left out keeps its default.
+
+    Args:
+        values: as `tomllib` reads a recipe. What belongs to one data set or optimizer may also stand in [data]
+            or [train] itself, as it did before each had a section.
+        where: what to name in errors, usually the file.
+        of_a_run: a run wrote these, and what its optimizer or data set had no use for has had no effect.
+
+    Raises:
+        UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval.
+    """
+    useless = "drop" if of_a_run else "drop what says nothing"
+    tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
+    placed = {name: _placed(name, table, table, where, useless) for name, table in tables.items()}
+    return build_config(values | placed, where)
+
+
+def override(
+    config: Config, overrides: dict[str, Any], where: str = "overrides", ignores: Collection[str] = ()
+) -> Config:
+    """Change fields by name, whichever section they are in; a section's name takes a dictionary.
+
+    Args:
+        config: what to start from; it is not changed.
+        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs,
+            steps and minutes replaces whatever bounded the run before; another optimizer or data set
+            begins with its own defaults.
+        where: what to name in errors.
+        ignores: fields and sections that the task has no use for: `Task.ignores`.
+
+    Raises:
+        UsageError: as `config_from_dict`; also a field that the chosen optimizer or data set lacks, or the task
+            ignores.
+    """
+    homes = {field: section for section, names in section_fields().items() for field in names}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in overrides.items():
+        if name in sections(Config) and isinstance(value, dict):
+            changes.setdefault(name, {}).update(value)
+        elif name in homes:
+            changes.setdefault(homes[name], {})[name] = value
+        else:
+            raise UsageError(
+                f"{where}: {name!r} is not a field of the configuration", nearest(name, homes).strip()
+            )
+    if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
+        config = without_budget(config)
+    values = config_to_dict(check_config(config, where))
+    for section, given in changes.items():
+        kind, old = sections(Config)[section], values[section]
+        chosen = {name: given.get(name, value) for name, value in old.items()}
+        kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
+        placed = _placed(section, given, chosen, where, "refuse")
+        refuse_ignored(section, placed, ignores, config.task, where)
+        inner = {
+            k: kept.get(k, {}) | v for k, v in placed.items() if k in sections(kind) and isinstance(v, dict)
+        }
+        values[section] = kept | placed | inner
+    return build_config(values, where)
+
+
+def refuse_ignored(
+    section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str
+) -> None:
+    """Refuse settings that a task has no use for.
+
+    Raises:
+        UsageError: there is one; the message names it as a recipe would.
+    """
+    for name, value in values.items():
+        key = f"{section}.{name}"
+        if section in ignores or key in ignores:
+            raise UsageError(f"{where}: the task {task} has no use for {key}", "leave it out")
+        if isinstance(value, dict):
+            refuse_ignored(key, value, ignores, task, where)
+
+
+def _placed(
+    section: str,
+    values: dict[str, Any],
+    chosen: dict[str, Any],
+    where: str,
+    useless: Literal["refuse", "drop", "drop what says nothing"],
+) -> dict[str, Any]:
+    """A section's table, every key that belongs to a section inside it moved there.
+
+    Args:
+        section: its name.
+        values: the table.
+        chosen: the table that says what is chosen: this one, or what it is laid over.
+        where: what to name in errors.
+        useless: what becomes of a key the chosen one has no use for. Defaults and zeros say nothing: recipes had
+            them when all keys stood together.
+
+    Raises:
+        UsageError: a key that is refused, with those that have a use for it.
+    """
+    kind = sections(Config)[section]
+    known, inner = {f.name: f for f in fields(kind)}, sections(kind)
+    placed: dict[str, Any] = {}
+    for key, value in values.items():
+        owners = [name for name in inner if key in kinds(inner[name])]
+        if not owners:
+            placed[key] = placed.get(key, {}) | value if key in inner and isinstance(value, dict) else value
+            continue
+        chooses = chooser(kind, owners[0])
+        name = chosen.get(chooses, getattr(kind(), chooses))
+        convert(name, known[chooses], kind, f"{section}.{chooses}", where)
+        if useless != "refuse" and (name, key) == ("sgd", "beta1"):  # once the name of its momentum
+            owners, key = ["sgd"], "momentum"
+        if name in owners:
+            placed[name] = placed.get(name, {}) | {key: value}
+        elif useless == "refuse" or (
+            useless != "drop" and value and all(value != getattr(inner[o](), key) for o in owners)
+        ):
+            refuse(section, name, key, where)
+    return placed
