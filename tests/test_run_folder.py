@@ -148,6 +148,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return Config(
+        task="classify",
         data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
         text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
         model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),

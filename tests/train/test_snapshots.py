@@ -54,6 +54,7 @@ def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
     rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
     (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
     config = Config(
+        task="classify",
         data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
         text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
         model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),

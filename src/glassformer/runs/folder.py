@@ -122,7 +122,7 @@ class RunFolder:
             )
         try:
             values = tomllib.loads(self.config.read_text(encoding="utf-8"))
-            return config_from_dict({"recipe": "", **values}, where=str(self.config))
+            return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{self.config} is not valid TOML: {error}") from error
         except UsageError as error:
