@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import tyro
 
@@ -12,7 +11,7 @@ from glassformer import console
 from glassformer.cli import flags
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
-from glassformer.recipes import load_recipe
+from glassformer.recipes import load_recipe, recipe_for_files
 
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
@@ -43,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         )
     what, rest = words[0], words[1:]
     usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else _guessed_recipe(given, usage))
+    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(given, usage))
     base = flags.chosen(base, given)
 
     from glassformer.tasks import task_class
@@ -52,25 +51,6 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(DataArguments, given, f"data {what} {base.recipe}", start, task_class(base.task))
     config = flags.config_of(arguments, base)
     return _check(config, arguments.json) if what == "check" else _show(config, arguments.json)
-
-
-def _guessed_recipe(given: list[str], usage: str) -> str:
-    """What files are for, where their names say it: parallel files, a table with labels, running text.
-
-    Raises:
-        UsageError: they do not say it (a TSV may hold labels or pairs).
-    """
-    values = {name: value for name, _, value in (flag.partition("=") for flag in given)}
-    file = Path(values.get("--train-file", ""))
-    if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
-        return "translate"
-    if values.keys() & {"--label-column", "--text-column"} or file.suffix.lower() == ".csv":
-        return "classify"
-    if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
-        return "lm"
-    raise UsageError(
-        "the files do not say what they are for", f"name it: classify, translate or lm, as in: {usage}"
-    )
 
 
 def _check(config: Config, as_json: bool) -> int:

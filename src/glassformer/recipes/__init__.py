@@ -7,6 +7,7 @@ None of them imports torch.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from glassformer.config import Config
@@ -24,6 +25,7 @@ __all__ = [
     "load_recipe",
     "nearest",
     "override",
+    "recipe_for_files",
     "recipe_names",
     "section_fields",
     "without_budget",
@@ -70,6 +72,29 @@ def dump_config(config: Config) -> str:
     import tomli_w
 
     return tomli_w.dumps(config_to_dict(config))
+
+
+def recipe_for_files(given: Iterable[str], usage: str) -> str:
+    """The recipe that files of one's own are for, where their names say it: a table with labels, parallel
+    files, running text.
+
+    Args:
+        given: flags with their values, `--train-file=a.csv`.
+        usage: a command that names a recipe, for the hint.
+
+    Raises:
+        UsageError: they do not say it (a TSV may hold labels or pairs).
+    """
+    values = {name: value for name, _, value in (flag.partition("=") for flag in given)}
+    file = Path(values.get("--train-file", ""))
+    if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
+        return "translate"
+    if values.keys() & {"--label-column", "--text-column"} or file.suffix.lower() == ".csv":
+        return "classify"
+    if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
+        return "lm"
+    told = f"name it: {', '.join(TASK_NAMES)}, as in: {usage}"
+    raise UsageError("the files do not say what they are for", told)
 
 
 def _find(name: str) -> Path:
