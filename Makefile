@@ -4,7 +4,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+# Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 .PHONY: help demo test test-all browser lint web web-check clean
 

@@ -47,11 +47,9 @@ KINDS: dict[str, Parts] = {
 def hostile_run(kind: str) -> Run:
     """A model that learned its tokenizer from hostile texts, and whose classes have hostile names."""
     task = KINDS[kind][0]
-    labels = [i % 2 for i in range(30)] if task == "classify" else None
-    targets = [TEXT] * 30 if task == "translate" else None
-    split = Split([TEXT] * 30, targets, labels, "train")
-    names = ["</script><b>no</b>", "<i>yes"] if labels else None
-    data = TextData(split, split, split, names)
+    answers = {"classify": ["</script><b>no</b>", "<i>yes"] * 15, "translate": [TEXT] * 30}.get(task)
+    split = Split([TEXT] * 30, answers, "train")
+    data = TextData(split, split, split)
     vocab = {"char": 200, "byte-bpe": 400, "bpe": 300, "word": 300}[kind]
     return subject_of(KINDS[kind], data, 500, tokenizer=kind, vocab_size=vocab)
 
