@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
+from glassformer.data.plans import by_length
+from glassformer.data.ragged import Ragged
 from glassformer.decode import Hypothesis, TranslatorStepper, beam_search, translate_ids
-from glassformer.decode.translate import length_batches, length_limit, pad_batch
+from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 
 VARIANTS = [
@@ -82,7 +85,8 @@ def test_sources_can_be_handed_over_in_pieces(toy, translate):
 
 def test_more_padding_changes_nothing(toy, model):
     sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
-    src, mask = pad_batch(sources, toy.PAD, torch.device("cpu"))
+    padded, real = Ragged.of(sources).padded(np.arange(len(sources)), toy.PAD)
+    src, mask = torch.from_numpy(padded), None if real.all() else torch.from_numpy(real)
     found = []
     for extra in (0, 7):
         more = torch.nn.functional.pad(src, (0, extra), value=5)  # whatever the padding holds
@@ -184,8 +188,12 @@ def test_a_source_beyond_the_model_is_named(toy, translate):
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
 def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
-    sequences = [[1] * length for length in lengths]
-    batches = list(length_batches(sequences, max_tokens))
+    asked = np.flatnonzero(
+        np.array(lengths, np.int64)
+    )  # as `translate_ids` does: nothing is asked of no tokens
+    batches = [
+        asked[batch[::-1]].tolist() for batch in by_length(np.array(lengths, np.int64)[asked], max_tokens)
+    ]
     assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
