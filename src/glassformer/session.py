@@ -197,7 +197,7 @@ def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
     if at.step == 0:
         config = look_ahead(p)[0].config
     else:
-        steps = max(at.step, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
+        steps = max(at.step + 1, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
         config = replace(p.config, train=replace(c, minutes=None, steps=steps))
         console.say(f"{c.minutes:g} minutes are {steps:,} updates at the speed of this run so far")
     folder.write_config(config)

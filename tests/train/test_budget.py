@@ -1,0 +1,106 @@
+"""A budget in minutes becomes a number of updates once, and from there the run is a function of the update."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.run.test_end_to_end import TINY, write_reviews
+from tests.small import small
+
+import glassformer
+from glassformer.config import Config, TrainConfig
+from glassformer.recipes import load_recipe, recipe_names
+from glassformer.runs.folder import RunFolder
+from glassformer.training.budget import Pace, in_updates, measure_pace
+
+PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
+
+
+def settled(pace: Pace, updates_per_epoch: float = 100, **train: object) -> TrainConfig:
+    return in_updates(Config(train=TrainConfig(**train)), pace, updates_per_epoch).train
+
+
+def test_minutes_become_updates_validations_included() -> None:
+    found = settled(PACE, minutes=1.0)
+    assert found.minutes is None and found.steps is not None and found.validate_every == 1.0
+    seconds = found.steps * PACE.update + math.ceil(found.steps / 100) * PACE.validation
+    assert 60 - 2 * PACE.update - PACE.validation <= seconds <= 60
+    assert settled(replace(PACE, validation=0.0), minutes=1.0).steps == 600
+
+
+def test_dear_validations_come_at_longer_intervals() -> None:
+    """They may take 15% of the time: nine seconds, so four of two seconds, instead of one every ten updates."""
+    found = settled(replace(PACE, validation=2.0), updates_per_epoch=10, minutes=1.0)
+    assert found.steps is not None
+    n_validations = math.ceil(found.steps / 10 / found.validate_every - 1e-9)
+    assert n_validations == 4
+    assert found.steps * PACE.update + n_validations * 2.0 == pytest.approx(60, abs=0.2)
+    slow = settled(replace(PACE, validation=100.0), minutes=1.0)
+    assert slow.steps == 1, "one validation is due however long it takes"
+
+
+def test_other_budgets_stand_and_bound_minutes_too() -> None:
+    config = Config(train=TrainConfig(epochs=3))
+    assert in_updates(config, PACE, 100) is config
+    assert settled(PACE, minutes=1.0, steps=7).steps == 7
+    both = settled(PACE, minutes=1.0, epochs=2.0)
+    assert both.epochs == 2.0 and both.steps is not None
+
+
+def test_the_pace_is_measured_on_real_updates() -> None:
+    """No bound on how fast: only that all is there and adds up."""
+    run = small("translate", minutes=0.01)
+    pace = measure_pace(run.context)
+    assert pace.update > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
+    assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
+
+
+def test_no_shipped_recipe_goes_by_the_clock() -> None:
+    """Five did once, and their scores went up and down with what else the machine was doing."""
+    for name in recipe_names():
+        train = load_recipe(name).train
+        assert train.minutes is None and (train.steps or train.epochs), name
+
+
+@pytest.fixture
+def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    return write_reviews(tmp_path / "r.csv")
+
+
+def test_minutes_are_the_run_that_their_updates_are(reviews: Path, tmp_path: Path) -> None:
+    """To the last bit; and the run folder says so, so that it can be repeated."""
+    options = TINY | {"epochs": None, "minutes": 0.01}
+    glassformer.train("classify", out=tmp_path / "minutes", train_file=reviews, **options)
+    written = RunFolder(tmp_path / "minutes").read_config()
+    assert written.train.minutes is None and written.train.steps
+    glassformer.train(written, out=tmp_path / "steps")
+    one, other = (RunFolder(tmp_path / name) for name in ("minutes", "steps"))
+    assert (one.model / "model.safetensors").read_bytes() == (other.model / "model.safetensors").read_bytes()
+    lines = [[(m.step, m.loss, m.lr, m.valid) for m in folder.read_metrics()] for folder in (one, other)]
+    assert lines[0] == lines[1] and lines[0][-1][0] == written.train.steps
+
+
+def test_an_old_run_in_minutes_is_settled_when_it_goes_on(reviews: Path, tmp_path: Path) -> None:
+    """Its clock is what it had when it stopped; what is left is updates."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(report: object) -> None:
+        if getattr(report, "step", 0) == 5:
+            raise Stop
+
+    options = TINY | {"epochs": None, "steps": 50, "save_every": 2}
+    with pytest.raises(Stop):
+        glassformer.train("classify", out=tmp_path / "run", train_file=reviews, on_report=stop, **options)
+    folder = RunFolder(tmp_path / "run")
+    config = folder.read_config()
+    folder.write_config(replace(config, train=replace(config.train, steps=None, minutes=0.005)))
+    glassformer.resume(tmp_path / "run")
+    train = folder.read_config().train
+    assert train.minutes is None and train.steps is not None and train.steps >= 4
+    assert folder.read_metrics()[-1].step == train.steps
