@@ -9,7 +9,13 @@ import pytest
 import sacrebleu
 
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.translation import copy_baseline, paired_bootstrap, score
+from glassformer.evaluate.translation import (
+    copy_baseline,
+    headline_of,
+    paired_bootstrap,
+    score,
+    tokenizer_for,
+)
 
 WORDS = "a dog runs over the green grass while two men in red shirts watch it near an old house .".split()
 
@@ -113,3 +119,41 @@ def test_unequal_or_missing_sentences_are_an_error() -> None:
         score([], [])
     with pytest.raises(DataError, match="1 and 2"):
         paired_bootstrap(["a"], ["a", "b"], ["a", "b"])
+
+
+CHINESE = ["那只猫坐在红色的垫子上看书。", "两只狗在公园里追一个球。", "一个男人在街上骑自行车。"]
+JAPANESE = [
+    "猫は赤いマットの上に座っている。",
+    "二匹の犬が公園でボールを追いかける。",
+    "男の人が道で自転車に乗っている。",
+]
+THAI = ["แมวนั่งอยู่บนเสื่อสีแดง", "สุนัขสองตัววิ่งไล่ลูกบอลในสวน", "ผู้ชายขี่จักรยานบนถนน"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "tokenizer"),
+    [
+        (CHINESE, "zh"),
+        (JAPANESE, "char"),
+        (THAI, "char"),
+        (["Two dogs chase a ball.", "Ein Mann fährt Rad."], "13a"),
+    ],
+    ids=["Chinese", "Japanese", "Thai", "Latin"],
+)
+def test_scripts_without_spaces_are_scored_on_bleu(lines: list[str], tokenizer: str) -> None:
+    """With 13a such a sentence is one word: an answer was called short, headlined on exact match, and BLEU was 0."""
+    assert tokenizer_for(lines) == tokenizer
+    nearly = [line[:-3] + line[-1] for line in lines]
+    result = score(nearly, lines, n_bootstrap=0)
+    assert f"tok:{tokenizer}|" in result["bleu_signature"]
+    if tokenizer != "13a":
+        assert result["headline"] == headline_of(lines) == "bleu" and result["bleu"] > 50
+        assert score(nearly, lines, n_bootstrap=0, tokenize="13a")["bleu"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_one_cut_off_says_what_a_short_answer_is() -> None:
+    """What chooses the metric of the validations and what chooses the headline are the same function."""
+    for words in range(1, 10):
+        lines = [" ".join("abcdefghij"[:words])] * 3
+        assert headline_of(lines) == score(lines, lines, n_bootstrap=0)["headline"]
+        assert headline_of(lines) == ("exact_match" if words < 6 else "bleu")
