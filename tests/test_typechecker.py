@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, TypeCheckError
 from tests.typechecker import check
 from torch import Tensor
 
-from glassformer.nn import attention
+from glassformer.nn.attention import attention
 
 
 @check

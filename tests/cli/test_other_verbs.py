@@ -121,7 +121,12 @@ def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunF
     train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
     facts = DataFacts(splits={"train": SplitFacts(**train)})  # type: ignore[arg-type]
     return RunFacts(
-        Path("run"), data=facts, training=training, validations=validations, evaluation=Evaluation()
+        Path("run"),
+        config=Config(task="classify"),
+        data=facts,
+        training=training,
+        validations=validations,
+        evaluation=Evaluation(),
     )
 
 
@@ -154,7 +159,7 @@ def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
         (replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]), "60% of", "--max-tokens"),
-        (replace(_facts(FALLING), config=Config(data=DataConfig(use_test_as_validation=True))), "optimistic", "--use-test"),
+        (replace(_facts(FALLING), config=Config(task="classify", data=DataConfig(use_test_as_validation=True))), "optimistic", "--use-test"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )  # fmt: skip

@@ -28,6 +28,7 @@ def test_a_request_is_read_and_written() -> None:
 
 def test_every_setting_of_decoding_can_be_asked_for() -> None:
     values = {f.name: f.default for f in fields(DecodeConfig)}
+    del values["bleu_tokenize"]  # of scoring: it changes nothing of what is written
     assert check_decode("decode", values) == values
 
 
