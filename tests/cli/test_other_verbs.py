@@ -130,6 +130,7 @@ def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunF
     )
 
 
+ON_TEST = Config(task="classify", data=DataConfig(use_test_as_validation=True))
 FALLING = [2 * 0.97**i + 0.1 for i in range(100)]
 
 
@@ -159,7 +160,7 @@ def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
         (replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]), "60% of", "--max-tokens"),
-        (replace(_facts(FALLING), config=Config(task="classify", data=DataConfig(use_test_as_validation=True))), "optimistic", "--use-test"),
+        (replace(_facts(FALLING), config=ON_TEST), "optimistic", "--use-test"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )  # fmt: skip
