@@ -200,7 +200,7 @@ class TrainConfig:
     steps: int | None = number(None, "[1, inf)")
     """Optimizer updates."""
     minutes: float | None = number(None, "(0, inf)")
-    """Wall-clock budget, validation included and the final test not; the schedule fits itself to it."""
+    """Wall-clock budget, validations included and the final test not: measured once, and from there so many updates."""
     max_tokens: int = number(4096, "[1, inf)")
     """Tokens in a batch, padding included (translation: the longer side counts)."""
     batch_size: int | None = number(None, "[1, inf)")
