@@ -40,10 +40,7 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
         if path
     }
     findings.raise_if_any()
-    shares = {
-        "valid": 0.0 if "valid" in own else data.valid_fraction,
-        "test": 0.0 if own else TEST_SHARE,
-    }
+    shares = {"valid": 0.0 if "valid" in own else data.valid_fraction, "test": 0.0 if own else TEST_SHARE}
     if data.use_test_as_validation and "test" in own and "valid" not in own:
         own["valid"], shares["valid"] = own["test"], 0.0
         findings.notes.append(

@@ -38,11 +38,7 @@ HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    n_bootstrap: int = 1000,
-    tokenize: str = "auto",
+    hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000, tokenize: str = "auto"
 ) -> dict[str, Any]:
     """Score translations against one reference each.
 

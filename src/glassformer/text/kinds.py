@@ -11,26 +11,12 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 import tokenizers
-from tokenizers import (
-    AddedToken,
-    Regex,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    trainers,
-)
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.config import TextConfig
 from glassformer.errors import DataError, UsageError
 
-PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = (
-    "[PAD]",
-    "[UNK]",
-    "[BOS]",
-    "[EOS]",
-    "[MASK]",
-)
+PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 
 # A word may hold apostrophes ("don't"); any other mark is a token of its own; white space is only a border.
@@ -64,8 +50,7 @@ def train_backend(
             raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.')
     if not counted.any_text:
         raise DataError(
-            "there is no text to train the tokenizer on.",
-            hint="Are all texts of the training split empty?",
+            "there is no text to train the tokenizer on.", hint="Are all texts of the training split empty?"
         )
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
@@ -105,10 +90,7 @@ def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenize
     backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
     trainer = trainers.WordLevelTrainer(
-        vocab_size=size,
-        min_frequency=1,
-        special_tokens=list(SPECIAL_TOKENS),
-        show_progress=False,
+        vocab_size=size, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     backend.train_from_iterator(texts, trainer)
     return backend
