@@ -1,13 +1,13 @@
 """Reading compressed files and tar archives without trusting them.
 
-Nothing is ever extracted by a name an archive chose: members are handed to the caller as bytes, one after the
-other in a single pass, regular files only, under a cap on each and on the whole. Finding and fetching archives
-is in `download.py`.
+Nothing is ever extracted by a name an archive chose: members are handed over as bytes, in a single pass, regular
+files only, under a cap on each and on the whole. Finding and fetching archives is in `download.py`.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tarfile
 import zlib
@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from glassformer.errors import DataError
 
+MAX_FILE_BYTES = 16 << 20
 MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 1 << 30
 MAX_MEMBERS = 1_000_000
@@ -26,8 +27,8 @@ def read_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Each regular file of a .tar or .tar.gz as (name, content), in the archive's order.
 
-    Links, devices and folders are passed over. A name is a plain relative path: one that is absolute or climbs
-    out of the archive ("../x") ends the reading, since an honest archive has none.
+    Links, devices and folders are passed over. A name that is absolute or climbs out of the archive ("../x")
+    ends the reading, since an honest archive has none.
 
     Args:
         path: the archive.
@@ -41,14 +42,15 @@ def read_members(
         with open(path, "rb") as file:
             stream = _capped(file, path, max_total_bytes)
             yield from _regular_files(stream, path, max_member_bytes)
-            stream.drain()  # to the end, where gzip keeps its checksum
+            while stream.read(1 << 16):  # to the end, where gzip keeps its checksum
+                pass
         if stream.last.strip(b"\0"):
-            raise DataError(f"{path}: this archive is cut short.", hint=_HINT)
+            raise _damaged(f"{path}: this archive is cut short.")
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: this archive cannot be read ({error}).", hint=_HINT) from error
+        raise _damaged(f"{path}: this archive cannot be read ({error}).") from error
 
 
-def read_bytes(path: Path, *, max_bytes: int = MAX_TOTAL_BYTES) -> bytes:
+def read_bytes(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The content of a file, unpacked if it is gzip (told by its first bytes, not by its name).
 
     Raises:
@@ -58,12 +60,35 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_TOTAL_BYTES) -> bytes:
         with open(path, "rb") as file:
             return _capped(file, path, max_bytes).read(max_bytes + 1)
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.", hint=_HINT) from error
+        raise _damaged(f"{path} cannot be read: {error.strerror or error}.") from error
     except (EOFError, zlib.error) as error:
-        raise DataError(f"{path}: this compressed file cannot be read ({error}).", hint=_HINT) from error
+        raise _damaged(f"{path}: this compressed file cannot be read ({error}).") from error
 
 
-_HINT = "The file is damaged or not what it should be: delete it and fetch it again."
+def read_text(path: Path) -> tuple[str, str]:
+    """The text of a file that `read_bytes` unpacks, and the sha256 of its bytes.
+
+    Raises:
+        DataError: as `read_bytes`; also with the line that is not UTF-8.
+    """
+    raw = read_bytes(path)
+    try:
+        return raw.decode("utf-8"), hashlib.sha256(raw).hexdigest()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise _damaged(f"{path}:{line}: this line is not UTF-8.") from error
+
+
+def check_published(path: Path, name: str, sha256: str) -> None:
+    """Raise a DataError unless the unpacked file has the hash of the published one."""
+    if hashlib.sha256(read_bytes(path)).hexdigest() != sha256:
+        raise DataError(
+            f"{path}: this is not {name} as published.", "The download is damaged, or has changed."
+        )
+
+
+def _damaged(message: str) -> DataError:
+    return DataError(message, "The file is damaged or not what it should be: delete it and fetch it again.")
 
 
 def _capped(file: io.BufferedIOBase, path: Path, cap: int) -> _Capped:
@@ -84,43 +109,28 @@ class _Capped(io.BufferedIOBase):
         data = self._stream.read(size)
         self._given += len(data)
         if self._given > self._cap:
-            raise DataError(f"{self._path}: unpacks to more than {self._cap:,} bytes.", hint=_HINT)
+            raise _damaged(f"{self._path}: unpacks to more than {self._cap:,} bytes.")
         self.last = (self.last + data)[-512:] if len(data) < 512 else data[-512:]
         return data
 
-    def drain(self) -> None:
-        """Read what is left, for its checksum alone."""
-        while self.read(1 << 16):
-            pass
 
-
-def _regular_files(stream: _Capped, path: Path, max_member_bytes: int) -> Iterator[tuple[str, bytes]]:
-    n_members = 0
+def _regular_files(stream: _Capped, path: Path, max_bytes: int) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
+        for n_before, member in enumerate(tar):
             tar.members = []  # pyright: ignore (tarfile keeps a hundred thousand of them, for nothing)
-            n_members += 1
-            if n_members > MAX_MEMBERS:
-                raise DataError(f"{path}: more than {MAX_MEMBERS:,} files in this archive.", hint=_HINT)
+            if n_before == MAX_MEMBERS:
+                raise _damaged(f"{path}: more than {MAX_MEMBERS:,} files in this archive.")
             if not member.isreg():
                 continue
-            name = _checked_name(member.name, path)
-            if member.size > max_member_bytes:
-                raise DataError(
-                    f"{path}: {name} has {member.size:,} bytes; at most {max_member_bytes:,} are read.",
-                    hint=_HINT,
+            name = PurePosixPath(member.name)
+            if name.is_absolute() or ".." in name.parts or set(member.name) & set("\\:\0"):
+                raise _damaged(
+                    f'{path}: a file of this archive has the name "{member.name}", which points outside it.'
                 )
+            if member.size > max_bytes:
+                raise _damaged(f"{path}: {name} has {member.size:,} bytes; at most {max_bytes:,} are read.")
             content = tar.extractfile(member)
             data = b"" if content is None else content.read()
             if len(data) != member.size:
-                raise DataError(f"{path}: {name} is cut short.", hint=_HINT)
-            yield name, data
-
-
-def _checked_name(name: str, path: Path) -> str:
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name or "\0" in name:
-        raise DataError(
-            f'{path}: a file of this archive has the name "{name}", which points outside it.', hint=_HINT
-        )
-    return str(pure)
+                raise _damaged(f"{path}: {name} is cut short.")
+            yield str(name), data

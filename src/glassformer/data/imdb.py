@@ -1,7 +1,7 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive or its folder in one pass.
 
-25,000 reviews to train on, 25,000 to test on, half of each positive. The archive's 50,000 without labels
-are left. Texts are kept as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
+25,000 reviews to train on, 25,000 to test on, half of each positive; the 50,000 without labels are left. Texts
+stay as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import read_members
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData, random_group_split
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
 from glassformer.errors import DataError, GlassformerError
 
 LABELS = ["neg", "pos"]
-PARTS = ("train/neg", "train/pos", "test/neg", "test/pos")
 ARCHIVES = ("aclImdb_v1.tar.gz", "aclImdb.tar.gz")
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 MAX_ARCHIVE_BYTES = 100 << 20
-# Of the texts in the order of their numbers, as `_digest` writes them down.
+# Of the texts in the order of their numbers, each after its length in bytes, so that borders count.
 SHA256 = {
     "train/neg": "13349f6a7a424e963b101ca8bce4a1855531fd1f666e4c916b6bf9674e0fd837",
     "train/pos": "5ef06e000db12340fefa78bbcf7e2ab8211cf5feebd75e903380788528ef46f5",
@@ -54,29 +53,26 @@ def load(data: DataConfig) -> TextData:
     parts = _load_parts(data)
     everything, films = _labelled(parts, "train")
     test, _ = _labelled(parts, "test")
-    notes = [note for note in [_deviation(parts)] if note]
+    notes = [note] if (note := _deviation(parts)) else []
     if data.use_test_as_validation:
         train, valid = everything, test
-        notes.append("validation is the TEST split: scores on it are not held-out scores")
+        notes.append(TEST_IS_VALIDATION)
     else:
         in_train, in_valid = random_group_split(films, data.valid_fraction, data.split_seed)
         train = everything.take(in_train, "aclImdb/train")
         valid = everything.take(in_valid, "aclImdb/train, set aside")
-        notes.append(
-            f"validation: {len(valid):,} of {len(everything):,} training reviews, seed {data.split_seed}, by film"
-        )
+        share = f"{len(valid):,} of {len(everything):,} training reviews"
+        notes.append(f"validation: {share}, seed {data.split_seed}, by film")
     hashes = {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
     return TextData(train, valid, test, notes, hashes)
 
 
 def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
-    texts, labels, films = [], [], []
-    for label in LABELS:
-        part = parts[f"{side}/{label}"]
-        texts += part.texts
-        films += part.films
-        labels += [label] * len(part.texts)
-    return Split(texts, labels, f"aclImdb/{side}"), films
+    """Both labels' reviews of training or test, and the films they are of."""
+    both = [(label, parts[f"{side}/{label}"]) for label in LABELS]
+    texts = [text for _, part in both for text in part.texts]
+    labels = [label for label, part in both for _ in part.texts]
+    return Split(texts, labels, f"aclImdb/{side}"), [film for _, part in both for film in part.films]
 
 
 def _deviation(parts: dict[str, _Part]) -> str:
@@ -85,12 +81,18 @@ def _deviation(parts: dict[str, _Part]) -> str:
     return f"these reviews differ from the published data set: {', '.join(other)}" if other else ""
 
 
-# --- finding -------------------------------------------------------------------------------------------------
-
-
-def _locate(data: DataConfig) -> Path:
-    found = find(data, "imdb", _probe, "IMDB (aclImdb/, aclImdb_v1.tar.gz or aclImdb.tar.gz)")
-    return found or fetch(Remote(URL, ARCHIVES[0], MAX_ARCHIVE_BYTES, _check), cache_dir() / "data" / "imdb")
+def _load_parts(data: DataConfig) -> dict[str, _Part]:
+    """All parts, from the cache if they were read before, else from the archive or folder."""
+    source = find(data, "imdb", _probe, "IMDB (aclImdb/, aclImdb_v1.tar.gz or aclImdb.tar.gz)")
+    if source is None:
+        remote = Remote(URL, ARCHIVES[0], MAX_ARCHIVE_BYTES, _check)
+        source = fetch(remote, cache_dir() / "data" / "imdb")
+    cached = cache_dir() / "parsed" / f"imdb-labelled-{_fingerprint(source)[:16]}.json"
+    parts = _read_cache(cached)
+    if parts is None:
+        parts = _parse(read_members(source) if source.is_file() else _read_folder(source), str(source))
+        _write_cache(cached, parts)
+    return parts
 
 
 def _probe(place: Path) -> Path | None:
@@ -109,28 +111,13 @@ def _check(archive: Path) -> None:
         raise DataError(f"{archive}: {wrong}.", hint="The download is damaged, or its source has changed.")
 
 
-# --- reading -------------------------------------------------------------------------------------------------
-
-
-def _load_parts(data: DataConfig) -> dict[str, _Part]:
-    """All parts, from the cache if they were read before, else from the archive or folder."""
-    source = _locate(data)
-    cached = cache_dir() / "parsed" / f"imdb-labelled-{_fingerprint(source)[:16]}.json"
-    if (parts := _read_cache(cached)) is not None:
-        return parts
-    files = read_members(source) if source.is_file() else _read_folder(source)
-    parts = _parse(files, str(source))
-    _write_cache(cached, parts)
-    return parts
-
-
 def _fingerprint(source: Path) -> str:
     """Changes when the archive's bytes do; for a folder, when a file comes, goes, or changes size or time."""
     if source.is_file():
         with open(source, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     digest = hashlib.sha256()
-    for part in PARTS:
+    for part in SHA256:
         folder = source / part
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             facts = path.stat()
@@ -139,64 +126,47 @@ def _fingerprint(source: Path) -> str:
 
 
 def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for part in PARTS:
+    for part in SHA256:
         side, label = part.split("/")
         urls = folder / side / f"urls_{label}.txt"
-        if urls.is_file():
-            yield f"{side}/{urls.name}", urls.read_bytes()
-        for path in sorted((folder / part).glob("*.txt")):
-            yield f"{part}/{path.name}", path.read_bytes()
+        for path in [*([urls] if urls.is_file() else []), *sorted((folder / part).glob("*.txt"))]:
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def _parse(files: Iterator[tuple[str, bytes]], source: str) -> dict[str, _Part]:
     """Sort reviews into their parts by name; those without labels, and whatever else there is, are passed over."""
-    reviews: dict[str, dict[int, str]] = {part: {} for part in PARTS}
+    reviews: dict[str, dict[int, str]] = {part: {} for part in SHA256}
     urls: dict[str, list[str]] = {}
     for name, content in files:
         if match := _REVIEW.match(name):
-            part = f"{match[1]}/{match[2]}"
-            if part in reviews:
-                reviews[part][int(match[3])] = _text(content, f"{source}: {name}")
+            reviews[f"{match[1]}/{match[2]}"][int(match[3])] = _text(content, f"{source}: {name}")
         elif match := _URLS.match(name):
             urls[f"{match[1]}/{match[2]}"] = _text(content, f"{source}: {name}").split("\n")
-    missing = [part for part, texts in reviews.items() if not texts]
-    if missing:
+    if missing := [part for part, texts in reviews.items() if not texts]:
         raise DataError(
-            f"{source}: no reviews in {', '.join(missing)}.", hint="Is this the whole aclImdb data set?"
+            f"{source}: no reviews in {', '.join(missing)}.", "Is this the whole aclImdb data set?"
         )
     return {part: _in_order(texts, urls.get(part, [])) for part, texts in reviews.items()}
 
 
 def _in_order(texts: dict[int, str], urls: list[str]) -> _Part:
     """Line i of the list of addresses is the film of review i; without a list each review is its own film."""
-    numbers = sorted(texts)
-    films = [_film(urls[i]) if i < len(urls) and urls[i] else f"review {i}" for i in numbers]
-    ordered = [texts[i] for i in numbers]
-    return _Part(ordered, films, _digest(ordered))
-
-
-def _film(url: str) -> str:
-    match = re.search(r"tt\d+", url)
-    return match[0] if match else url.strip()
+    ordered, films, digest = [], [], hashlib.sha256()
+    for i, text in sorted(texts.items()):
+        url = urls[i] if i < len(urls) and urls[i] else f"review {i}"
+        film = re.search(r"tt\d+", url)
+        films.append(film[0] if film else url.strip())
+        ordered.append(text)
+        raw = text.encode("utf-8")
+        digest.update(b"%d\n%b" % (len(raw), raw))
+    return _Part(ordered, films, digest.hexdigest())
 
 
 def _text(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: byte {error.start} is not UTF-8.", hint="Fetch the data set again."
-        ) from error
-
-
-def _digest(texts: list[str]) -> str:
-    """sha256 over each text's length in bytes and its bytes, so that borders count."""
-    digest = hashlib.sha256()
-    for text in texts:
-        raw = text.encode("utf-8")
-        digest.update(f"{len(raw)}\n".encode())
-        digest.update(raw)
-    return digest.hexdigest()
+        raise DataError(f"{where}: byte {error.start} is not UTF-8.", "Fetch the data set again.") from error
 
 
 def _read_cache(path: Path) -> dict[str, _Part] | None:

@@ -6,19 +6,17 @@ and tokenised. Files are read plain or gzipped, one sentence a line.
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.archives import read_bytes
+from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError, UsageError
 
 LANGUAGES = ("en", "de", "fr")
 PARTS = ("train", "val", "test_2016_flickr")
-MAX_BYTES = 16 << 20
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
 # Of the unpacked files.
 SHA256 = {
@@ -50,111 +48,52 @@ def load(data: DataConfig) -> TextData:
         UsageError: a language that task 1 does not have, or the same one twice.
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
-    for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
+    pair = src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
+    for language in pair:
         if language not in LANGUAGES:
-            raise UsageError(
-                f'Multi30k has no language "{language}".', hint=f"It has {', '.join(LANGUAGES)}."
-            )
-    if data.multi30k.src_lang == data.multi30k.tgt_lang:
-        raise UsageError(
-            f'src_lang and tgt_lang are both "{data.multi30k.src_lang}".', hint="Choose two languages."
-        )
-    folder = _locate(data)
+            raise UsageError(f'Multi30k has no language "{language}".', f"It has {', '.join(LANGUAGES)}.")
+    if src == tgt:
+        raise UsageError(f'src_lang and tgt_lang are both "{src}".', hint="Choose two languages.")
+    version = "" if data.multi30k.multi30k_version == "raw" else f".{data.multi30k.multi30k_version}"
+    names = {part: [f"{part}{version}.{language}" for language in pair] for part in PARTS}
+    needed = [name for both in names.values() for name in both]
+    folder = find(data, "multi30k", partial(_probe, names=needed), f"Multi30k ({needed[0]}.gz, …)")
+    if folder is None:
+        folder = cache_dir() / "data" / "multi30k"
+        for name in needed:
+            place = f"tok/{name}" if version else f"raw/{name}.gz"
+            check = partial(check_published, name=name, sha256=SHA256[name])
+            fetch(Remote(f"{URL}/{place}", Path(place).name, MAX_FILE_BYTES, check), folder)
     hashes: dict[str, str] = {}
-    train, valid, test = (_read_part(folder, part, data, hashes) for part in PARTS)
+    splits = []
+    for part, both in names.items():
+        text, answer = (_lines(folder, name, hashes) for name in both)
+        if len(text) != len(answer):
+            raise DataError(
+                f"{folder}: {part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}.",
+                hint="A file is cut short: fetch it again.",
+            )
+        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
+    train, valid, test = splits
     notes = []
     if other := [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]:
         notes.append(f"these files differ from the published data set: {', '.join(other)}")
     if data.use_test_as_validation:
         valid = test
-        notes.append("validation is the TEST split: scores on it are not held-out scores")
+        notes.append(TEST_IS_VALIDATION)
     return TextData(train, valid, test, notes, hashes)
 
 
-def _read_part(folder: Path, part: str, data: DataConfig, hashes: dict[str, str]) -> Split:
-    sides = []
-    for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
-        name = _name(part, language, data)
-        path = _existing(folder, name)
-        if path is None:
-            raise DataError(
-                f"{folder}: there is neither {name} nor {name}.gz.", hint="Is this all of Multi30k task 1?"
-            )
-        raw = read_bytes(path, max_bytes=MAX_BYTES)
-        hashes[name] = hashlib.sha256(raw).hexdigest()
-        sides.append(_lines(raw, path))
-    src, tgt = sides
-    if len(src) != len(tgt):
-        raise DataError(
-            f"{folder}: {part} has {len(src):,} lines in {data.multi30k.src_lang}, but {len(tgt):,} in {data.multi30k.tgt_lang}.",
-            hint="A file is cut short: fetch it again.",
-        )
-    return Split(src, tgt, f"multi30k/{part}.{data.multi30k.src_lang}-{data.multi30k.tgt_lang}")
-
-
-def _lines(raw: bytes, path: Path) -> list[str]:
-    """Split at "\\n" alone: other characters that Unicode calls line ends would misalign the sides."""
-    lines = raw.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    try:
-        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
-    except UnicodeDecodeError:
-        number = next(i for i, line in enumerate(lines, start=1) if not _is_utf8(line))
-        raise DataError(f"{path}:{number}: this line is not UTF-8.", hint="Fetch the file again.") from None
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _locate(data: DataConfig) -> Path:
-    found = find(
-        data,
-        "multi30k",
-        partial(_probe, data=data),
-        f"Multi30k ({_name('train', data.multi30k.src_lang, data)}.gz, …)",
-    )
-    return found or _fetch_all(data, cache_dir() / "data" / "multi30k")
-
-
-def _probe(folder: Path, data: DataConfig) -> Path | None:
+def _probe(folder: Path, names: list[str]) -> Path | None:
     """`folder`, if every file that is needed is in it: half a download is continued, not read."""
-    names = [
-        _name(part, language, data)
-        for part in PARTS
-        for language in (data.multi30k.src_lang, data.multi30k.tgt_lang)
-    ]
     return folder if all(_existing(folder, name) for name in names) else None
-
-
-def _fetch_all(data: DataConfig, folder: Path) -> Path:
-    for part in PARTS:
-        for language in (data.multi30k.src_lang, data.multi30k.tgt_lang):
-            name = _name(part, language, data)
-            place = f"raw/{name}.gz" if data.multi30k.multi30k_version == "raw" else f"tok/{name}"
-            fetch(Remote(f"{URL}/{place}", Path(place).name, MAX_BYTES, partial(_check, name=name)), folder)
-    return folder
-
-
-def _check(path: Path, name: str) -> None:
-    if hashlib.sha256(read_bytes(path, max_bytes=MAX_BYTES)).hexdigest() != SHA256[name]:
-        raise DataError(
-            f"{path}: this is not {name} as published.", hint="The download is damaged, or has changed."
-        )
-
-
-def _name(part: str, language: str, data: DataConfig) -> str:
-    return (
-        f"{part}.{language}"
-        if data.multi30k.multi30k_version == "raw"
-        else f"{part}.{data.multi30k.multi30k_version}.{language}"
-    )
 
 
 def _existing(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _lines(folder: Path, name: str, hashes: dict[str, str]) -> list[str]:
+    """Split at "\\n" alone: other characters that Unicode calls line ends would misalign the sides."""
+    text, hashes[name] = read_text(_existing(folder, name) or folder / name)
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

@@ -3,24 +3,22 @@
 The last tenth of the characters is the test part, the same that published character models report as their
 validation part. Validation here is the beginning of the text, not what precedes the test part: that is the first
 half of a play whose second half is tested, and a model should have met its people, as published ones have.
-Cutting into windows is in `plans.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
+from functools import partial
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.archives import read_bytes
+from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 
 NAME = "input.txt"
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-MAX_BYTES = 16 << 20
 TRAIN_SHARE = 0.9
 
 
@@ -33,16 +31,19 @@ def load(data: DataConfig) -> TextData:
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.
     """
-    path = _locate(data)
-    raw = read_bytes(path, max_bytes=MAX_BYTES)
-    sha256 = hashlib.sha256(raw).hexdigest()
-    text = _text(raw, path)
+    path = find(data, "tinyshakespeare", _probe, f"tiny Shakespeare ({NAME})")
+    if path is None:
+        check = partial(check_published, name="tiny Shakespeare", sha256=SHA256)
+        path = fetch(Remote(URL, NAME, MAX_FILE_BYTES, check), cache_dir() / "data" / "tinyshakespeare")
+    text, sha256 = read_text(path)
+    if len(text) < 100:
+        raise DataError(f"{path}: {len(text)} characters are too few to split.", hint="Fetch the file again.")
     test_from = int(len(text) * TRAIN_SHARE)
     train_from = int(test_from * data.valid_fraction)
     test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
     notes = [] if sha256 == SHA256 else [f"{NAME} differs from the published data set"]
     if data.use_test_as_validation:
-        notes.append("validation is the TEST split: scores on it are not held-out scores")
+        notes.append(TEST_IS_VALIDATION)
         train_from, valid = 0, test
     else:
         valid = Split([text[:train_from]], source="tinyshakespeare, set aside")
@@ -51,30 +52,5 @@ def load(data: DataConfig) -> TextData:
     return TextData(train, valid, test, notes=notes, hashes={NAME: sha256})
 
 
-def _text(raw: bytes, path: Path) -> str:
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}:{line}: this line is not UTF-8.", hint="Fetch the file again.") from error
-    if len(text) < 100:
-        raise DataError(f"{path}: {len(text)} characters are too few to split.", hint="Fetch the file again.")
-    return text
-
-
-def _locate(data: DataConfig) -> Path:
-    found = find(data, "tinyshakespeare", _probe, f"tiny Shakespeare ({NAME})")
-    return found or fetch(Remote(URL, NAME, MAX_BYTES, _check), cache_dir() / "data" / "tinyshakespeare")
-
-
 def _probe(place: Path) -> Path | None:
-    if place.is_file():
-        return place
-    return place / NAME if (place / NAME).is_file() else None
-
-
-def _check(path: Path) -> None:
-    if hashlib.sha256(read_bytes(path, max_bytes=MAX_BYTES)).hexdigest() != SHA256:
-        raise DataError(
-            f"{path}: this is not tiny Shakespeare as published.", hint="The download is damaged."
-        )
+    return next((path for path in (place, place / NAME) if path.is_file()), None)

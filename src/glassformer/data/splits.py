@@ -89,6 +89,8 @@ class TextData:
         return {name: split for name, split in parts.items() if split is not None}
 
 
+TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
+"""The note of every data set that heeds `use_test_as_validation`."""
 LIMITED = "(limit)"
 """How the note on a limited training part ends; the report finds it by this."""
 
