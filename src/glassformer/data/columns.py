@@ -12,12 +12,14 @@ import itertools
 import json
 import re
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.reading import Findings, Kind
+from glassformer.data.splits import Split
 from glassformer.data.tables import Row, read_rows
 from glassformer.errors import UsageError
 
@@ -45,51 +47,40 @@ class Role:
     def is_label(self) -> bool:
         return self.name == "label"
 
-    def asking(self, column: str | None) -> Role:
-        """The same, with a column named by its flag."""
-        return replace(self, asked=column)
-
     def preferring(self, column: str | None) -> Role:
         """The same, with a name to look for first (the one another part of the data has)."""
         return self if column is None else replace(self, usual=(column.strip().lower(), *self.usual))
 
 
 Roles = tuple[Role, Role]
-TEXT = Role(
-    "text",
-    "--text-column",
-    tuple(
-        "text review sentence content comment message body tweet post document question utterance phrase "
-        "description abstract headline title".split()
-    ),
-)
-LABEL = Role(
-    "label",
-    "--label-column",
-    tuple(
-        "label labels class category sentiment target intent topic emotion polarity rating stars score "
-        "y".split()
-    ),
-)
-SOURCE = Role("source", "--src-column", ("src", "source", "source_text", "input", "original", "from"))
-TARGET = Role(
-    "target", "--tgt-column", ("tgt", "trg", "target", "target_text", "translation", "output", "to")
-)
+_TEXTS = """text review sentence content comment message body tweet post document question utterance phrase
+description abstract headline title"""
+_LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
+_SOURCES = "src source source_text input original from"
+_TARGETS = "tgt trg target target_text translation output to"
+TEXT = Role("text", "--text-column", tuple(_TEXTS.split()))
+LABEL = Role("label", "--label-column", tuple(_LABELS.split()))
+SOURCE = Role("source", "--src-column", tuple(_SOURCES.split()))
+TARGET = Role("target", "--tgt-column", tuple(_TARGETS.split()))
 
 _LANGUAGE = re.compile(
     r"[a-z]{2,3}([-_][a-z]{2,4})?|english|german|french|spanish|italian|portuguese|dutch|russian|chinese|japanese"
 )
 
 
-@dataclass
-class Table:
-    """Two columns of a file, the line each row begins on, and what a header calls them."""
+@dataclass(frozen=True)
+class Rows:
+    """Texts with what belongs to each, as read, the line each begins on, and what a header calls the two."""
 
+    text: list[str]
+    answer: list[str]
+    lines: Sequence[int]
     path: Path
-    lines: array[int]
-    first: list[str]
-    second: list[str]
-    names: tuple[str | None, str | None] = (None, None)
+    columns: tuple[str | None, str | None] = (None, None)
+
+    def split(self) -> Split:
+        """The rows without their places."""
+        return Split(self.text, self.answer, str(self.path))
 
 
 @dataclass(frozen=True)
@@ -102,33 +93,33 @@ class Chosen:
     names: tuple[str | None, str | None]
 
 
-def read_table(path: Path, roles: Roles, findings: Findings) -> Table:
+def read_table(path: Path, roles: Roles, findings: Findings) -> Rows:
     """Two columns of a CSV, TSV or JSON Lines file.
 
     Args:
         path: the file.
-        roles: (TEXT, LABEL) or (SOURCE, TARGET).
+        roles: what the columns are for, such as (TEXT, LABEL).
         findings: takes problems, and a note on columns that were guessed. Rows with a problem are left out.
 
     Raises:
         UsageError: the file's name says no known format, or a column asked for is not there.
     """
-    table = Table(path, array("q"), [], [])
     rows = read_rows(path, findings)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
     chosen = _choose(path, sample, roles, findings) if sample else None
     if chosen is None:
-        for _ in rows:  # to the end, so that everything wrong is found
-            pass
-        return table
-    table.names = chosen.names
+        deque(rows, maxlen=0)  # to the end, so that everything wrong is found
+        return Rows([], [], [], path)
+    lines, first, second = array("q"), [], []
     for row in itertools.chain(sample[chosen.n_header :], rows):
-        values = _values(row, chosen, roles, path, findings)
-        if values is not None:
-            table.lines.append(row.line)
-            table.first.append(values[0])
-            table.second.append(values[1])
-    return table
+        if (values := _values(row, chosen, roles, path, findings)) is not None:
+            lines.append(row.line)
+            first.append(values[0])
+            second.append(values[1].strip() if roles[1].is_label else values[1])
+    if roles[1].is_label:
+        for line in (line for line, label in zip(lines, second, strict=True) if not label):
+            findings.error(path, line, "label", "the label is empty")
+    return Rows(first, second, lines, path, chosen.names)
 
 
 def _choose(path: Path, sample: list[Row], roles: Roles, findings: Findings) -> Chosen | None:

@@ -1,29 +1,12 @@
-"""What a task asks of a data set, and rows as they were read: the words in which data and tasks speak."""
+"""What a task asks of a data set: the words in which data and tasks speak."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from glassformer.data.columns import Roles
+from glassformer.data.columns import Roles, Rows
 from glassformer.data.reading import Findings
-from glassformer.data.splits import Split
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Texts with what belongs to each, as read, and the line each begins on."""
-
-    text: list[str]
-    answer: list[str]
-    lines: Sequence[int]
-    path: Path
-    columns: tuple[str | None, str | None] = (None, None)
-
-    def split(self) -> Split:
-        """The rows without their places."""
-        return Split(self.text, self.answer, str(self.path))
 
 
 def nothing_to_check(rows: Mapping[str, Rows], findings: Findings) -> None:

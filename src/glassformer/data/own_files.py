@@ -7,21 +7,21 @@ raised with file and line. The same functions, given `Findings`, serve `check.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glassformer.config import DataConfig
-from glassformer.data.columns import Roles, read_table
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.columns import Roles, Rows, read_table
 from glassformer.data.documents import load_documents, read_documents
-from glassformer.data.forms import Form, Rows
+from glassformer.data.forms import Form
 from glassformer.data.reading import Findings, read_lines
-from glassformer.data.splits import Split, TextData, random_group_split
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
 from glassformer.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which files hold one part of the data: a table, or two parallel files."""
+    """Which files hold one part of the data: a table (or running text), or two parallel files."""
 
     table: Path | None = None
     src: Path | None = None
@@ -45,23 +45,14 @@ def load(form: Form, data: DataConfig) -> TextData:
     parts = data_parts(form, data)
     if form.roles is None:
         return load_documents(data, findings)
-    rows = read_parts(form.roles, parts, data, findings)
+    splits = {name: rows.split() for name, rows in read_parts(form, parts, data, findings).items()}
     findings.raise_if_any()
-    for part in rows.values():
-        if not part.text:
-            raise DataError(f"{part.path}: there is no example in this file")
-    form.check(rows, findings)
-    findings.raise_if_any()
-    splits = {name: part.split() for name, part in rows.items()}
     train, valid = splits["train"], splits.get("valid")
-    if valid is None:
-        if data.use_test_as_validation and "test" in splits:
-            valid = splits["test"]
-            findings.notes.append(
-                "validation is the test part (use_test_as_validation): its scores are not held out"
-            )
-        else:
-            train, valid = set_aside(train, data, findings)
+    if valid is None and data.use_test_as_validation and "test" in splits:
+        valid = splits["test"]
+        findings.notes.append(TEST_IS_VALIDATION)
+    elif valid is None:
+        train, valid = _set_aside(train, data, findings)
     return TextData(train, valid, splits.get("test"), findings.notes, findings.hashes)
 
 
@@ -84,80 +75,68 @@ def load_test(form: Form, data: DataConfig) -> Split:
         return Split([text for _, text in documents], source=str(data.files.test_file))
     part = data_parts(form, data, need_train=False)["test"]
     if not part and form.parallel:
-        part = _part(None, data.files.src_file, data.files.tgt_file, "")
+        part = _part(replace(data.files, train_file=None), "train")
     if not part:
         files = "--test-file, or --src-file and --ref-file" if form.parallel else "--test-file"
         raise UsageError("there is nothing to score", f"name the files: {files}")
-    rows = read_part(part, asked_for(form.roles, data), findings)
+    rows = read_parts(form, {"test": part}, data, findings)["test"]
     findings.raise_if_any()
-    form.check({"test": rows}, findings)
-    findings.raise_if_any()
-    if not rows.text:
-        raise DataError(f"{rows.path}: there is no example")
     return rows.split()
 
 
 def data_parts(form: Form, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """The files of the parts "train", "valid" and "test", as the flags name them."""
-    parts = {
-        "train": _part(data.files.train_file, data.files.src_file, data.files.tgt_file, ""),
-        "valid": _part(data.files.valid_file, data.files.valid_src_file, data.files.valid_tgt_file, "valid-"),
-        "test": _part(data.files.test_file, data.files.test_src_file, data.files.test_tgt_file, "test-"),
-    }
+    parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
         also = ", or --src-file and --tgt-file" if form.parallel else ""
-        raise UsageError(
-            "no training data is named", f"give --train-file{also}, or a built-in data set as recipe"
-        )
+        hint = f"give --train-file{also}, or a built-in data set as recipe"
+        raise UsageError("no training data is named", hint)
     for name, part in parts.items():
         if not form.parallel and (part.src or part.tgt):
-            raise UsageError(
-                f"parallel files ({name}) are for translating", f"to {form.task}, give --train-file"
-            )
+            hint = f"to {form.task}, give --train-file"
+            raise UsageError(f"parallel files ({name}) are for translating", hint)
     return parts
 
 
-def read_parts(roles: Roles, parts: dict[str, Part], data: DataConfig, findings: Findings) -> dict[str, Rows]:
-    """The rows of every part that has files; columns are sought under the training part's names first."""
+def read_parts(form: Form, parts: dict[str, Part], data: DataConfig, findings: Findings) -> dict[str, Rows]:
+    """The rows of every part that has files; columns are sought under the training part's names first.
+
+    Problems go to `findings`, those among them that the task finds in the answers; rows with others are left out.
+    """
     rows: dict[str, Rows] = {}
-    roles = asked_for(roles, data)
+    text, answer = (
+        replace(role, asked=getattr(data.files, role.flag[2:].replace("-", "_"))) for role in form.roles or ()
+    )
     for name, part in parts.items():
         if part:
-            rows[name] = read_part(part, roles, findings)
+            rows[name] = _read_part(part, (text, answer), findings)
             first, second = rows[name].columns
-            roles = roles[0].preferring(first), roles[1].preferring(second)
+            text, answer = text.preferring(first), answer.preferring(second)
+    for part in rows.values():
+        if not part.text and not findings.n_problems:
+            findings.error(part.path, 0, "empty file", "there is no example in this file")
+    train = rows.get("train")
+    cut_short = {problem.path for problem in findings.problems if problem.kind == "quote"}
+    if train is None or (train.text and str(train.path) not in cut_short):  # answers not read are not unknown
+        form.check(rows, findings)
     return rows
 
 
-def asked_for(roles: Roles, data: DataConfig) -> Roles:
-    """The two columns, with the names that flags give them."""
-    text, answer = (role.asking(getattr(data.files, role.flag[2:].replace("-", "_"))) for role in roles)
-    return text, answer
-
-
-def read_part(part: Part, roles: Roles, findings: Findings) -> Rows:
-    """The rows of one part. Problems go to `findings`, and the rows they are in are left out."""
+def _read_part(part: Part, roles: Roles, findings: Findings) -> Rows:
     if part.src and part.tgt:
         src, tgt = read_lines(part.src, findings), read_lines(part.tgt, findings)
         n = min(len(src), len(tgt))
         if len(src) != len(tgt) and n:
-            message = (
-                f"{len(src):,} lines, but {part.tgt} has {len(tgt):,}; parallel files pair them line by line"
-            )
-            findings.error(part.src, n + 1, "line counts", message)
+            counted = f"{len(src):,} lines, but {part.tgt} has {len(tgt):,}"
+            what = f"{counted}; parallel files pair them line by line"
+            findings.error(part.src, n + 1, "line counts", what)
         return Rows(src[:n], tgt[:n], range(1, n + 1), part.src)
     if part.table is None:
         raise UsageError("a table, or two parallel files, must be named")
-    table = read_table(part.table, roles, findings)
-    if roles[1].is_label:
-        table.second = [label.strip() for label in table.second]
-        for line, label in zip(table.lines, table.second, strict=True):
-            if not label:
-                findings.error(part.table, line, "label", "the label is empty")
-    return Rows(table.first, table.second, table.lines, part.table, table.names)
+    return read_table(part.table, roles, findings)
 
 
-def set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
+def _set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
     """A seeded share for validation; equal texts stay together, so that none is trained and validated on."""
     if len(set(train.text)) < 2:
         raise DataError(
@@ -165,21 +144,19 @@ def set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split
             "give more data, or validation data of its own (--valid-file)",
         )
     rest, held_out = random_group_split(train.text, data.valid_fraction, data.split_seed)
-    findings.notes.append(
-        f"validation: {len(held_out):,} of {len(train):,} examples of {train.source} set aside "
-        f"(seed {data.split_seed})"
-    )
+    share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
+    findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     return train.take(rest), train.take(held_out, f"{train.source} (set aside)")
 
 
-def _part(table: str | None, src: str | None, tgt: str | None, prefix: str) -> Part:
+def _part(files: FilesConfig, name: str) -> Part:
+    prefix = "" if name == "train" else f"{name}_"
+    keys = (f"{name}_file", f"{prefix}src_file", f"{prefix}tgt_file")
+    table, src, tgt = (Path(path) if (path := getattr(files, key)) else None for key in keys)
     if table and (src or tgt):
-        raise UsageError(
-            f"both a table ({table}) and parallel files ({src or tgt}) are named", "give one of them"
-        )
+        what = f"both a table ({table}) and parallel files ({src or tgt}) are named"
+        raise UsageError(what, "give one of them")
     if bool(src) != bool(tgt):
-        given, other = ("src", "tgt") if src else ("tgt", "src")
-        raise UsageError(
-            f"--{prefix}{given}-file is named without --{prefix}{other}-file", "parallel files go in pairs"
-        )
-    return Part(*(Path(name) if name else None for name in (table, src, tgt)))
+        given, other = (f"--{key.replace('_', '-')}" for key in (keys[1:] if src else keys[:0:-1]))
+        raise UsageError(f"{given} is named without {other}", "parallel files go in pairs")
+    return Part(table, src, tgt)
