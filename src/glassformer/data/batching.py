@@ -48,17 +48,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-
-        def move(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
-
-        return replace(
-            self,
-            ids=move(self.ids),
-            padding_mask=None if self.padding_mask is None else move(self.padding_mask),
-            labels=move(self.labels),
-            tgt_in=None if self.tgt_in is None else move(self.tgt_in),
-        )
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors.items()})
 
 
 def mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:

@@ -38,32 +38,27 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
     if data.limit is not None and form.roles is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
-    return limited(_load(form, data), data.limit, data.split_seed)
-
-
-def _load(form: Form, data: DataConfig) -> TextData:
     match data.dataset:
         case "files":
-            from glassformer.data import own_files
+            from glassformer.data.own_files import load
 
-            return own_files.load(form, data)
+            text = load(form, data)
         case "imdb":
-            from glassformer.data import imdb
+            from glassformer.data.imdb import load
 
-            return imdb.load(data)
+            text = load(data)
         case "multi30k":
-            from glassformer.data import multi30k
+            from glassformer.data.multi30k import load
 
-            return multi30k.load(data)
+            text = load(data)
         case "shakespeare":
-            from glassformer.data import shakespeare
+            from glassformer.data.shakespeare import load
 
-            return shakespeare.load(data)
+            text = load(data)
         case "dates":
-            from glassformer.data import dates
+            from glassformer.data.dates import load
 
-            return dates.load(data)
+            text = load(data)
         case other:
-            raise UsageError(
-                f'data set "{other}" does not exist.', hint=f"There are files, {', '.join(ANSWERS)}."
-            )
+            raise UsageError(f'data set "{other}" does not exist.', f"There are files, {', '.join(ANSWERS)}.")
+    return limited(text, data.limit, data.split_seed)

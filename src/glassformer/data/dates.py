@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 """A hundred years, so that a year of two digits means one year only: 50–99 are 19.., 00–49 are 20..."""
@@ -31,7 +31,11 @@ def load(data: DataConfig) -> TextData:
 
     from glassformer.data.date_formats import LOCALES, tag
 
-    train_days, valid_days, test_days = _days_of_parts()
+    days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
+    n_held_out = round(len(days) * HELD_OUT_SHARE)
+    valid_days, test_days, train_days = np.split(
+        np.random.default_rng(SEED).permutation(days), [n_held_out, 2 * n_held_out]
+    )
     train = _draw(train_days, data.dates.n_dates, [SEED, 0, data.split_seed], "dates/train")
     valid = _draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
     test = _draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
@@ -39,20 +43,14 @@ def load(data: DataConfig) -> TextData:
         f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {len(LOCALES)} locales, generated with Babel "
         f"{version('babel')}; no date is in two parts"
     ]
-    hashes = {part.source: _digest(part) for part in (train, valid, test)}
+    hashes = {}
+    for part in (train, valid, test):
+        lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.answers, strict=True))
+        hashes[part.source] = hashlib.sha256(lines.encode("utf-8")).hexdigest()
     if data.use_test_as_validation:
         valid = test
-        notes.append("validation is the TEST split: scores on it are not held-out scores")
-    tags = tuple(tag(locale) for locale in LOCALES)
-    return TextData(train, valid, test, notes, hashes, tags)
-
-
-def _days_of_parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The days of training, validation and test, as day numbers; always the same."""
-    days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
-    shuffled = np.random.default_rng(SEED).permutation(days)
-    n_held_out = round(len(days) * HELD_OUT_SHARE)
-    return shuffled[2 * n_held_out :], shuffled[:n_held_out], shuffled[n_held_out : 2 * n_held_out]
+        notes.append(TEST_IS_VALIDATION)
+    return TextData(train, valid, test, notes, hashes, tuple(map(tag, LOCALES)))
 
 
 def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
@@ -64,17 +62,10 @@ def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
     pairs: dict[str, str] = {}
     while len(pairs) < n:
         size = n - len(pairs)
-        drawn = zip(
-            rng.choice(days, size), rng.integers(len(locales), size=size), rng.random(size), strict=True
-        )
-        for day, number, share in drawn:
+        draws = rng.choice(days, size), rng.integers(len(locales), size=size), rng.random(size)
+        for day, number, share in zip(*draws, strict=True):
             date, locale = datetime.date.fromordinal(int(day)), locales[number]
             patterns = patterns_of(locale)
             pattern = patterns[int(share * len(patterns))]
             pairs[f"{tag(locale)} {write_date(date, pattern, locale)}"] = date.isoformat()
     return Split(list(pairs), list(pairs.values()), source)
-
-
-def _digest(part: Split) -> str:
-    lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.answers, strict=True))
-    return hashlib.sha256(lines.encode("utf-8")).hexdigest()

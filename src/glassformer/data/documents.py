@@ -1,7 +1,4 @@
-"""Running text of one's own: a .txt file, or a folder of them, in three parts.
-
-What each part is for and how it becomes ids is said elsewhere (`splits.py`, `corpus.py`).
-"""
+"""Running text of one's own: a .txt file, or a folder of them, in three parts."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.reading import Findings, read_document
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 
 ENOUGH_FILES = 10
@@ -33,29 +30,23 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
     Raises:
         DataError: something is wrong in the files, or too little is in them.
     """
-    documents = read_documents(Path(data.files.train_file or ""), findings)
-    own = {
-        name: read_documents(Path(path), findings)
-        for name, path in (("valid", data.files.valid_file), ("test", data.files.test_file))
-        if path
-    }
+    files, source = data.files, str(data.files.train_file)
+    named = {"train": files.train_file, "valid": files.valid_file, "test": files.test_file}
+    parts = {name: read_documents(Path(path), findings) for name, path in named.items() if path}
     findings.raise_if_any()
-    shares = {"valid": 0.0 if "valid" in own else data.valid_fraction, "test": 0.0 if own else TEST_SHARE}
-    if data.use_test_as_validation and "test" in own and "valid" not in own:
-        own["valid"], shares["valid"] = own["test"], 0.0
-        findings.notes.append(
-            "validation is the test part (use_test_as_validation): its scores are not held out"
-        )
-    rest, taken = _set_aside(documents, shares, data.split_seed, str(data.files.train_file), findings)
-    valid, test = (own.get(name) or taken[name] for name in ("valid", "test"))
-    for name, part in (("training", rest), ("validation", valid)):
-        if sum(len(text) for _, text in part) < 2:
-            raise DataError(f"{data.files.train_file}: too little text for the {name} part", "give more text")
-    train_split, valid_split, test_split = (
-        Split([text for _, text in part], source=f"{data.files.train_file} ({name})")
-        for part, name in ((rest, "train"), (valid, "valid"), (test, "test"))
-    )
-    return TextData(train_split, valid_split, test_split if test else None, findings.notes, findings.hashes)
+    shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
+    if data.use_test_as_validation and "test" in parts and "valid" not in parts:
+        parts["valid"] = parts["test"]
+        findings.notes.append(TEST_IS_VALIDATION)
+    wanted = {name: share for name, share in shares.items() if share > 0 and name not in parts}
+    if wanted:
+        parts |= _set_aside(parts["train"], wanted, data.split_seed, source, findings)
+    for name, key in (("training", "train"), ("validation", "valid")):
+        if sum(len(text) for _, text in parts[key]) < 2:
+            raise DataError(f"{source}: too little text for the {name} part", "give more text")
+    splits = {name: Split([t for _, t in part], source=f"{source} ({name})") for name, part in parts.items()}
+    test = splits["test"] if parts.get("test") else None
+    return TextData(splits["train"], splits["valid"], test, findings.notes, findings.hashes)
 
 
 def read_documents(path: Path, findings: Findings) -> Documents:
@@ -65,47 +56,35 @@ def read_documents(path: Path, findings: Findings) -> Documents:
         if not text and not findings.n_problems:
             findings.error(path, 0, "empty file", "the file is empty")
         return [(path.name, text)]
-    files = sorted(
-        (p for p in path.rglob("*.txt") if p.is_file()), key=lambda p: p.relative_to(path).as_posix()
-    )
-    if not files:
+    names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*.txt") if p.is_file())
+    if not names:
         findings.error(path, 0, "missing", "there is no .txt file in this folder")
-    documents = []
-    for file in files:
-        name = file.relative_to(path).as_posix()
-        text = read_document(file, findings)
-        if text:
-            documents.append((name, text))
-        else:
-            findings.counts["empty files"] += 1
-    return documents
+    documents = [(name, read_document(path / name, findings)) for name in names]
+    filled = [(name, text) for name, text in documents if text]
+    findings.counts["empty files"] += len(documents) - len(filled)
+    return filled
 
 
 def _set_aside(
     documents: Documents, shares: dict[str, float], seed: int, source: str, findings: Findings
-) -> tuple[Documents, dict[str, Documents]]:
-    """(what is left to train on, the parts taken): whole files by seed, or the end of the text."""
-    wanted = {name: share for name, share in shares.items() if share > 0}
-    taken: dict[str, Documents] = {name: [] for name in shares}
-    if not wanted:
-        return documents, taken
+) -> dict[str, Documents]:
+    """The parts of these shares, and what is left to train on: whole files by seed, or the end of the text."""
+    taken: dict[str, Documents] = {}
     if len(documents) >= ENOUGH_FILES:
         order = np.random.default_rng([seed, len(documents)]).permutation(len(documents))
-        counts = {name: max(1, round(share * len(documents))) for name, share in wanted.items()}
-        for name, count in counts.items():
+        for name, share in shares.items():
+            count = max(1, round(share * len(documents)))
             taken[name], order = [documents[i] for i in np.sort(order[:count])], order[count:]
-        shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        shown = ", ".join(f"{name} {len(part):,}" for name, part in taken.items())
         findings.notes.append(f"{source}: of {len(documents):,} files, set aside: {shown} (seed {seed})")
-        return [documents[i] for i in np.sort(order)], taken
-    n = sum(len(text) for _, text in documents)
-    end = n
-    for name in ("test", "valid"):  # the test part is the very end
-        if name in wanted:
-            start = end - max(1, round(wanted[name] * n))
-            taken[name], end = _cut(documents, max(0, start), end), max(0, start)
-    shown = ", ".join(f"{name} {sum(len(t) for _, t in part):,}" for name, part in taken.items() if part)
+        return taken | {"train": [documents[i] for i in np.sort(order)]}
+    end = n = sum(len(text) for _, text in documents)
+    for name in reversed(shares):  # the test part is the very end
+        start = max(0, end - max(1, round(shares[name] * n)))
+        taken[name], end = _cut(documents, start, end), start
+    shown = ", ".join(f"{name} {sum(len(t) for _, t in taken[name]):,}" for name in shares if taken[name])
     findings.notes.append(f"{source}: of {n:,} characters, set aside at the end: {shown}")
-    return _cut(documents, 0, end), taken
+    return taken | {"train": _cut(documents, 0, end)}
 
 
 def _cut(documents: Sequence[tuple[str, str]], start: int, end: int) -> Documents:

@@ -1,7 +1,6 @@
 """What every data set becomes: texts with their answers, in a training, a validation and perhaps a test part.
 
-The rules by which a part is set aside are here too, as pure functions of their arguments. Nothing here reads
-a file and nothing turns text into ids.
+The rules by which a part is set aside are here too. No file is read here, and no text turned into ids.
 """
 
 from __future__ import annotations
@@ -56,11 +55,8 @@ class Split:
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """The rows at `index`, in that order, under a new name if `source` is given."""
         rows = [int(i) for i in index]
-        return Split(
-            text=[self.text[i] for i in rows],
-            answer=None if self.answer is None else [self.answer[i] for i in rows],
-            source=self.source if source is None else source,
-        )
+        answer = None if self.answer is None else [self.answer[i] for i in rows]
+        return Split([self.text[i] for i in rows], answer, self.source if source is None else source)
 
 
 @dataclass(frozen=True)
@@ -103,13 +99,11 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     Raises:
         UsageError: `limit` below 1.
     """
-    if limit is None:
+    n = len(data.train)
+    if limit is None or limit >= n:
         return data
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.", hint="Leave it out to use all the data.")
-    n = len(data.train)
-    if limit >= n:
-        return data
     order = np.random.default_rng([seed, n]).permutation(n)
     note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMITED}"
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
@@ -120,8 +114,7 @@ def random_group_split(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Set a random share aside, but examples of one group (reviews of one film) never part.
 
-    Groups are taken in random order until `fraction` of the examples is reached; a group that would overshoot
-    is left in training, so the share is met as closely as the groups allow and never exceeded.
+    Groups are taken in random order; one that would overshoot the share stays in training.
 
     Args:
         groups: the group of each example.
@@ -135,7 +128,8 @@ def random_group_split(
         UsageError: `fraction` outside (0, 1).
         DataError: fewer than two groups.
     """
-    _check_fraction(fraction)
+    if not 0 < fraction < 1:
+        raise UsageError(f"valid_fraction must lie between 0 and 1, not {fraction}.", hint="0.1 is usual.")
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
     if len(numbers) < 2:
@@ -153,8 +147,3 @@ def random_group_split(
         taken[int(np.argmin(sizes))] = True
     in_valid = taken[group_of]
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)
-
-
-def _check_fraction(fraction: float) -> None:
-    if not 0 < fraction < 1:
-        raise UsageError(f"valid_fraction must lie between 0 and 1, not {fraction}.", hint="0.1 is usual.")

@@ -1,7 +1,7 @@
 """Named arrays in a folder of the cache: written once, in a stream, then only mapped.
 
-A folder appears under its final name complete or not at all, so any number of processes may ask for
-the same one. It knows nothing of tokens; what the arrays mean is in `corpus.py`.
+A folder appears under its final name complete or not at all, so any number of processes may ask for the same
+one. What the arrays mean is in `corpus.py`.
 """
 
 from __future__ import annotations
@@ -73,20 +73,14 @@ def cached_arrays(
     Returns:
         the arrays, memory-mapped and read-only (or in memory), and the counts.
     """
-    if cache is None:
-        return _in_memory(write)
-    final = cache / key
-    found = _open(final)
-    if found is None:
+    if cache is not None:
         try:
-            _write_folder(final, write)
-        except OSError:  # a full disk or a read-only home: training needs the arrays, not the cache
-            return _in_memory(write)
-        found = _open(final)
-    return found if found is not None else _in_memory(write)
-
-
-def _in_memory(write: Callable[[ArrayWriter], dict[str, int]]) -> tuple[Arrays, dict[str, int]]:
+            if _open(cache / key) is None:
+                _write_folder(cache / key, write)
+        except OSError:
+            pass  # a full disk or a read-only home: training needs the arrays, not the cache
+        if (found := _open(cache / key)) is not None:
+            return found
     writer = ArrayWriter(None)
     counts = write(writer)
     return writer.finish(), counts
@@ -104,11 +98,7 @@ def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -
         (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
         if final.exists() and _open(final) is None:  # damaged: make way for the new one
             shutil.rmtree(final, ignore_errors=True)
-        try:
-            os.rename(folder, final)
-        except OSError:
-            if _open(final) is None:
-                raise  # nobody was quicker: a real failure
+        os.rename(folder, final)  # an error if another process was quicker: then its folder is read
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
