@@ -1,8 +1,16 @@
-"""What decoding returns, and how its scores compare. Search and sampling are elsewhere."""
+"""What decoding returns, how its scores compare, and what search and sampling, which are elsewhere, share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from glassformer.errors import DivergedError
+
+LEAVE_SHARE = 8
+"""Rows that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
 
 
 @dataclass(frozen=True)
@@ -26,3 +34,18 @@ def length_norms(longest: int, penalty: float) -> list[float]:
     means over the tokens. (Wu et al. 2016, section 7, divide by ((5 + length) / 6) ** penalty instead.)
     """
     return [1.0] + [float(length) ** penalty for length in range(1, longest + 1)]
+
+
+def going_on(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
+    """The rows to go on with, or None for all: too few are done to be worth the copying."""
+    n_done = int(done.sum())
+    return None if n_done * LEAVE_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]
+
+
+def refuse_nan(log_probs: Tensor) -> None:
+    """Raise a DivergedError when the model's logits were not numbers."""
+    if bool(log_probs.isnan().any()):
+        raise DivergedError(
+            "the model's logits are not numbers (NaN), so there is nothing to write",
+            hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
+        )

@@ -13,12 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, length_norms
+from glassformer.decode.hypothesis import Hypothesis, going_on, length_norms, refuse_nan
 from glassformer.decode.stepper import Stepper
-from glassformer.errors import DivergedError, UsageError
-
-LEAVE_SHARE = 8
-"""Rows that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
+from glassformer.errors import UsageError
 
 
 def window_start(n_tokens: int, max_len: int) -> int:
@@ -90,11 +87,10 @@ def sample(
             ids, log_prob_sum, finished = texts.result(i)
             norm = norms[len(ids) + finished]
             written[int(number[i])] = Hypothesis(ids, log_prob_sum / norm, log_prob_sum, finished)
-        n_done = int(texts.done.sum())
-        if n_done == len(texts.done):
-            return [written[i] for i in range(len(prompts))]
-        if n_done * LEAVE_SHARE >= len(texts.done):
-            staying = (~texts.done).nonzero()[:, 0]
+        staying = going_on(texts.done)
+        if staying is not None:
+            if not len(staying):
+                return [written[i] for i in range(len(prompts))]
             texts.keep(staying)
             number, hashed = number[staying], hashed[staying.to(drawing)]
             stepper.select(staying, staying)
@@ -112,8 +108,8 @@ class _Texts:
         self.prompt_length = torch.tensor(lengths, device=device)
         self.end = torch.tensor(ends, device=device)
         self.log_prob = torch.zeros(len(prompts), device=device)
-        self.ended = torch.zeros(len(prompts), dtype=torch.bool, device=device)  # by EOS
         self.done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
+        self.ended = self.done.clone()  # by EOS
 
     def append(self, token: Int[Tensor, " R"], log_prob: Float[Tensor, " R"], eos: int | None) -> list[int]:
         """One more token a row, drawn or the prompt's own; returns the rows that this completes."""
@@ -152,11 +148,7 @@ def draw(
         logits: (R, V). u: uniform in [0, 1), (R,), float64. banned: tokens that are never drawn.
     """
     log_probs = logits.log_softmax(dim=-1)
-    if bool(log_probs[:, 0].isnan().any()):
-        raise DivergedError(
-            "the model's logits are not numbers (NaN), so there is nothing to sample",
-            hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
-        )
+    refuse_nan(log_probs[:, 0])
     if banned:
         logits = logits.index_fill(1, torch.tensor(banned, device=logits.device), float("-inf"))
     if config.temperature == 0:
@@ -232,6 +224,5 @@ def check_sampling(config: DecodeConfig, limits: Sequence[int]) -> None:
         if not fits:
             raise UsageError(f"{name} must be {expected}, not {value}")
     if limits and min(limits) < 1:
-        raise UsageError(
-            f"there must be 1 new token or more to write, not {min(limits)}", hint="raise --max-new-tokens"
-        )
+        what = f"there must be 1 new token or more to write, not {min(limits)}"
+        raise UsageError(what, hint="raise --max-new-tokens")

@@ -17,15 +17,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, length_norms
+from glassformer.decode.hypothesis import Hypothesis, going_on, length_norms, refuse_nan
 from glassformer.decode.search_log import SearchLog, SearchStep
 from glassformer.decode.stepper import Stepper
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import UsageError
 
 DEAD = float("-inf")
 """Score of a place in the beam that no hypothesis fills."""
-LEAVE_SHARE = 8
-"""Sentences that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
 
 
 @torch.inference_mode()
@@ -69,28 +67,22 @@ def beam_search(
         rows = beam.extend(stepper.advance(newest))
         for i in beam.newly_done():
             results[int(beam.sentence[i])] = beam.hypotheses(i)
-        staying = beam.staying()
-        if staying is not None and not len(staying):
-            return results
+        staying = going_on(beam.done)
         if staying is not None:
+            if not len(staying):
+                return results
             rows = rows[staying]
             beam.keep(staying)
         rows = rows.flatten()
-        if staying is not None or not _in_place(rows, len(newest)):
-            stepper.select(rows, staying)
+        if staying is not None or not torch.equal(rows, torch.arange(len(newest), device=rows.device)):
+            stepper.select(rows, staying)  # else every row extends itself, and nothing has to be copied
         newest = beam.tokens[:, :, -1].reshape(-1, 1)
 
 
 class _Beam:
     """The hypotheses of B sentences after t steps: the live ones, and the n best finished ones.
 
-    Args:
-        config: what to search for.
-        limit: most tokens of each sentence (B,).
-        forced: forced prefixes (B, P), -1 where the choice is free.
-        eos: ends a hypothesis.
-        banned: tokens that are never written.
-        log: told of every step, or None.
+    In `forced`, the forced prefixes, -1 is where the choice is free; the rest is as `beam_search` has it.
     """
 
     def __init__(
@@ -100,7 +92,7 @@ class _Beam:
         forced: Int[Tensor, "B P"],
         eos: int,
         banned: list[int],
-        log: SearchLog | None = None,
+        log: SearchLog | None,
     ) -> None:
         n, device, longest = len(limit), limit.device, int(limit.max())
         self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
@@ -131,9 +123,8 @@ class _Beam:
         if self.log is not None:
             self.log(self._step(log_probs, parent, token))
         self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
-        alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[
-            :, : self.width
-        ]  # those that do not end, in rank
+        # Those that do not end, in rank.
+        alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]
         parent, token = parent.gather(1, alive), token.gather(1, alive)
         self.log_probs = log_probs.masked_fill(ends, DEAD).gather(1, alive)
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
@@ -170,25 +161,18 @@ class _Beam:
 
     def hypotheses(self, i: int) -> list[Hypothesis]:
         """The n best of sentence i: finished ones, then live ones if places are left."""
-        found = []
-        for score, log_prob, tokens in zip(
-            self.best_scores[i].tolist(),
-            self.best_log_probs[i].tolist(),
-            self.best_tokens[i].tolist(),
-            strict=True,
-        ):
-            if score > DEAD:
-                found.append(Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True))
+        best = (x[i].tolist() for x in (self.best_tokens, self.best_scores, self.best_log_probs))
         norm = float(self.norms[self.tokens.shape[2]])
-        for log_prob, tokens in zip(self.log_probs[i].tolist(), self.tokens[i].tolist(), strict=True):
-            if log_prob > DEAD and len(found) < self.n_best:
-                found.append(Hypothesis(tokens, log_prob / norm, log_prob, False))
-        return found
-
-    def staying(self) -> Int[Tensor, " B2"] | None:
-        """The sentences to go on with, or None for all: too few are done to be worth the copying."""
-        n_done = int(self.done.sum())
-        return None if n_done * LEAVE_SHARE < len(self.done) or not n_done else (~self.done).nonzero()[:, 0]
+        found = [
+            Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True)
+            for tokens, score, log_prob in zip(*best, strict=True)
+            if score > DEAD
+        ] + [
+            Hypothesis(tokens, log_prob / norm, log_prob, False)
+            for tokens, log_prob in zip(self.tokens[i].tolist(), self.log_probs[i].tolist(), strict=True)
+            if log_prob > DEAD
+        ]
+        return found[: self.n_best]
 
     def keep(self, staying: Int[Tensor, " B2"]) -> None:
         """Drop every other sentence."""
@@ -200,11 +184,8 @@ class _Beam:
         """Log-probability of every extension of every live hypothesis; what may not be written is dead."""
         t = self.tokens.shape[2]
         totals = logits.log_softmax(dim=-1)
-        if t == 0 and bool(totals[:, :, self.eos].isnan().any()):
-            raise DivergedError(
-                "the model's logits are not numbers (NaN), so there is nothing to decode",
-                hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
-            )
+        if t == 0:
+            refuse_nan(totals[:, :, self.eos])
         totals[:, :, self.banned] = DEAD
         totals += self.log_probs[:, :, None]
         if t < self.forced.shape[1]:
@@ -235,11 +216,6 @@ class _Beam:
         self.best_tokens = _of_parents(torch.cat([self.best_tokens, ended], dim=1), order)
 
 
-def _in_place(rows: Int[Tensor, " R2"], n_rows: int) -> bool:
-    """Every row extends itself, so nothing has to be copied."""
-    return len(rows) == n_rows and bool((rows == torch.arange(n_rows, device=rows.device)).all())
-
-
 def _of_parents(tokens: Int[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Int[Tensor, "B k t"]:
     return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
 
@@ -258,16 +234,13 @@ def _forced_tokens(
     prefixes: Sequence[Sequence[int]] | None, n: int, special: set[int], device: torch.device
 ) -> Int[Tensor, "n P"]:
     """Prefixes as one tensor, -1 behind their ends."""
-    if prefixes is None:
-        return torch.full((n, 0), -1, dtype=torch.long, device=device)
+    prefixes = [[]] * n if prefixes is None else prefixes
     if len(prefixes) != n:
         raise UsageError(f"{n} sentences need {n} prefixes (each may be empty), not {len(prefixes)}")
     for number, prefix in enumerate(prefixes):
         if special.intersection(prefix):
-            raise UsageError(
-                f"prefix {number} holds a BOS, EOS or padding id",
-                hint="a prefix is ordinary tokens: the search itself begins and ends every hypothesis",
-            )
+            hint = "a prefix is ordinary tokens: the search itself begins and ends every hypothesis"
+            raise UsageError(f"prefix {number} holds a BOS, EOS or padding id", hint)
     longest = max((len(prefix) for prefix in prefixes), default=0)
     rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
     return torch.tensor(rows, dtype=torch.long, device=device).view(n, longest)
@@ -277,10 +250,8 @@ def _check(config: DecodeConfig, limits: Sequence[int], max_len: int) -> None:
     if config.beam_size < 1:
         raise UsageError(f"beam_size must be 1 or more, not {config.beam_size}")
     if not 1 <= config.n_best <= config.beam_size:
-        raise UsageError(
-            f"n_best must be from 1 to the beam size ({config.beam_size}), not {config.n_best}",
-            hint=f"a beam keeps only so many hypotheses: raise --beam-size to {config.n_best} or more",
-        )
-    wrong = [limit for limit in limits if not 1 <= limit <= max_len]
-    if wrong:
+        hint = f"a beam keeps only so many hypotheses: raise --beam-size to {config.n_best} or more"
+        message = f"n_best must be from 1 to the beam size ({config.beam_size}), not {config.n_best}"
+        raise UsageError(message, hint)
+    if wrong := [limit for limit in limits if not 1 <= limit <= max_len]:
         raise UsageError(f"a length limit must be from 1 to the model's {max_len} tokens, not {wrong[0]}")
