@@ -29,13 +29,11 @@ def fit_baselines(
     test_texts: Sequence[str],
     test_labels: Sequence[int],
 ) -> dict[str, dict[str, Any]]:
-    """Fit and score the two baselines of a classifier.
+    """Fit and score the two baselines of a classifier, on what the Transformer was trained and is scored on.
 
     Args:
-        train_texts: what the Transformer was trained on.
-        train_labels: their class numbers.
-        test_texts: what it is scored on.
-        test_labels: their class numbers; never looked at but to score.
+        train_texts, train_labels: to fit on, with their class numbers.
+        test_texts, test_labels: to score on; the labels are never looked at but to score.
 
     Returns:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.
@@ -46,9 +44,8 @@ def fit_baselines(
     """
     for part, texts, labels in (("training", train_texts, train_labels), ("test", test_texts, test_labels)):
         if len(texts) != len(labels) or not len(texts):
-            raise DataError(
-                f"Baselines need {part} examples: got {len(texts)} texts and {len(labels)} labels."
-            )
+            got = f"{len(texts)} texts and {len(labels)} labels"
+            raise DataError(f"Baselines need {part} examples: got {got}.")
     y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
     baselines = {"majority": _majority(y_train, y_test)}
     bag_of_words = _tfidf_logistic(train_texts, y_train, test_texts, y_test)
@@ -92,16 +89,11 @@ def _tfidf_logistic(
     except ValueError:  # "empty vocabulary": texts without a single word
         return None
     model, penalty = _fit_logistic(x_train, y_train, rng)
-    row = _scored(model.predict(vectorizer.transform(test_texts)), y_test)
-    settings = (
-        f"TF-IDF of words and word pairs seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear "
-        f"counts; logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts"
-    )
-    return {
-        **row,
+    return _scored(model.predict(vectorizer.transform(test_texts)), y_test) | {
         "n_train": n,
         "n_features": int(x_train.shape[1]),
-        "settings": settings,
+        "settings": f"TF-IDF of words and word pairs seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear "
+        f"counts; logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
         "seconds": round(time.perf_counter() - started, 1),
     }
 

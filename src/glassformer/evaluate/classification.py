@@ -36,6 +36,8 @@ def score(
     Raises:
         DataError: nothing to score, sizes that do not fit together, a label out of range, or NaN.
     """
+    from sklearn.metrics import confusion_matrix
+
     truth, probabilities = _checked(labels, probabilities, label_names)
     predicted = probabilities.argmax(axis=1)
     n, n_right = len(truth), int((predicted == truth).sum())
@@ -52,16 +54,9 @@ def score(
         "ece": ece,
         "label_names": list(label_names),
         "per_class": per_class,
-        "confusion": confusion(truth, predicted, len(label_names)),
+        "confusion": confusion_matrix(truth, predicted, labels=np.arange(len(label_names))).tolist(),
         "calibration": bins,
     }
-
-
-def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> list[list[int]]:
-    """Count examples by true class (row) and predicted class (column)."""
-    from sklearn.metrics import confusion_matrix
-
-    return confusion_matrix(truth, predicted, labels=np.arange(n_classes)).tolist()
 
 
 def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
@@ -72,13 +67,11 @@ def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
     """
     from sklearn.metrics import roc_auc_score
 
-    n_classes = probabilities.shape[1]
-    present = [c for c in range(n_classes) if 0 < int((truth == c).sum()) < len(truth)]
-    if n_classes == 2 and present:
-        present = [1]
-    if not present:
+    present = np.unique(truth)
+    if len(present) < 2:
         return None
-    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in present]))
+    asked = [1] if probabilities.shape[1] == 2 else present
+    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in asked]))
 
 
 def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, list[dict[str, float]]]:
@@ -93,22 +86,12 @@ def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, li
     edges = np.linspace(0.0, 1.0, N_BINS + 1)
     which = np.clip(np.digitize(confidence, edges, right=True) - 1, 0, N_BINS - 1)
     bins, error = [], 0.0
-    for b in range(N_BINS):
+    for b in np.unique(which):
         inside = which == b
-        count = int(inside.sum())
-        if count == 0:
-            continue
-        mean_confidence, accuracy = float(confidence[inside].mean()), float(right[inside].mean())
-        error += count / len(truth) * abs(mean_confidence - accuracy)
-        bins.append(
-            {
-                "low": float(edges[b]),
-                "high": float(edges[b + 1]),
-                "n": count,
-                "confidence": mean_confidence,
-                "accuracy": accuracy,
-            }
-        )
+        row = {"low": float(edges[b]), "high": float(edges[b + 1]), "n": int(inside.sum())}
+        row |= {"confidence": float(confidence[inside].mean()), "accuracy": float(right[inside].mean())}
+        error += row["n"] / len(truth) * abs(row["confidence"] - row["accuracy"])
+        bins.append(row)
     return error, bins
 
 
@@ -119,21 +102,11 @@ def _per_class(
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
-    precision, recall, f1, support = (np.asarray(column) for column in columns)
-    rows = [
-        {
-            "label": name,
-            "precision": float(precision[c]),
-            "recall": float(recall[c]),
-            "f1": float(f1[c]),
-            "support": int(support[c]),
-        }
-        for c, name in enumerate(names)
-    ]
-    seen = np.union1d(
-        truth, predicted
-    )  # a class nobody mentions has no F1; calling it 0 would punish the model
-    return rows, float(f1[seen].mean())
+    keys = "label precision recall f1 support".split()
+    values = (np.asarray(column).tolist() for column in columns)
+    rows = [dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)]
+    # A class nobody mentions has no F1; calling it 0 would punish the model.
+    return rows, float(np.mean([rows[c]["f1"] for c in np.union1d(truth, predicted)]))
 
 
 def _checked(

@@ -20,16 +20,9 @@ BOOTSTRAP_SEED = 12345
 
 
 def wilson_interval(n_right: int, n: int) -> list[float]:
-    """Return the 95% interval of a share by Wilson (1927).
+    """Return the 95% interval of n_right successes in n trials by Wilson (1927); [0, 1] when nothing was tried.
 
     Unlike the textbook ±1.96·√(p(1−p)/n) it stays within [0, 1] and keeps a width at 0% and 100%.
-
-    Args:
-        n_right: how many of the trials succeeded.
-        n: how many trials.
-
-    Returns:
-        [low, high]; [0, 1] when nothing was tried.
     """
     if n == 0:
         return [0.0, 1.0]
@@ -54,13 +47,11 @@ def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTR
     Returns:
         (n_resamples, k) sums in float64.
     """
-    rng = np.random.default_rng(seed)
+    rng, n = np.random.default_rng(seed), len(statistics)
     statistics = np.asarray(statistics, dtype=np.float64)
-    n = len(statistics)
-    sums = np.empty((n_resamples, statistics.shape[1]))
-    for row in range(n_resamples):  # one draw at a time: memory stays at one copy of the test set
-        sums[row] = statistics[rng.integers(n, size=n)].sum(axis=0)
-    return sums
+    # One draw at a time: memory stays at one copy of the test set.
+    sums = [statistics[rng.integers(n, size=n)].sum(axis=0) for _ in range(n_resamples)]
+    return np.stack(sums)
 
 
 def percentile_interval(values: np.ndarray) -> list[float]:
@@ -81,18 +72,12 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return McNemar's exact two-sided p-value for two classifiers on the same examples.
+    """Return McNemar's exact two-sided p-value of two classifiers on the same examples.
 
-    Only examples that one gets right and the other wrong say anything; if the two were equally good, each
-    such example would be a fair coin.
-
-    Args:
-        only_first: examples only the first classifier gets right.
-        only_second: examples only the second gets right.
+    Only examples that one alone gets right say anything; if the two were equally good, each of these would be
+    a fair coin.
     """
     n, fewer = only_first + only_second, min(only_first, only_second)
-    if n == 0:
-        return 1.0
     ways, term = 0, 1
     for k in range(fewer + 1):  # exact integers: no underflow however many examples disagree
         ways += term

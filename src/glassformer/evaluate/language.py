@@ -28,11 +28,9 @@ def score(nats: float | int, n_tokens: int, n_chars: int, n_bytes: int) -> dict[
         DataError: no tokens, characters or bytes to divide by.
     """
     if min(n_tokens, n_chars, n_bytes) <= 0:
-        raise DataError(
-            f"A language model needs text to be scored on; got {n_tokens} tokens, {n_chars} characters "
-            f"and {n_bytes} bytes.",
-            hint="The held-out part must hold at least two tokens.",
-        )
+        got = f"{n_tokens} tokens, {n_chars} characters and {n_bytes} bytes"
+        hint = "The held-out part must hold at least two tokens."
+        raise DataError(f"A language model needs text to be scored on; got {got}.", hint)
     per_token = nats / n_tokens
     return {
         "n": n_tokens,

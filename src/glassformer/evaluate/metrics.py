@@ -38,17 +38,10 @@ class Metric:
         if not interval:
             return ""
         low, high = self.write(interval[0]), self.write(interval[1])
-        return (
-            f"{low.removesuffix('%')}–{high}" if low.endswith("%") and high.endswith("%") else f"{low}–{high}"
-        )
+        return f"{low.removesuffix('%') if high.endswith('%') else low}–{high}"
 
 
-def _tenths(value: Number) -> str:
-    return f"{value:.1f}"
-
-
-def _four_places(value: Number) -> str:
-    return f"{value:.4f}"
+_tenths, _four_places = "{:.1f}".format, "{:.4f}".format
 
 
 METRICS: dict[str, Metric] = {

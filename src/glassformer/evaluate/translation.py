@@ -22,19 +22,16 @@ from glassformer.evaluate.intervals import (
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
 """First reference length, in BLEU's tokens, of each bucket of `by_length`."""
-
 MIN_BUCKET = 20
 """Fewest sentences for which a bucket's BLEU is worth drawing."""
-
 SHORT = 6.0
 """Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is: BLEU, which
 counts runs of four, says nothing then."""
 
-UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+HAN = re.compile(f"[{_HAN}]")
+UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
 """Letters of scripts written without spaces: Thai, Lao, Burmese, Khmer, Japanese kana, Chinese characters."""
-HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 def score(
@@ -60,7 +57,9 @@ def score(
         UsageError: an unknown `tokenize`.
     """
     _check(hypotheses, references)
-    n, bleu, chrf = len(references), _bleu(tokenize, references), _chrf()
+    from sacrebleu.metrics.chrf import CHRF
+
+    n, bleu, chrf = len(references), _bleu(tokenize, references), CHRF()
     bleu_stats, chrf_stats = (segment_statistics(metric, hypotheses, references) for metric in (bleu, chrf))
     result = bleu._compute_score_from_stats(bleu_stats.sum(axis=0))
     n_exact = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
@@ -98,8 +97,7 @@ def paired_bootstrap(
     """Ask whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
 
     Args:
-        first: one system's translations.
-        second: the other's.
+        first, second: the two systems' translations.
         references: the true ones, in the same order.
         n_bootstrap: draws; each draws the same sentences for both systems.
 
@@ -192,22 +190,14 @@ def _bleu(tokenize: str, references: Sequence[str]) -> Any:
     return BLEU(tokenize=tokenize, force=True)  # force: no warning about tokenised full stops on stderr
 
 
-def _chrf() -> Any:
-    from sacrebleu.metrics.chrf import CHRF
-
-    return CHRF()
-
-
 def _by_length(bleu: Any, stats: np.ndarray) -> list[dict[str, Any]]:
     """Return BLEU of the sentences of each length of reference, buckets of few sentences left out."""
     lengths, rows = stats[:, 1], []
     for low, after in zip(LENGTH_EDGES, (*LENGTH_EDGES[1:], np.inf), strict=True):
         inside = (lengths >= low) & (lengths < after)
         if (count := int(inside.sum())) >= MIN_BUCKET:
-            last = int(min(after - 1, lengths.max()))
-            rows.append(
-                {"min": low, "max": last, "n": count, "bleu": _corpus(bleu)(stats[inside].sum(axis=0))}
-            )
+            last, score = int(min(after - 1, lengths.max())), _corpus(bleu)(stats[inside].sum(axis=0))
+            rows.append({"min": low, "max": last, "n": count, "bleu": score})
     return rows
 
 
