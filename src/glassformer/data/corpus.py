@@ -1,8 +1,7 @@
 """A split as token ids, encoded once: flat arrays with offsets, memory-mapped from the cache.
 
-A second start only maps the files, so the ids take no memory of their own; the texts they came from are lists
-of strings. What the columns are is the task's to say (`Task.write`); which examples make a batch is in
-`plans.py`, and the files are `storage.py`'s.
+A second start only maps the files, so the ids take no memory of their own. What the columns are is the task's
+to say (`Task.write`); which examples make a batch is in `plans.py`, and the files are `storage.py`'s.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Encoder:
         self.writer, self.tokenizer, self.text = writer, tokenizer, text
         self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4")
         self.ends = {"ids": 0, "target": 0}
-        names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
+        names = "n n_tokens n_truncated n_tokens_cut n_unknown".split()
         self.stats: dict[str, int] = dict.fromkeys(names, 0)
 
     def chunks(self, split: Split) -> Iterator[Split]:
@@ -92,12 +91,10 @@ class Encoder:
 
     def cut(self, ids: list[int], keep: str = "head") -> list[int]:
         """At most max_len of the ids, counting what is lost."""
-        over = len(ids) - self.text.max_len
-        if over <= 0:
-            return ids
-        self.stats["n_truncated"] += 1
-        self.stats["n_tokens_cut"] += over
-        return truncate(ids, self.text.max_len, keep)
+        kept = truncate(ids, self.text.max_len, keep)
+        self.stats["n_truncated"] += len(kept) < len(ids)
+        self.stats["n_tokens_cut"] += len(ids) - len(kept)
+        return kept
 
     def begin(self, *names: str) -> None:
         """Columns of sequences, still empty; what is put into them follows."""
@@ -145,28 +142,16 @@ def encode_split(
         return filled.stats
 
     arrays, stats = cached_arrays(cache, key, fill)
-    return EncodedCorpus(
-        _ragged(arrays, "ids"),
-        _ragged(arrays, "target") if "target.offsets" in arrays else None,
-        arrays.get("labels"),
-        stats,
-        key,
-    )
+    target = _ragged(arrays, "target") if "target.offsets" in arrays else None
+    return EncodedCorpus(_ragged(arrays, "ids"), target, arrays.get("labels"), stats, key)
 
 
 def truncate(ids: list[int], max_len: int, keep: str) -> list[int]:
     """The first `max_len` ids, the last, or half of each (the odd one from the head)."""
     if len(ids) <= max_len:
         return ids
-    match keep:
-        case "head":
-            return ids[:max_len]
-        case "tail":
-            return ids[len(ids) - max_len :]
-        case "head+tail":
-            n_tail = max_len // 2
-            return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]
-    raise ValueError(f"truncate must be head, tail or head+tail, not {keep!r}")
+    n_tail = {"head": 0, "tail": max_len, "head+tail": max_len // 2}[keep]
+    return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]
 
 
 def pieces_of(document: str, kind: str) -> Iterator[list[str]]:

@@ -64,39 +64,31 @@ def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], want
         wanted: what is looked for, in words, for the message.
 
     Returns:
-        What `probe` found first, or None: nowhere, so it has to be fetched.
+        What `probe` found first, or None: it has to be fetched.
 
     Raises:
         DataError: `data_dir` was given, but the data set is not there.
     """
     if data.data_dir is not None:
         given = Path(data.data_dir).expanduser()
-        found = probe(given) or probe(given / name)
-        if found is None:
-            raise DataError(
-                f"{given}: there is no {wanted} here, nor in {given / name}.",
-                hint="Check --data-dir, or leave it out to use GLASSFORMER_DATA, the cache or a download.",
-            )
-        return found
-    shared = os.environ.get("GLASSFORMER_DATA")
-    places = [Path(shared).expanduser()] if shared else []
-    for place in [*places, cache_dir() / "data"]:
-        found = probe(place / name) or probe(place)
-        if found is not None:
+        if found := probe(given) or probe(given / name):
             return found
-    return None
+        raise DataError(
+            f"{given}: there is no {wanted} here, nor in {given / name}.",
+            hint="Check --data-dir, or leave it out to use GLASSFORMER_DATA, the cache or a download.",
+        )
+    shared = os.environ.get("GLASSFORMER_DATA")
+    places = [*([Path(shared).expanduser()] if shared else []), cache_dir() / "data"]
+    return next((found for place in places if (found := probe(place / name) or probe(place))), None)
 
 
 def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -> Path:
-    """Download `remote` into `folder`, going on where an earlier attempt stopped.
+    """The path of the checked file, downloaded into `folder`, going on where an earlier attempt stopped.
 
     Args:
         remote: what to fetch.
         folder: where to; created if absent.
         waits: seconds to wait before each further attempt.
-
-    Returns:
-        The path of the checked file.
 
     Raises:
         DataError: the address cannot be reached, or what it gives is not what it should be.
@@ -111,18 +103,15 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
         console.say(f"downloading {remote.url} to {folder}")
-        for last_whole in (False, True):
-            resumed = part.exists() and part.stat().st_size > 0
-            _download(remote, part, waits)
-            try:
-                remote.check(part)
-                break
-            except DataError:
-                part.unlink()
-                if (
-                    last_whole or not resumed
-                ):  # a part from another day may not fit its rest: once more, whole
-                    raise
+        resumed = part.exists() and part.stat().st_size > 0
+        _download(remote, part, waits)
+        try:
+            _check(remote, part)
+        except DataError:
+            if not resumed:
+                raise
+            _download(remote, part, waits)  # a part from another day may not fit its rest: once more, whole
+            _check(remote, part)
         os.replace(part, target)
     except OSError as error:
         raise ResourceError(
@@ -130,6 +119,15 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
             hint="Free some space, or set GLASSFORMER_CACHE to another folder.",
         ) from error
     return target
+
+
+def _check(remote: Remote, part: Path) -> None:
+    """Nothing that is not what it should be stays to be continued."""
+    try:
+        remote.check(part)
+    except DataError:
+        part.unlink()
+        raise
 
 
 def _download(remote: Remote, part: Path, waits: tuple[float, ...]) -> None:
@@ -161,40 +159,31 @@ def _attempt(remote: Remote, part: Path) -> bool:
     """One request; True when the file is complete, False when the connection broke off early."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "glassformer", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    headers |= {"Range": f"bytes={have}-"} if have else {}
     request = urllib.request.Request(remote.url, headers=headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-        continues = response.status == 206 and _start_of(response.headers.get("Content-Range")) == have
-        if response.status == 206 and not continues:
+        continues = response.status == 206
+        if continues and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.unlink(missing_ok=True)
             return False
         size = have if continues else 0
-        length = response.headers.get("Content-Length")
-        total = size + int(length) if length and length.isdigit() else None
+        length = response.headers.get("Content-Length", "")
+        total = size + int(length) if length.isdigit() else None
         with open(part, "ab" if continues else "wb") as file:
-            while chunk := _read(response):
+            while chunk := _next(response):
                 size += len(chunk)
                 if size > remote.max_bytes:
                     file.close()
                     part.unlink()
-                    raise DataError(
-                        f"{remote.url}: more than the {remote.max_bytes:,} bytes it should have at most."
-                    )
+                    most = f"the {remote.max_bytes:,} bytes it should have at most"
+                    raise DataError(f"{remote.url}: more than {most}.")
                 file.write(chunk)
     return total is None or size == total
 
 
-def _read(response: http.client.HTTPResponse) -> bytes:
+def _next(response: http.client.HTTPResponse) -> bytes:
     """The next bytes; on a broken connection, those that still came, so that none is fetched twice."""
     try:
         return response.read1(CHUNK)
     except http.client.IncompleteRead as error:
         return error.partial
-
-
-def _start_of(content_range: str | None) -> int | None:
-    """The first byte of "bytes 500-999/1000"."""
-    unit, _, rest = (content_range or "").partition(" ")
-    start = rest.split("-")[0]
-    return int(start) if unit == "bytes" and start.isdigit() else None

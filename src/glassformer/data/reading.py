@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -75,11 +75,7 @@ class Findings:
             self.problems.append(Problem(str(path), line, kind, message))
 
     def raise_if_any(self) -> None:
-        """Raise the first error, if there was one, and say how many more there are.
-
-        Raises:
-            DataError: with the error's file and line.
-        """
+        """Raise a DataError of the first error's file and line, if there was one, with the number of others."""
         if self.problems:
             more = self.n_problems - 1
             also = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
@@ -92,14 +88,14 @@ def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[s
 
     A file that was moved, or was recorded by its bare name, as runs once did, is sought by that name.
     """
-    by_name: dict[str, set[str]] = {}
-    for path, sha in now.items():
-        by_name.setdefault(PurePosixPath(path).name, set()).add(sha)
-    return sorted(
-        path
-        for path, sha in recorded.items()
-        if sha not in ({now[path]} if path in now else by_name.get(PurePosixPath(path).name, ()))
-    )
+
+    def found(path: str) -> set[str]:
+        name = PurePosixPath(path).name
+        return (
+            {now[path]} if path in now else {sha for p, sha in now.items() if PurePosixPath(p).name == name}
+        )
+
+    return sorted(path for path, sha in recorded.items() if sha not in found(path))
 
 
 def read_lines(path: Path, findings: Findings) -> list[str]:
@@ -114,8 +110,7 @@ def numbered_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
     """(number from 1, line) as `read_lines`, one line in memory at a time."""
     if not _readable(path, findings):
         return
-    digest = hashlib.sha256()
-    number = 0
+    digest, number = hashlib.sha256(), 0
     with open(path, "rb") as file:
         for number, raw in enumerate(_raw_lines(file, digest), start=1):
             if number == 1 and raw.startswith(UTF16_MARKS):
@@ -145,17 +140,13 @@ def read_document(path: Path, findings: Findings) -> str:
         text = data.decode("utf-8")
     except ValueError:
         del data
-        for _ in numbered_lines(path, findings):
-            pass
+        deque(numbered_lines(path, findings), maxlen=0)
         return ""
     if text.startswith("\ufeff"):
         text = text[1:]
         findings.counts["byte order marks"] += 1
-    n_returns = text.count("\r\n")
-    if n_returns:
-        findings.counts["CRLF line ends"] += n_returns
-        text = text.replace("\r\n", "\n")
-    return text
+    findings.counts["CRLF line ends"] += text.count("\r\n")
+    return text.replace("\r\n", "\n")
 
 
 def _readable(path: Path, findings: Findings) -> bool:
@@ -183,9 +174,8 @@ def _decoded(raw: bytes, path: Path, number: int, findings: Findings) -> str:
         findings.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
         return ""
     if b"\0" in raw:
-        findings.error(
-            path, number, "nul", f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
-        )
+        what = f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
+        findings.error(path, number, "nul", what)
         return ""
     try:
         return raw.decode("utf-8")

@@ -16,7 +16,6 @@ from typing import Any
 from glassformer.data.reading import Findings, numbered_lines
 from glassformer.errors import UsageError
 
-FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
 
@@ -29,34 +28,30 @@ class Row:
     fields: list[str] | dict[str, Any]
 
 
-def format_of(path: Path) -> str:
-    """csv, tsv or jsonl, from the name.
+def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
+    """The rows of a table, its header among them; empty lines are skipped and counted.
 
     Raises:
-        UsageError: another name.
+        UsageError: the file's name does not tell its format.
     """
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise UsageError(
-            f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {path.suffix or 'nothing'!r}",
-            hint="rename the file after what it holds",
-        ) from None
-
-
-def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
-    """The rows of a table, its header among them; empty lines are skipped and counted."""
-    match format_of(path):
-        case "csv":
-            yield from _csv_rows(path, findings)
-        case "tsv":
-            for number, line in numbered_lines(path, findings):
-                if line:
-                    yield Row(number, line.split("\t"))
-                else:
-                    findings.counts["empty lines"] += 1
-        case _:
-            yield from _json_rows(path, findings)
+    match path.suffix.lower():
+        case ".csv":
+            rows = _csv_rows(path, findings)
+        case ".tsv" | ".tab":
+            lines = numbered_lines(path, findings)
+            rows = (Row(number, line.split("\t") if line else []) for number, line in lines)
+        case ".jsonl" | ".ndjson":
+            rows = _json_rows(path, findings)
+        case other:
+            raise UsageError(
+                f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {other or 'nothing'!r}",
+                hint="rename the file after what it holds",
+            )
+    for row in rows:
+        if row.fields or isinstance(row.fields, dict):
+            yield row
+        else:
+            findings.counts["empty lines"] += 1
 
 
 def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
@@ -87,10 +82,7 @@ def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
             return
         if fields is None:
             return
-        if fields:
-            yield Row(begins, fields)
-        else:
-            findings.counts["empty lines"] += 1
+        yield Row(begins, fields)
         begins = last + 1
 
 
@@ -106,17 +98,15 @@ def _delimiter(header: str, path: Path, findings: Findings) -> str:
 def _json_rows(path: Path, findings: Findings) -> Iterator[Row]:
     for number, line in numbered_lines(path, findings):
         if not line.strip():
-            findings.counts["empty lines"] += 1
+            yield Row(number, [])
             continue
         try:
             value = json.loads(line)
+        except json.JSONDecodeError as error:
+            findings.error(path, number, "json", f"this is not JSON ({error.msg}, column {error.colno})")
+            continue
         except (ValueError, RecursionError) as error:
-            what = (
-                f"{error.msg}, column {error.colno}"
-                if isinstance(error, json.JSONDecodeError)
-                else str(error)
-            )
-            findings.error(path, number, "json", f"this is not JSON ({what})")
+            findings.error(path, number, "json", f"this is not JSON ({error})")
             continue
         if isinstance(value, dict):
             yield Row(number, value)

@@ -29,12 +29,7 @@ PIECES = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}
 def train_backend(
     texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]
 ) -> tokenizers.Tokenizer:
-    """Train the kind `config.tokenizer` names; special tokens come first, extra tokens last.
-
-    Raises:
-        DataError: there is no text.
-        UsageError: `config.vocab_size` cannot hold the alphabet.
-    """
+    """Train the kind `config.tokenizer` names, with the errors of `Tokenizer.train`; extra tokens come last."""
     trained_size = config.vocab_size - len(extra_tokens)
     counted = _Texts(texts, extra_tokens)
     match config.tokenizer:
@@ -98,9 +93,7 @@ def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenize
 
 def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenizer:
     """Every character of the texts, in the order of Unicode."""
-    alphabet: set[str] = set()
-    for text in texts:
-        alphabet.update(text.lower() if config.lowercase else text)
+    alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     backend.normalizer = normalizers.Sequence(_lowercase(config))

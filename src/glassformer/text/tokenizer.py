@@ -121,9 +121,7 @@ class Tokenizer:
         try:
             backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise CheckpointError(
-                f"{path}: there is no tokenizer here.", hint="Is this a run folder?"
-            ) from None
+            raise CheckpointError(f"{path}: there is no tokenizer here.", "Is this a run folder?") from None
         except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
             raise CheckpointError(
                 f"{path}: this is not a readable tokenizer ({error}).",
@@ -163,10 +161,9 @@ def _not_text(texts: Sequence[str]) -> DataError:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            return DataError(
-                f"text {number}, character {error.start + 1}: half a surrogate pair, so this is not Unicode text.",
-                hint="The text was read with the wrong encoding; save it as UTF-8.",
-            )
+            where = f"text {number}, character {error.start + 1}"
+            hint = "The text was read with the wrong encoding; save it as UTF-8."
+            return DataError(f"{where}: half a surrogate pair, so this is not Unicode text.", hint)
     return DataError("a text cannot be encoded.")
 
 
