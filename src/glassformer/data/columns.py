@@ -179,7 +179,7 @@ def _by_name(path: Path, names: Sequence[str], roles: Roles) -> list[int | None]
         if role.asked is None:
             continue
         if role.asked in names:
-            chosen[k] = list(names).index(role.asked)
+            chosen[k] = names.index(role.asked)
         elif role.asked.lower() in lowered:
             chosen[k] = lowered.index(role.asked.lower())
         else:
@@ -237,8 +237,7 @@ def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findin
             what = f"there is no {key!r}" if value is None else f"{key!r} is not a string"
             findings.error(path, row.line, "columns", what)
             return None
-        problem = _unwritable(value)
-        if problem:
+        if problem := _unwritable(value):
             findings.error(path, row.line, *problem)
             return None
         values.append(value)
@@ -252,8 +251,6 @@ def _unwritable(text: str) -> tuple[Kind, str] | None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return (
-            "encoding",
-            "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text",
-        )
+        what = "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text"
+        return "encoding", what
     return None

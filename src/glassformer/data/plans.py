@@ -36,11 +36,8 @@ def shuffled_by_length(cost: np.ndarray, tie: np.ndarray, train: TrainConfig, ep
     """
     rng = np.random.default_rng([train.seed, epoch])
     order = rng.permutation(len(cost))
-    if train.batch_size:
-        pool = POOL_BATCHES * train.batch_size
-    else:
-        mean = max(1.0, float(cost.mean() if len(cost) else 1))
-        pool = max(1, round(POOL_BATCHES * train.max_tokens / mean))
+    mean = max(1.0, float(cost.mean() if len(cost) else 1))
+    pool = max(1, round(POOL_BATCHES * (train.batch_size or train.max_tokens / mean)))
     batches: Plan = []
     for start in range(0, len(order), pool):
         chosen = order[start : start + pool]

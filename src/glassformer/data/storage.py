@@ -6,13 +6,16 @@ one. What the arrays mean is in `corpus.py`.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -31,33 +34,25 @@ class ArrayWriter:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.parts: dict[str, list[np.ndarray]] = {}
-        self.waiting: dict[str, int] = {}
-        self.dtypes: dict[str, str] = {}
-        self.sizes: dict[str, int] = {}
+        self.closing = ExitStack()  # of the files
+        self.files: dict[str, BinaryIO] = {}
+        self.arrays: dict[str, tuple[str, int]] = {}  # dtype and elements of each
 
     def append(self, name: str, array: np.ndarray) -> None:
         """Add elements; an array keeps the dtype it began with."""
-        self.parts.setdefault(name, []).append(array)
-        self.dtypes.setdefault(name, array.dtype.str)
-        self.sizes[name] = self.sizes.get(name, 0) + len(array)
-        self.waiting[name] = self.waiting.get(name, 0) + array.nbytes
-        if self.folder is not None and self.waiting[name] >= FLUSH_BYTES:
-            self._flush(name, self.folder)
-
-    def finish(self) -> Arrays:
-        """Everything written; returns the arrays themselves when they are in memory."""
         if self.folder is None:
-            return {name: np.concatenate(parts) for name, parts in self.parts.items()}
-        for name in self.parts:
-            self._flush(name, self.folder)
-        return {}
+            self.files.setdefault(name, io.BytesIO())
+        elif name not in self.files:
+            path = self.folder / f"{name}.bin"
+            self.files[name] = self.closing.enter_context(open(path, "wb", FLUSH_BYTES))
+        dtype, size = self.arrays.get(name, (array.dtype.str, 0))
+        self.arrays[name] = dtype, size + len(array)
+        self.files[name].write(array.tobytes())
 
-    def _flush(self, name: str, folder: Path) -> None:
-        if self.parts[name]:
-            with open(folder / f"{name}.bin", "ab") as file:
-                file.write(np.concatenate(self.parts[name]).tobytes())
-        self.parts[name], self.waiting[name] = [], 0
+    def in_memory(self) -> Arrays:
+        """The arrays, where there is no folder."""
+        files = [(name, file) for name, file in self.files.items() if isinstance(file, io.BytesIO)]
+        return {name: np.frombuffer(file.getbuffer(), self.arrays[name][0]) for name, file in files}
 
 
 def cached_arrays(
@@ -83,7 +78,7 @@ def cached_arrays(
             return found
     writer = ArrayWriter(None)
     counts = write(writer)
-    return writer.finish(), counts
+    return writer.in_memory(), counts
 
 
 def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -> None:
@@ -92,9 +87,9 @@ def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -
     folder = Path(tempfile.mkdtemp(prefix=".tmp-", dir=final.parent))
     writer = ArrayWriter(folder)
     try:
-        counts = write(writer)
-        writer.finish()
-        about = {"arrays": {n: [writer.dtypes[n], writer.sizes[n]] for n in writer.dtypes}, "counts": counts}
+        with writer.closing:
+            counts = write(writer)
+        about = {"arrays": writer.arrays, "counts": counts}
         (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
         if final.exists() and _open(final) is None:  # damaged: make way for the new one
             shutil.rmtree(final, ignore_errors=True)

@@ -6,7 +6,7 @@ through a cache of keys and values or, to check the cache, by reading everything
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,7 +41,8 @@ class Stepper(Protocol):
 class _ModelStepper:
     """The past of the rows, cached or not; what the two families share."""
 
-    def __init__(self, model: Translator | LanguageModel, use_cache: bool) -> None:
+    def __init__(self, model: Translator | LanguageModel, use_cache: bool = True) -> None:
+        self._model: Any = model
         self.max_len = model.max_len
         self.device = next(model.parameters()).device
         self._new_cache = model.new_cache if use_cache else None
@@ -70,10 +71,6 @@ class _ModelStepper:
 class LanguageModelStepper(_ModelStepper):
     """Rows are texts."""
 
-    def __init__(self, model: LanguageModel, use_cache: bool = True) -> None:
-        super().__init__(model, use_cache)
-        self._model = model
-
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         return self._model(tokens, cache=cache)
 
@@ -96,7 +93,6 @@ class TranslatorStepper(_ModelStepper):
         use_cache: bool = True,
     ) -> None:
         super().__init__(model, use_cache)
-        self._model = model
         self._memory = model.encode(src, src_padding_mask)
         self._mask = src_padding_mask
 

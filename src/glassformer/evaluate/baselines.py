@@ -18,7 +18,6 @@ from glassformer.evaluate.intervals import wilson_interval
 
 MAX_TRAIN = 100_000
 """Most training texts the bag of words is fitted on; counting word pairs takes memory in proportion."""
-
 PENALTIES = (1.0, 4.0, 16.0, 64.0)
 """Inverse strengths of the L2 penalty, tried on a tenth of the training texts."""
 
@@ -48,17 +47,16 @@ def fit_baselines(
             raise DataError(f"Baselines need {part} examples: got {got}.")
     y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
     baselines = {"majority": _majority(y_train, y_test)}
-    bag_of_words = _tfidf_logistic(train_texts, y_train, test_texts, y_test)
-    if bag_of_words is not None:
+    if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, y_test):
         baselines["tfidf_logistic"] = bag_of_words
     return baselines
 
 
 def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
     """Guess the commonest training label, the smallest number among equals."""
-    commonest = int(np.bincount(y_train).argmax())
-    row = _scored(np.full_like(y_test, commonest), y_test)
-    return {**row, "label": commonest, "settings": "always the commonest label of the training texts"}
+    label = int(np.bincount(y_train).argmax())
+    facts = {"label": label, "settings": "always the commonest label of the training texts"}
+    return _scored(np.full_like(y_test, label), y_test) | facts
 
 
 def _tfidf_logistic(

@@ -14,7 +14,6 @@ import numpy as np
 
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
-
 BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
 
@@ -56,8 +55,7 @@ def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTR
 
 def percentile_interval(values: np.ndarray) -> list[float]:
     """Return the middle 95% of resampled scores as [low, high]."""
-    low, high = np.percentile(np.asarray(values, dtype=np.float64), [2.5, 97.5])
-    return [float(low), float(high)]
+    return np.percentile(values, [2.5, 97.5]).tolist()
 
 
 def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
@@ -66,7 +64,6 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
     The resampled differences, moved to mean zero, stand for "no true difference" (Riezler and Maxwell
     2005); one is added above and below so that no finite number of draws can claim p = 0.
     """
-    resampled = np.asarray(resampled, dtype=np.float64)
     extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
     return (extreme + 1) / (len(resampled) + 1)
 
@@ -74,8 +71,7 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return McNemar's exact two-sided p-value of two classifiers on the same examples.
 
-    Only examples that one alone gets right say anything; if the two were equally good, each of these would be
-    a fair coin.
+    Only examples that one alone gets right say anything: fair coins, if the two were equally good.
     """
     n, fewer = only_first + only_second, min(only_first, only_second)
     ways, term = 0, 1

@@ -44,9 +44,8 @@ def train_backend(
         case other:
             raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.')
     if not counted.any_text:
-        raise DataError(
-            "there is no text to train the tokenizer on.", hint="Are all texts of the training split empty?"
-        )
+        hint = "Are all texts of the training split empty?"
+        raise DataError("there is no text to train the tokenizer on.", hint)
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
@@ -78,9 +77,8 @@ def readable_bytes(token: str) -> str:
 
 def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """The most frequent words and punctuation marks; the line breaks of HTML reviews count as space."""
-    backend = tokenizers.Tokenizer(
-        models.WordLevel({token: i for i, token in enumerate(SPECIAL_TOKENS)}, UNK)
-    )
+    vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
     backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
@@ -123,25 +121,16 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     marks = [normalizers.Prepend(SPACE)] if mark_start else []
     backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
-    unmark = [
-        decoders.Replace(SPACE, " "),
-        decoders.Fuse(),
-        *([decoders.Strip(" ", 1, 0)] if mark_start else []),
-    ]
-    backend.decoder = decoders.Sequence(unmark)
+    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
+    backend.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
     backend.train_from_iterator(texts, _bpe_trainer(size, alphabet=[]))
     return backend
 
 
 def _bpe_trainer(size: int, alphabet: list[str]) -> trainers.BpeTrainer:
     """A pair must occur twice to be merged: a merge seen once says nothing about new text."""
-    return trainers.BpeTrainer(
-        vocab_size=max(size, 0),
-        min_frequency=2,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
+    settings = {"vocab_size": max(size, 0), "min_frequency": 2, "initial_alphabet": alphabet}
+    return trainers.BpeTrainer(**settings, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
 
 
 def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
