@@ -46,13 +46,13 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
     """
     runs = [load_facts(Path(path)) for path in paths]
     comparison = Comparison(rows=[_row(run) for run in runs])
-    predictions = [load_predictions(run) for run in runs]
-    for i, j in combinations(range(len(runs)), 2):
-        outcome = _paired(runs[i], runs[j], predictions[i], predictions[j])
+    answered = [(run, load_predictions(run)) for run in runs]
+    for (first, of_first), (second, of_second) in combinations(answered, 2):
+        outcome = _paired(first, second, of_first, of_second)
         if isinstance(outcome, str):
-            comparison.notes.append(f"{runs[i].path} and {runs[j].path} were not tested: {outcome}")
+            comparison.notes.append(f"{first.path} and {second.path} were not tested: {outcome}")
         else:
-            comparison.tests.append({"first": str(runs[i].path), "second": str(runs[j].path), **outcome})
+            comparison.tests.append({"first": str(first.path), "second": str(second.path), **outcome})
     return comparison
 
 
@@ -66,13 +66,12 @@ def load_predictions(run: RunFacts) -> Answers | None:
     rows = folder.read_predictions() if columns else None
     if columns is None or rows is None:
         return None
-    right, predicted = columns
     for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict) or not {right, predicted} <= row.keys():
-            raise CheckpointError(
-                f"{folder.predictions}:{number} is not an object with {right} and {predicted}."
-            )
-    return [str(row[right]).strip() for row in rows], [str(row[predicted]).strip() for row in rows]
+        if not isinstance(row, dict) or not row.keys() >= {*columns}:
+            wanted = " and ".join(columns)
+            raise CheckpointError(f"{folder.predictions}:{number} is not an object with {wanted}.")
+    right, predicted = ([str(row[column]).strip() for row in rows] for column in columns)
+    return right, predicted
 
 
 def _row(run: RunFacts) -> dict[str, Any]:
@@ -105,13 +104,9 @@ def _paired(
     if first.telling.compared is None:
         return f"there is no paired test of a {first.telling.what}."
     if of_first is None or of_second is None:
-        missing = [
-            RunFolder(run.path) for run, answers in ((first, of_first), (second, of_second)) if not answers
-        ]
-        where = " or ".join(str(folder.path) for folder in missing)
-        return (
-            f"no {missing[0].predictions.name} in {where}, which `glassformer train --resume` would finish."
-        )
+        where = " or ".join(str(run.path) for run, of in ((first, of_first), (second, of_second)) if not of)
+        name = RunFolder(first.path).predictions.name
+        return f"no {name} in {where}, which `glassformer train --resume` would finish."
     (truth, one), (others, two) = of_first, of_second
     if truth != others or not truth:
         return "they were not evaluated on the same examples."
