@@ -117,9 +117,8 @@ class RunFolder:
             CheckpointError: there is none, or it is damaged.
         """
         if not self.resumable:
-            raise CheckpointError(
-                f"{self.path} holds no run (no {self.config.name})", "give the folder that --out named"
-            )
+            told = f"{self.path} holds no run (no {self.config.name})"
+            raise CheckpointError(told, "give the folder that --out named")
         try:
             values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
@@ -151,32 +150,17 @@ class RunFolder:
     def read_metrics(self) -> list[MetricsLine]:
         """Every line of the log, in its order.
 
-        A last line without its newline was cut off by a kill and is ignored.
-
         Raises:
-            CheckpointError: any other line is broken; it is named.
+            CheckpointError: a line is broken; it is named.
         """
-        if not self.metrics.is_file():
-            return []
-        lines = self.metrics.read_text(encoding="utf-8", errors="replace").split("\n")
-        found = []
-        for number, line in enumerate(lines, start=1):
-            where = f"{self.metrics}:{number}"
-            try:
-                found += (
-                    [pick(MetricsLine, parse_json(line.encode(), Path(where)), where)] if line.strip() else []
-                )
-            except CheckpointError:
-                if number < len(lines):
-                    raise
-        return found
+        return [pick(MetricsLine, parse_json(line, at), at) for at, line in _lines(self.metrics)]
 
     def cut_metrics(self, step: int) -> None:
-        """Take out of the log what came after an update, for it is done again."""
+        """Take out of the log what came after an update, for it is done again, or after a broken line."""
         kept = []
-        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.is_file() else []:
-            try:  # a killed process may have left half a line
-                if line and json.loads(line)["step"] <= step:
+        for _, line in _lines(self.metrics):
+            try:
+                if json.loads(line)["step"] <= step:
                     kept.append(line + b"\n")
             except ValueError:
                 break
@@ -192,8 +176,7 @@ class RunFolder:
 
     def read_divergence(self) -> Divergence | None:
         """Where it diverged; None where it did not."""
-        there = self.diverged.is_file()
-        return pick(Divergence, read_json(self.diverged), self.diverged) if there else None
+        return pick(Divergence, read_json(self.diverged), self.diverged) if self.diverged.is_file() else None
 
     # Scores
 
@@ -205,9 +188,7 @@ class RunFolder:
 
     def read_evaluation(self) -> Evaluation | None:
         """The scores; None before there are any."""
-        if not self.finished:
-            return None
-        return Evaluation.from_json(read_json(self.evaluation), self.evaluation)
+        return Evaluation.from_json(read_json(self.evaluation), self.evaluation) if self.finished else None
 
     def read_predictions(self) -> list[Facts] | None:
         """What was predicted, one object an example in the split's order; None where nothing was kept.
@@ -215,8 +196,11 @@ class RunFolder:
         Raises:
             CheckpointError: a line is not JSON; it is named.
         """
-        if not self.predictions.is_file():
-            return None
-        lines = self.predictions.read_text(encoding="utf-8").split("\n")
-        where = (Path(f"{self.predictions}:{number}") for number in range(1, len(lines) + 1))
-        return [parse_json(line.encode(), at) for line, at in zip(lines, where, strict=True) if line]
+        lines = _lines(self.predictions)
+        return [parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+
+
+def _lines(path: Path) -> list[tuple[Path, bytes]]:
+    """(where, content) of the lines of a file, if it is there; one without its newline was cut off by a kill."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]

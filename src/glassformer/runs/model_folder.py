@@ -18,12 +18,13 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError
-from glassformer.files import finish_replacement, parse_json, remove_leftovers
+from glassformer.files import finish_replacement, remove_leftovers
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.values import parse_object
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
@@ -52,14 +53,10 @@ def save_model(
     Raises:
         ResourceError: the disk is full, or cannot be written.
     """
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer_files.items()}
-    config = dict(model_config) | {"tokenizer_files": hashes}
-    files = {
-        CONFIG: [(json.dumps(config, ensure_ascii=False, indent=2) + "\n").encode("utf-8")],
-        WEIGHTS: tensor_chunks(tensors),
-        **{name: [data] for name, data in tokenizer_files.items()},
-        CARD: [card.encode("utf-8")],
-    }
+    config = {**model_config, "tokenizer_files": _hashes(tokenizer_files)}
+    text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
+    files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
+    files |= {name: [data] for name, data in tokenizer_files.items()} | {CARD: [card.encode("utf-8")]}
     remove_leftovers(folder.parent, folder.name)
     write_sealed_folder(folder, KIND, files, replace=True)
 
@@ -91,11 +88,9 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], 
     if missing or unknown:
         odd = min(missing or unknown)
         raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {odd}")
-    config = parse_json(files[CONFIG], folder / CONFIG)
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{folder / CONFIG} should hold a JSON object")
-    came = {name: hashlib.sha256(files[name]).hexdigest() for name in TOKENIZERS if name in files}
-    if config.pop("tokenizer_files", None) != came:
+    config = parse_object(files[CONFIG], folder / CONFIG)
+    tokenizers = {name: data for name, data in files.items() if name in TOKENIZERS}
+    if config.pop("tokenizer_files", None) != _hashes(tokenizers):
         raise CheckpointError(
             f"the tokenizer in {folder} is not the one its weights were trained with",
             "copy model folders whole; their files cannot be exchanged",
@@ -105,37 +100,36 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], 
     return config, weights
 
 
+def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
 def _bound_sizes(config: Mapping[str, Any], n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
-    model, text = config.get("model"), config.get("text")
+    model, text, labels = config.get("model"), config.get("text"), config.get("label_names") or []
     if not isinstance(model, dict) or not isinstance(text, dict):
         raise CheckpointError(f"{where} should have the sections model and text")
+    if not isinstance(labels, list):
+        raise CheckpointError(f"{where}: label_names should be a list")
+    if (task := str(config.get("task"))) not in n_layers:
+        raise CheckpointError(f"{where}: there is no task {task!r}")
 
     def size(section: Mapping[str, Any], name: str, default: int | None = None) -> int:
-        value = section.get(name)
-        value = default if value is None else value
+        value = default if section.get(name) is None else section[name]
         if type(value) is not int or not 0 < value < 1 << 40:
             raise CheckpointError(f"{where}: {name} should be a positive size, not {value!r}")
         return value
 
-    d_model, n_heads = size(model, "d_model"), size(model, "n_heads")
+    d_model, n_heads, encoder = (size(model, name) for name in ("d_model", "n_heads", "n_layers"))
     d_head = size(model, "d_head", max(1, d_model // n_heads))
-    encoder = size(model, "n_layers")
     sizes = ModelConfig(n_layers=encoder, n_decoder_layers=size(model, "n_decoder_layers", encoder))
-    task = str(config.get("task"))
-    if task not in n_layers:
-        raise CheckpointError(f"{where}: there is no task {task!r}")
-    layers = n_layers[task](sizes)
-    labels = config.get("label_names") or []
-    if not isinstance(labels, list):
-        raise CheckpointError(f"{where}: label_names should be a list")
     # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
     layer = d_model * (4 * n_heads * d_head + 2 * size(model, "d_ff", 4 * d_model))
     rows = size(config, "vocab_size") + (len(labels) if len(labels) > 2 else 0)
-    at_least = layers * layer + rows * d_model
+    at_least = n_layers[task](sizes) * layer + rows * d_model
     if at_least > n_weights:
         raise CheckpointError(
             f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
         )
-    if size(text, "max_len") > MAX_LEN or size(text, "max_len") * d_model > max(1 << 30, n_weights):
-        raise CheckpointError(f"{where}: max_len {text['max_len']:,} is beyond any text")
+    if (longest := size(text, "max_len")) > MAX_LEN or longest * d_model > max(1 << 30, n_weights):
+        raise CheckpointError(f"{where}: max_len {longest:,} is beyond any text")
