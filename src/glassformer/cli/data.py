@@ -54,9 +54,7 @@ def _check(config: Config, as_json: bool) -> int:
 
     report = check_data(task_class(config.task).form, config.data)
     if as_json:
-        errors = [asdict(problem) for problem in report.errors]
-        facts = {"n_errors": report.n_errors, "errors": errors, "sizes": report.sizes, "notes": report.notes}
-        console.write_json({"ok": report.ok, "counts": report.counts} | facts)
+        console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
     for note in report.notes:
         console.say(note)
@@ -93,12 +91,8 @@ def _show(config: Config, as_json: bool) -> int:
     console.write_table(("split", "examples", "source"), rows)
     rows = []
     for name, split in splits.items():
-        shown = [
-            (split.text[i], split.answer[i] if split.answer else "") for i in range(min(N_SHOWN, len(split)))
-        ]
-        rows += [
-            (name, *(shortened(text[: 2 * SHOWN_CHARS], SHOWN_CHARS) for text in pair)) for pair in shown
-        ]
+        pairs = zip(split.text[:N_SHOWN], (split.answer or [""] * N_SHOWN)[:N_SHOWN], strict=False)
+        rows += [(name, *(shortened(text, SHOWN_CHARS) for text in pair)) for pair in pairs]
     console.write("")
     console.write_table(("split", "text", "answer"), rows)
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
-from glassformer.cli.train import TrainArguments, check_new_folder, parse, train
+from glassformer.cli.train import TrainArguments, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
@@ -33,12 +33,12 @@ def run(argv: Sequence[str]) -> int:
     if words:
         hint = f"to train it: glassformer train {words[0]}"
         raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
-    arguments, config = parse(DemoArguments, given, load_recipe("dates"), "demo")
+    arguments, config = flags.parse_for_recipe(DemoArguments, given, load_recipe("dates"), "demo")
     if arguments.resume is not None:
         hint = f"go on with one: glassformer train --resume {arguments.resume}"
         raise UsageError("demo starts a new run", hint)
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
-    check_new_folder(out)
+    RunFolder(out).check_new()
     what = "Dates as people write them, in many languages → ISO 8601"
     console.say(f"{what}. Training a small Transformer from scratch …")
     trained = train(config, out, arguments)
@@ -49,19 +49,15 @@ def run(argv: Sequence[str]) -> int:
         write_scores(evaluation.as_json(), as_json=True)
         return 0
     console.write(headline_of(evaluation) + "\n")
-    console.write_table(("as written", "predicted", "true", ""), examples(evaluation))
+    shown = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
+    rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
+    console.write_table(("as written", "predicted", "true", ""), rows)
     told = trained.predict([OWN])[0]
     console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
     console.say(f'  glassformer predict {out} "{OWN}"')
     console.say(f"the report, with plots: {RunFolder(out).report}")
     console.say(f"look inside: glassformer explain {out}")
     return 0
-
-
-def examples(evaluation: Evaluation) -> list[tuple[str, str, str, str]]:
-    """Held-out dates, what was predicted, what is right, and whether the two agree."""
-    rows = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
-    return [(*row, "right" if row[1] == row[2] else "wrong") for row in rows]
 
 
 def _free_folder(first: Path) -> Path:

@@ -49,24 +49,18 @@ def run(argv: Sequence[str]) -> int:
     if "--help" in given and not words:
         flags.parse(EvaluateArguments, given, "evaluate RUN")
     path = flags.run_folder(flags.one_word(words, "run folder", "evaluate runs/imdb"))
-    arguments, config = flags.parse_for_run(EvaluateArguments, given, path, "evaluate")
-    flags.config_of(arguments, config)  # checks the decoding flags
+    arguments, config, options = flags.parse_for_run(EvaluateArguments, given, path, "evaluate")
     data = test_data(arguments, config)
 
     import glassformer
 
     trained = glassformer.load(path, device=arguments.device)
-    options = flags.changed(arguments.decode, config.decode)
     write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
     return 0
 
 
 def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None:
-    """The data to score that the flags name; None for the run's own.
-
-    Raises:
-        UsageError: half of a pair of files, or files and a split.
-    """
+    """The data to score that the flags name; None for the run's own. A UsageError refuses what does not go together."""
     test, src, ref = arguments.test_file, arguments.src_file, arguments.ref_file
     if (src is None) != (ref is None):
         hint = "give both: --src-file s.en --ref-file r.de"

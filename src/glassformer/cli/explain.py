@@ -83,11 +83,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
-    """Refuse flags that do not go together, before anything is loaded.
-
-    Raises:
-        UsageError: which, and what would do.
-    """
+    """Refuse flags that do not go together, before anything is loaded, with a UsageError that says what would do."""
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
     if (out is not None or arguments.json) and not has_text:
@@ -112,19 +108,14 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """The `TraceRequest`s that the flags ask for: none, one, or two to compare."""
-    asked = [{"text": text, "target": arguments.target}, {"text": arguments.compare}]
-    requests = [
-        request | {"checkpoint": arguments.checkpoint} for request in asked if request["text"] is not None
-    ]
-    return [{name: value for name, value in request.items() if value is not None} for request in requests]
+    weights = {"checkpoint": arguments.checkpoint}
+    asked = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
+    given = [{name: value for name, value in request.items() if value is not None} for request in asked]
+    return [request for request in given if "text" in request]
 
 
 def explained(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
-    """What the forward passes of the requests are, traced.
-
-    Raises:
-        UsageError, CheckpointError: one cannot be traced.
-    """
+    """The requests' forward passes, traced; a UsageError or CheckpointError says why one cannot be."""
     from glassformer.explain.explanation import TraceRequest, explain
 
     numbered = enumerate(map(TraceRequest.from_dict, requests), start=1)
@@ -135,7 +126,7 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
     from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
-    told: list[dict[str, Any]] = []
+    told = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
         attribution = attribute(explanation, question).to_json()
@@ -145,42 +136,36 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
 
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
     """The report or the figure that --out names."""
-    path = Path(str(arguments.out))
+    path, (first, *others) = Path(str(arguments.out)), explanations
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         console.warn(warning)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
         chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
-        save_figure(explanations[0], arguments.figure, path, **chosen)
+        save_figure(first, arguments.figure, path, **chosen)
     else:
         from glassformer.explain.page.report import write_report
 
         console.say("weighing the words, for up to half a minute …")
-        other = explanations[1] if len(explanations) > 1 else None
-        for sentence in write_report(path, explanations[0], other=other, subject=trained):
+        for sentence in write_report(path, first, other=next(iter(others), None), subject=trained):
             console.say(f"left out: {sentence}")
     console.say(f"written: {path}")
 
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
-    """The page, until Ctrl-C.
-
-    Raises:
-        UsageError, CheckpointError: what the page shall show first cannot be traced.
-    """
-    from glassformer.explain.page.server import PORT
-    from glassformer.explain.page.server import serve as serve_page
+    """The page, until Ctrl-C; the errors are those of `explained`, of what it shall show first."""
+    from glassformer.explain.page import server
 
     explained(trained, requests)  # what is wrong is told here, not on the page
 
     def tell(address: str) -> None:
-        if arguments.port is None and f":{PORT}/" not in address:
-            console.say(f"port {PORT} is taken, so this is another")
+        if arguments.port is None and f":{server.PORT}/" not in address:
+            console.say(f"port {server.PORT} is taken, so this is another")
         console.say(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    serve_page(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
+    server.serve(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
     console.say("ended")
 
 

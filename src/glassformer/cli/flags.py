@@ -24,7 +24,7 @@ import tyro
 
 from glassformer.config import Config, idle
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import check_config, nearest, override, section_fields
+from glassformer.recipes import BUDGETS, check_config, nearest, override, section_fields, without_budget
 from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
 
@@ -37,22 +37,17 @@ PREFIXED = ("text", "model")
 CHOOSERS = ("dataset", "optimizer")
 """Flags whose value decides which others there are."""
 
-Arguments = TypeVar("Arguments")
+A = TypeVar("A")
+"""The dataclass of a verb's flags."""
 
 
 def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], list[str]]:
-    """Part the words of a command line from its flags, and refuse flags there are none of.
+    """Part a verb's arguments into words, in order, and flags with their values, spelled as tyro wants them.
 
-    Args:
-        cls: the dataclass of the verb's flags.
-        argv: the arguments after the verb; everything behind a lone `--` is words.
-        verb: for messages.
-
-    Returns:
-        Words in order, and the flags with their values, spelled as tyro wants them.
+    Everything behind a lone `--` is words.
 
     Raises:
-        UsageError: an unknown flag, with the nearest known one.
+        UsageError: an unknown flag, with the nearest known one, or a value that is missing or too much.
     """
     known = known_flags(cls)
     words, flags, rest = list[str](), list[str](), iter(argv)
@@ -82,12 +77,8 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
 
 
 def parse(
-    cls: type[Arguments],
-    flags: list[str],
-    usage: str,
-    default: Arguments | None = None,
-    task: type[Task] | None = None,
-) -> Arguments:
+    cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None
+) -> A:
     """Fill the dataclass of a verb's flags through tyro, which also prints the help.
 
     Args:
@@ -116,36 +107,38 @@ def parse(
         raise UsageError(_flatten(said.getvalue()), hint) from None
 
 
-def parse_for_run(cls: type[Arguments], given: list[str], path: Path, verb: str) -> tuple[Arguments, Config]:
-    """The flags of a verb that uses a run, over the run's decoding, and the configuration that has it.
-
-    A model folder alone has the general one. The errors are those of `parse` and of `RunFolder.read_config`.
-    """
-    from glassformer.tasks import TASKS
-
-    config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
-    start = cls(decode=config.decode)  # pyright: ignore[reportCallIssue]
-    return parse(cls, given, f"{verb} {path}", start, TASKS.get(config.task)), config
-
-
-def parse_for_recipe(
-    cls: type[Arguments], given: list[str], base: Config, usage: str
-) -> tuple[Arguments, Config]:
+def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -> tuple[A, Config]:
     """The flags of a verb over a recipe's values, and the configuration that makes.
 
-    A data set or an optimizer that a flag chooses comes with its own defaults.
+    A budget that is given replaces the recipe's; a data set or optimizer, chosen so, has its own defaults.
 
     Raises:
         UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
     """
     from glassformer.tasks import task_class
 
+    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
+        base = without_budget(base)
     values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
     own = section_fields().keys() & get_type_hints(cls).keys()
     start = cls(**{name: getattr(base, name) for name in own})
     arguments = parse(cls, given, usage, start, task_class(base.task))
     return arguments, config_of(arguments, base)
+
+
+def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
+    """The flags of a verb that uses a run, the run's configuration, and the options of decoding that flags change.
+
+    A model folder alone has the general configuration. The errors are those of `parse_for_recipe` and
+    `RunFolder.read_config`.
+    """
+    from glassformer.tasks import TASKS
+
+    config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
+    start = cls(decode=config.decode)  # pyright: ignore[reportCallIssue]
+    arguments = parse(cls, given, f"{verb} {path}", start, TASKS.get(config.task))
+    return arguments, config, changed(config_of(arguments, config).decode, config.decode)
 
 
 def config_of(arguments: Any, base: Config) -> Config:
@@ -155,11 +148,7 @@ def config_of(arguments: Any, base: Config) -> Config:
 
 
 def one_word(words: list[str], what: str, usage: str) -> str:
-    """The single word a verb takes.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
+    """The single word a verb takes; a UsageError says that there is none, or more than one."""
     if len(words) != 1:
         came = f"{len(words)} came: {' '.join(words)}" if words else "none came"
         raise UsageError(f"{usage.split()[0]} takes one {what}; {came}", f"as in: glassformer {usage}")
@@ -167,11 +156,7 @@ def one_word(words: list[str], what: str, usage: str) -> str:
 
 
 def run_folder(word: str) -> Path:
-    """A run folder that exists, for verbs that use one.
-
-    Raises:
-        CheckpointError: there is none, with a hint at one that resembles it.
-    """
+    """A run folder that exists; a CheckpointError says that there is none, and hints at one that resembles it."""
     path = Path(word)
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import tyro
@@ -47,16 +47,14 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     path = flags.run_folder(words[0])
-    arguments, config = flags.parse_for_run(PredictArguments, given, path, "predict")
+    arguments, _, options = flags.parse_for_run(PredictArguments, given, path, "predict")
     if arguments.seed is not None:
-        arguments = replace(arguments, decode=replace(arguments.decode, decode_seed=arguments.seed))
-    flags.config_of(arguments, config)  # checks the decoding flags
+        options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
 
     import glassformer
 
     trained = glassformer.load(path, device=arguments.device)
-    options = flags.changed(arguments.decode, config.decode)
     n = cut = 0
     for n, result in enumerate(trained.predict_stream(texts or stdin_lines(), **options), start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
@@ -73,10 +71,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def stdin_lines() -> Iterator[str]:
-    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text), UTF-8.
+    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text).
 
-    Raises:
-        DataError: a line that is not UTF-8, by number.
+    A DataError names the first line that is not UTF-8 by its number.
     """
     if console.is_terminal(sys.stdin):
         end = "Ctrl-D (Ctrl-Z and Enter on Windows)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
-from glassformer.recipes import BUDGETS, load_recipe, recipe_names, without_budget
+from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 
 
@@ -50,22 +49,13 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(TrainArguments, given, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    arguments, config = parse(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
+    arguments, config = flags.parse_for_recipe(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if not (arguments.dry_run or arguments.overfit_batch):
-        check_new_folder(out)
+        RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
         _finish(out, arguments.json)
     return 0
-
-
-def parse(
-    cls: type[TrainArguments], given: list[str], base: Config, usage: str
-) -> tuple[TrainArguments, Config]:
-    """`flags.parse_for_recipe`, where a budget that is given replaces the recipe's."""
-    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
-        base = without_budget(base)
-    return flags.parse_for_recipe(cls, given, base, usage)
 
 
 def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
@@ -76,22 +66,6 @@ def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
     special = {name: True for name in ("dry_run", "overfit_batch") if getattr(arguments, name)}
     with TrainingProgress() as progress:
         return glassformer.train(config, out=out, on_report=progress, **special)
-
-
-def check_new_folder(out: Path) -> None:
-    """Refuse a run folder that is in use or cannot be written, before anything is loaded.
-
-    Raises:
-        UsageError: which, and what to do.
-    """
-    if out.is_dir() and any(out.iterdir()):
-        hint = f"go on with it: glassformer train --resume {out}; or " if RunFolder(out).resumable else ""
-        raise UsageError(f"{out} is not empty", f"{hint}name another --out")
-    nearest = next((p for p in (out, *out.parents) if p.exists()), Path("."))
-    if not nearest.is_dir():
-        raise UsageError(f"{out} cannot be a folder: {nearest} is a file", "name another --out")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UsageError(f"{out} cannot be written: no permission in {nearest}", "name another --out")
 
 
 def _resume(words: list[str], given: list[str]) -> int:

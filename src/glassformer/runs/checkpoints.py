@@ -11,12 +11,9 @@ What the state is, this module does not know: tensors under names, and a JSON ob
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.files import atomic_write_text, remove_folder, remove_leftovers
@@ -26,7 +23,7 @@ from glassformer.runs.sealed_folder import (
     read_sealed_folder,
     write_sealed_folder,
 )
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.runs.values import Facts, parse_object
 
 KIND = "glassformer checkpoint"
@@ -34,13 +31,7 @@ TENSORS, STATE = "state.safetensors", "state.json"
 
 
 def save_checkpoint(
-    folder: Path,
-    name: str,
-    tensors: Mapping[str, Tensor],
-    state: Mapping[str, Any],
-    *,
-    keep: int,
-    protect: Collection[str] = (),
+    folder: Path, name: str, tensors: Weights, state: Facts, *, keep: int, protect: Collection[str] = ()
 ) -> Path:
     """Save a checkpoint and return its folder; kill the process at any instant and the newest committed one still loads.
 
@@ -73,7 +64,7 @@ def save_checkpoint(
     return target
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Facts]:
+def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
     """The tensors and the state of one checkpoint. It never falls back to another.
 
     Raises:

@@ -7,6 +7,7 @@ folder inside it is sealed is `sealed_folder.py`'s business, what a value means 
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,6 +77,22 @@ class RunFolder:
     def in_use(self) -> bool:
         """There is something of this name that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+
+    def check_new(self) -> None:
+        """Refuse a folder for a new run that is in use or cannot be written.
+
+        Raises:
+            UsageError: which, and what to do.
+        """
+        path, another = self.path, "name another --out"
+        if path.is_dir() and self.in_use:
+            hint = f"go on with it: glassformer train --resume {path}; or " if self.resumable else ""
+            raise UsageError(f"{path} is not empty", f"{hint}{another}")
+        nearest = next((p for p in (path, *path.parents) if p.exists()), Path("."))
+        if not nearest.is_dir():
+            raise UsageError(f"{path} cannot be a folder: {nearest} is a file", another)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
     @property
     def model_folder(self) -> Path | None:

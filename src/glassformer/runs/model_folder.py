@@ -12,9 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError
@@ -23,8 +20,8 @@ from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
-from glassformer.runs.values import parse_object
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.runs.values import Facts, parse_object
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
@@ -35,28 +32,24 @@ MAX_LEN = 1 << 24
 
 
 def save_model(
-    folder: Path,
-    model_config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    tokenizer_files: Mapping[str, bytes],
-    card: str,
+    folder: Path, config: Facts, tensors: Weights, tokenizers: Mapping[str, bytes], card: str
 ) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
     Args:
         folder: where.
-        model_config: JSON; its "model" and "text" sections are those of the run's configuration.
+        config: JSON; its "model" and "text" sections are those of the run's configuration.
         tensors: the weights by name.
-        tokenizer_files: contents of `tokenizer.json` (and `target_tokenizer.json`).
+        tokenizers: contents of `tokenizer.json` (and `target_tokenizer.json`).
         card: the model card, in Markdown.
 
     Raises:
         ResourceError: the disk is full, or cannot be written.
     """
-    config = {**model_config, "tokenizer_files": _hashes(tokenizer_files)}
-    text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
+    whole = {**config, "tokenizer_files": _hashes(tokenizers)}
+    text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
     files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
-    files |= {name: [data] for name, data in tokenizer_files.items()} | {CARD: [card.encode("utf-8")]}
+    files |= {name: [data] for name, data in tokenizers.items()} | {CARD: [card.encode("utf-8")]}
     remove_leftovers(folder.parent, folder.name)
     write_sealed_folder(folder, KIND, files, replace=True)
 
@@ -70,7 +63,7 @@ def replace_card(folder: Path, card: str) -> None:
     update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
 
 
-def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
     """The configuration and the weights of a model folder, after every check there is.
 
     Args:
@@ -104,7 +97,7 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
-def _bound_sizes(config: Mapping[str, Any], n_layers: LayersOf, n_weights: int, where: Path) -> None:
+def _bound_sizes(config: Facts, n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
     model, text, labels = config.get("model"), config.get("text"), config.get("label_names") or []
     if not isinstance(model, dict) or not isinstance(text, dict):
@@ -114,7 +107,7 @@ def _bound_sizes(config: Mapping[str, Any], n_layers: LayersOf, n_weights: int, 
     if (task := str(config.get("task"))) not in n_layers:
         raise CheckpointError(f"{where}: there is no task {task!r}")
 
-    def size(section: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    def size(section: Facts, name: str, default: int | None = None) -> int:
         value = default if section.get(name) is None else section[name]
         if type(value) is not int or not 0 < value < 1 << 40:
             raise CheckpointError(f"{where}: {name} should be a positive size, not {value!r}")
