@@ -44,10 +44,8 @@ def _run_folder(path: Path, as_json: bool) -> int:
     if as_json:
         console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
         return 0
-    for finding in findings:
-        console.write(f"{finding.matter}\n    try: {finding.remedy}")
-    if not findings:
-        console.write("nothing stands out")
+    told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in findings]
+    console.write("\n".join(told or ["nothing stands out"]))
     return 0
 
 

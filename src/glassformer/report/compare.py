@@ -36,10 +36,7 @@ class Comparison:
 
 
 def compare_runs(paths: Sequence[Path | str]) -> Comparison:
-    """Put runs side by side.
-
-    Args:
-        paths: run folders; the order is kept.
+    """Put run folders side by side, in their order.
 
     Raises:
         CheckpointError: one of them is not a run folder or has a damaged file.
@@ -48,7 +45,7 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
     comparison = Comparison(rows=[_row(run) for run in runs])
     answered = [(run, load_predictions(run)) for run in runs]
     for (first, of_first), (second, of_second) in combinations(answered, 2):
-        outcome = _paired(first, second, of_first, of_second)
+        outcome = _paired(first, second, (of_first, of_second))
         if isinstance(outcome, str):
             comparison.notes.append(f"{first.path} and {second.path} were not tested: {outcome}")
         else:
@@ -59,8 +56,7 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
 def load_predictions(run: RunFacts) -> Answers | None:
     """Read what was right and what was predicted; None when a run kept none or its task has no pairs.
 
-    Raises:
-        CheckpointError: a line that does not hold both.
+    A CheckpointError names a line that does not hold both.
     """
     columns, folder = run.telling.compared, RunFolder(run.path)
     rows = folder.read_predictions() if columns else None
@@ -95,16 +91,15 @@ def _row(run: RunFacts) -> dict[str, Any]:
     }
 
 
-def _paired(
-    first: RunFacts, second: RunFacts, of_first: Answers | None, of_second: Answers | None
-) -> dict[str, Any] | str:
+def _paired(first: RunFacts, second: RunFacts, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
     """Return the paired test of two runs, or the reason why there is none."""
     if first.config.task != second.config.task:
         return f"one is {first.config.task}, the other {second.config.task}."
     if first.telling.compared is None:
         return f"there is no paired test of a {first.telling.what}."
+    of_first, of_second = answers
     if of_first is None or of_second is None:
-        where = " or ".join(str(run.path) for run, of in ((first, of_first), (second, of_second)) if not of)
+        where = " or ".join(str(run.path) for run, of in zip((first, second), answers, strict=True) if not of)
         name = RunFolder(first.path).predictions.name
         return f"no {name} in {where}, which `glassformer train --resume` would finish."
     (truth, one), (others, two) = of_first, of_second

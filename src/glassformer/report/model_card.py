@@ -21,11 +21,10 @@ FILES = """\
 
 
 def model_card(run_dir: Path, model: dict[str, Any]) -> str:
-    """Return the card of a run's model as Markdown.
+    """Return the card of a run's model as Markdown; before the evaluation it says that there is no score yet.
 
     Args:
-        run_dir: the run folder, with its configuration and, where they exist, its data facts, log and
-            evaluation. Before the evaluation the card says that there is no test score yet.
+        run_dir: the run folder, with its configuration; its data facts, log and evaluation where they exist.
         model: what the model's own configuration says; its label_names are listed.
 
     Raises:

@@ -18,11 +18,7 @@ from glassformer.runs.values import Facts
 
 
 def write_report(run_dir: Path) -> None:
-    """Write report.json, report.md and plots/ from what else is in a run folder.
-
-    Args:
-        run_dir: a run folder with its configuration; what else is there is used, and what is not is missed in
-            words.
+    """Write report.json, report.md and plots/ from what else is in a run folder; what is not is missed in words.
 
     Raises:
         CheckpointError: not a run folder, or one of its files is damaged.

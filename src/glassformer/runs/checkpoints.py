@@ -65,7 +65,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
-    """The tensors and the state of one checkpoint. It never falls back to another.
+    """The tensors and the state of one checkpoint; it never falls back to another.
 
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
@@ -75,10 +75,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest sound checkpoint, and a warning for each newer one that is damaged.
-
-    Returns:
-        (path, warnings); the path is None when no checkpoint was ever saved.
+    """The newest sound checkpoint (None when none was ever saved), and a warning for each newer, damaged one.
 
     Raises:
         CheckpointError: there are checkpoints and none is sound; starting over would hide it.

@@ -13,9 +13,11 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from glassformer.config import ModelConfig
-from glassformer.errors import CheckpointError
+from glassformer.config import ModelConfig, TextConfig
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.files import finish_replacement, remove_leftovers
+from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.recipes.checks import build
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
@@ -27,8 +29,6 @@ WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
 LayersOf = Mapping[str, Callable[[ModelConfig], int]]
 """By the name of a task: how many layers its models of some sizes have."""
-MAX_LEN = 1 << 24
-"""Longest context that is believed: positions are allocated for it and are not in the weights."""
 
 
 def save_model(
@@ -55,20 +55,12 @@ def save_model(
 
 
 def replace_card(folder: Path, card: str) -> None:
-    """Give a sealed model another card; its weights are not written again.
-
-    Raises:
-        CheckpointError, ResourceError: see `update_sealed_folder`.
-    """
+    """Give a sealed model another card, as `update_sealed_folder` does: its weights are not written again."""
     update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
 
 
 def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
-    """The configuration and the weights of a model folder, after every check there is.
-
-    Args:
-        folder: what `save_model` wrote.
-        n_layers: of each task there is, the layers of a model of given sizes.
+    """The configuration and the weights of what `save_model` wrote, after every check there is.
 
     Raises:
         CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the
@@ -99,30 +91,28 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def _bound_sizes(config: Facts, n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
-    model, text, labels = config.get("model"), config.get("text"), config.get("label_names") or []
-    if not isinstance(model, dict) or not isinstance(text, dict):
-        raise CheckpointError(f"{where} should have the sections model and text")
+    labels, vocab_size, task = (
+        config.get("label_names") or [],
+        config.get("vocab_size"),
+        str(config.get("task")),
+    )
     if not isinstance(labels, list):
         raise CheckpointError(f"{where}: label_names should be a list")
-    if (task := str(config.get("task"))) not in n_layers:
+    if type(vocab_size) is not int or vocab_size < 1:
+        raise CheckpointError(f"{where}: vocab_size should be a positive size, not {vocab_size!r}")
+    if task not in n_layers:
         raise CheckpointError(f"{where}: there is no task {task!r}")
-
-    def size(section: Facts, name: str, default: int | None = None) -> int:
-        value = default if section.get(name) is None else section[name]
-        if type(value) is not int or not 0 < value < 1 << 40:
-            raise CheckpointError(f"{where}: {name} should be a positive size, not {value!r}")
-        return value
-
-    d_model, n_heads, encoder = (size(model, name) for name in ("d_model", "n_heads", "n_layers"))
-    d_head = size(model, "d_head", max(1, d_model // n_heads))
-    sizes = ModelConfig(n_layers=encoder, n_decoder_layers=size(model, "n_decoder_layers", encoder))
+    try:
+        c = build(ModelConfig, config.get("model"), "model", str(where))
+        max_len = build(TextConfig, config.get("text"), "text", str(where)).max_len
+    except UsageError as error:
+        raise CheckpointError(error.message, error.hint) from error
     # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
-    layer = d_model * (4 * n_heads * d_head + 2 * size(model, "d_ff", 4 * d_model))
-    rows = size(config, "vocab_size") + (len(labels) if len(labels) > 2 else 0)
-    at_least = n_layers[task](sizes) * layer + rows * d_model
+    layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
+    at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if at_least > n_weights:
-        raise CheckpointError(
-            f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
-        )
-    if (longest := size(text, "max_len")) > MAX_LEN or longest * d_model > max(1 << 30, n_weights):
-        raise CheckpointError(f"{where}: max_len {longest:,} is beyond any text")
+        told = f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
+        raise CheckpointError(told)
+    # Positions are allocated for the longest text and are not in the weights.
+    if max_len * c.d_model > max(1 << 30, n_weights):
+        raise CheckpointError(f"{where}: max_len {max_len:,} is beyond any text")

@@ -72,14 +72,9 @@ def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, An
 def read_sealed_folder(folder: Path, kind: str, names: Collection[str] | None = None) -> dict[str, bytes]:
     """Every file of a sealed folder, name to content: the very bytes whose sums were compared.
 
-    Args:
-        folder: what was written.
-        kind: what it should hold.
-        names: of the files that should be there, no more and no fewer; any where it is absent.
-
     Raises:
-        CheckpointError: the folder is missing, another kind, from a later version, or not the bytes
-            that were written; the message names the file.
+        CheckpointError: the folder is missing, another kind, from a later version, not the bytes that were
+            written, or holds others than `names`, if these are given; the message names the file.
     """
 
     def whole(path: Path) -> tuple[bytes, str]:

@@ -42,9 +42,5 @@ def snapshots(folder: Path) -> list[tuple[int, Path]]:
 
 
 def load_snapshot(path: Path) -> Weights:
-    """The weights of one snapshot.
-
-    Raises:
-        CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
-    """
+    """The weights of one snapshot; the errors are those of `read_sealed_folder`."""
     return read_tensors(read_sealed_folder(path, KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)

@@ -160,8 +160,7 @@ class Evaluation:
 def pick(cls: type[T], value: Any, where: Path | str) -> T:
     """Make a dataclass of those of its fields that a JSON object has.
 
-    Raises:
-        CheckpointError: it is no object, or lacks a field that has no default.
+    A CheckpointError names `where` if it is no object, or lacks a field that has no default.
     """
     known = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
     try:

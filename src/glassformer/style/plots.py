@@ -55,13 +55,10 @@ def style() -> Iterator[None]:
 def new_figure(
     height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[int] = (1,)
 ) -> Any:
-    """Return (figure, axes) with a title and a quiet line under it, both flush left.
+    """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
-        height: inches.
-        title: what is shown.
         subtitle: unit and what to look for.
-        width: inches.
         rows: relative heights of panels over one x-axis.
     """
     from matplotlib.figure import Figure
