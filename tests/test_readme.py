@@ -47,7 +47,7 @@ def test_documented_commands_exist(path: Path) -> None:
         words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"
-            train.parse(train.TrainArguments, given, load_recipe(words[0]), "train")
+            flags.parse_for_recipe(train.TrainArguments, given, load_recipe(words[0]), "train")
         elif verb not in ("data", "train"):
             flags.parse(ARGUMENTS[verb], given, verb)
 

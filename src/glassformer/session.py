@@ -83,15 +83,9 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
     """Train a new run into `folder`, evaluate it once, write its report.
 
     Raises:
-        UsageError: it holds something already.
+        UsageError: it holds something already, or cannot be written.
     """
-    if folder.in_use:
-        hint = (
-            f"go on with: glassformer train --resume {folder.path}"
-            if folder.resumable
-            else "name another --out"
-        )
-        raise UsageError(f"{folder.path} is not empty", hint)
+    folder.check_new()
     run, facts = look_ahead(prepare(config))
     env = describe_environment(run.device, run.precision)
     folder.begin(run.config, env, describe_data(run, facts.as_dict()), run.task.tokenizer)

@@ -169,7 +169,7 @@ def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], told: str,
 
 def test_settings_of_what_is_chosen_arrive() -> None:
     given = ["--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7"]
-    _, config = train.parse(train.TrainArguments, given, load_recipe("imdb"), "train imdb")
+    _, config = flags.parse_for_recipe(train.TrainArguments, given, load_recipe("imdb"), "train imdb")
     assert config == override(
         load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7}
     )

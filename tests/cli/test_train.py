@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import train as module
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
+from glassformer.runs.folder import RunFolder
 
 from .conftest import SMALL, Runs
 
@@ -84,10 +84,10 @@ def test_a_folder_in_use_is_refused_with_the_way_on(cli: Callable, runs: Runs, t
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file is a file"):
-        module.check_new_folder(tmp_path / "file" / "run")
+        RunFolder(tmp_path / "file" / "run").check_new()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UsageError, match="no permission in"):
-        module.check_new_folder(tmp_path / "a" / "b")
+        RunFolder(tmp_path / "a" / "b").check_new()
 
 
 def test_json_is_the_evaluation_alone(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -33,26 +33,12 @@ def run(argv: Sequence[str]) -> int:
     if arguments.json:
         console.write_json(asdict(comparison))
         return 0
-    columns = (
-        "run",
-        "task",
-        "dataset",
-        "split",
-        "n",
-        "metric",
-        "value",
-        "ci95",
-        "parameters",
-        "steps",
-        "seconds",
-    )
-    console.write_table(columns, [[_cell(row.get(name)) for name in columns] for row in comparison.rows])
+    columns = "run task dataset split n metric value ci95 parameters steps seconds".split()
+    console.write_table(columns, [[_cell(row[name]) for name in columns] for row in comparison.rows])
     if comparison.tests:
-        columns = ("first", "second", "metric", "difference", "ci95", "p_value", "n")
+        columns = "first second metric difference ci95 p_value n".split()
         console.write("")
-        console.write_table(
-            columns, [[_cell(test.get(name)) for name in columns] for test in comparison.tests]
-        )
+        console.write_table(columns, [[_cell(test[name]) for name in columns] for test in comparison.tests])
     for note in comparison.notes:
         console.say(note)
     return 0

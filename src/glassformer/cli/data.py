@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 import tyro
 
@@ -12,6 +12,7 @@ from glassformer.cli import flags
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.recipes import load_recipe, recipe_for_files
+from glassformer.style.words import shortened
 
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
@@ -37,19 +38,12 @@ def run(argv: Sequence[str]) -> int:
         flags.parse(DataArguments, given, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         came = f"not {words[0]!r}" if words else "and none came"
-        raise UsageError(
-            f"data takes check or show, {came}", "as in: glassformer data check classify --train-file a.csv"
-        )
-    what, rest = words[0], words[1:]
+        hint = "as in: glassformer data check classify --train-file a.csv"
+        raise UsageError(f"data takes check or show, {came}", hint)
+    what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(given, usage))
-    base = flags.chosen(base, given)
-
-    from glassformer.tasks import task_class
-
-    start = replace(DataArguments(), data=base.data)
-    arguments = flags.parse(DataArguments, given, f"data {what} {base.recipe}", start, task_class(base.task))
-    config = flags.config_of(arguments, base)
+    arguments, config = flags.parse_for_recipe(DataArguments, given, base, f"data {what} {base.recipe}")
     return _check(config, arguments.json) if what == "check" else _show(config, arguments.json)
 
 
@@ -60,9 +54,7 @@ def _check(config: Config, as_json: bool) -> int:
 
     report = check_data(task_class(config.task).form, config.data)
     if as_json:
-        errors = [asdict(problem) for problem in report.errors]
-        facts = {"n_errors": report.n_errors, "errors": errors, "sizes": report.sizes, "notes": report.notes}
-        console.write_json({"ok": report.ok, "counts": report.counts} | facts)
+        console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
     for note in report.notes:
         console.say(note)
@@ -70,13 +62,11 @@ def _check(config: Config, as_json: bool) -> int:
         console.write(str(problem))
     if report.n_errors > len(report.errors):
         console.write(f"… and {report.n_errors - len(report.errors):,} more")
-    found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
-    console.write_table(("found", "count"), list(found.items()))
+    counted = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
+    console.write_table(("found", "count"), list(counted.items()))
     if not report.ok:
-        raise DataError(
-            f"{report.n_errors:,} {'problem' if report.n_errors == 1 else 'problems'} to mend before training",
-            "each is listed with file and line",
-        )
+        found = f"{report.n_errors:,} {'problem' if report.n_errors == 1 else 'problems'}"
+        raise DataError(f"{found} to mend before training", "each is listed with file and line")
     console.say("nothing stands in the way of training")
     return 0
 
@@ -97,19 +87,12 @@ def _show(config: Config, as_json: bool) -> int:
         facts = {"task": config.task, "splits": sizes, "label_names": classes, "hashes": data.hashes}
         console.write_json(facts)
         return 0
-    console.write_table(
-        ("split", "examples", "source"), [(k, f"{v['n']:,}", v["source"]) for k, v in sizes.items()]
-    )
-    rows = [
-        (name, _short(split.text[i]), _short(split.answer[i]) if split.answer else "")
-        for name, split in splits.items()
-        for i in range(min(N_SHOWN, len(split)))
-    ]
+    rows = [(name, f"{size['n']:,}", size["source"]) for name, size in sizes.items()]
+    console.write_table(("split", "examples", "source"), rows)
+    rows = []
+    for name, split in splits.items():
+        pairs = zip(split.text[:N_SHOWN], (split.answer or [""] * N_SHOWN)[:N_SHOWN], strict=False)
+        rows += [(name, *(shortened(text, SHOWN_CHARS) for text in pair)) for pair in pairs]
     console.write("")
     console.write_table(("split", "text", "answer"), rows)
     return 0
-
-
-def _short(text: str) -> str:
-    line = " ".join(text[: 2 * SHOWN_CHARS].split())
-    return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1] + "…"

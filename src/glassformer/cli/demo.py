@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
-from glassformer.cli.train import TrainArguments, check_new_folder, parse, train
+from glassformer.cli.train import TrainArguments, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
@@ -31,19 +31,16 @@ def run(argv: Sequence[str]) -> int:
     """The verb."""
     words, given = flags.split_words(DemoArguments, argv, "demo")
     if words:
-        raise UsageError(
-            f"demo takes no words, and {words[0]!r} came", f"to train it: glassformer train {words[0]}"
-        )
-    arguments, config = parse(DemoArguments, given, load_recipe("dates"), "demo")
+        hint = f"to train it: glassformer train {words[0]}"
+        raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
+    arguments, config = flags.parse_for_recipe(DemoArguments, given, load_recipe("dates"), "demo")
     if arguments.resume is not None:
-        raise UsageError(
-            "demo starts a new run", f"go on with one: glassformer train --resume {arguments.resume}"
-        )
+        hint = f"go on with one: glassformer train --resume {arguments.resume}"
+        raise UsageError("demo starts a new run", hint)
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
-    check_new_folder(out)
-    console.say(
-        "Dates as people write them, in many languages → ISO 8601. Training a small Transformer from scratch …"
-    )
+    RunFolder(out).check_new()
+    what = "Dates as people write them, in many languages → ISO 8601"
+    console.say(f"{what}. Training a small Transformer from scratch …")
     trained = train(config, out, arguments)
     if trained is None:  # a dry run
         return 0
@@ -52,7 +49,9 @@ def run(argv: Sequence[str]) -> int:
         write_scores(evaluation.as_json(), as_json=True)
         return 0
     console.write(headline_of(evaluation) + "\n")
-    console.write_table(("as written", "predicted", "true", ""), examples(evaluation))
+    shown = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
+    rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
+    console.write_table(("as written", "predicted", "true", ""), rows)
     told = trained.predict([OWN])[0]
     console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
     console.say(f'  glassformer predict {out} "{OWN}"')
@@ -61,24 +60,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def examples(evaluation: Evaluation) -> list[tuple[str, str, str, str]]:
-    """Held-out dates, what was predicted, what is right, and whether the two agree."""
-    return [
-        (
-            e["text"],
-            e["translation"],
-            e["reference"],
-            "right" if e["translation"] == e["reference"] else "wrong",
-        )
-        for e in evaluation.examples[:N_SHOWN]
-    ]
-
-
 def _free_folder(first: Path) -> Path:
     """The folder itself, or the first of `-2`, `-3` … that is not in use."""
     numbered = (first.with_name(f"{first.name}-{i}") for i in itertools.count(2))
-    return next(
-        p
-        for p in itertools.chain([first], numbered)
-        if not p.exists() or (p.is_dir() and not any(p.iterdir()))
-    )
+    return next(path for path in itertools.chain([first], numbered) if not RunFolder(path).in_use)

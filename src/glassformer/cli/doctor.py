@@ -27,9 +27,8 @@ def run(argv: Sequence[str]) -> int:
     words, given = flags.split_words(DoctorArguments, argv, "doctor")
     arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
     if words:
-        return _run_folder(
-            flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb")), arguments.json
-        )
+        path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
+        return _run_folder(path, arguments.json)
     facts = machine()
     if arguments.json:
         console.write_json(facts)
@@ -45,10 +44,8 @@ def _run_folder(path: Path, as_json: bool) -> int:
     if as_json:
         console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
         return 0
-    for finding in findings:
-        console.write(f"{finding.matter}\n    try: {finding.remedy}")
-    if not findings:
-        console.write("nothing stands out")
+    told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in findings]
+    console.write("\n".join(told or ["nothing stands out"]))
     return 0
 
 
@@ -61,8 +58,11 @@ def machine() -> dict[str, str]:
 
     device = choose_device("auto")
     cache = cache_dir()
-    named = os.environ.get("GLASSFORMER_DATA")
-    places = ([Path(named)] if named else []) + [cache / "data"]
+    named = os.environ.get("GLASSFORMER_DATA", "")
+    set_to = named if Path(named).is_dir() else f"{named} (no such folder)"
+    places = [Path(folder) for folder in (named, cache / "data") if folder]
+    names = ("imdb", "multi30k", "tinyshakespeare")  # only folders are looked at; reading one is the loader's
+    found = {name: [place / name for place in places if (place / name).is_dir()] for name in names}
     return {
         "glassformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -72,22 +72,9 @@ def machine() -> dict[str, str]:
         "precision": choose_precision("auto", device),
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
         "cache": f"{cache} ({'writable' if _writable(cache) else 'NOT writable: set GLASSFORMER_CACHE'})",
-        "GLASSFORMER_DATA": _described(named),
-        **{name: _found(name, places) for name in ("imdb", "multi30k", "tinyshakespeare")},
+        "GLASSFORMER_DATA": set_to if named else "not set",
+        **{name: str([*at, "not here; fetched when a recipe needs it"][0]) for name, at in found.items()},
     }
-
-
-def _described(named: str | None) -> str:
-    if not named:
-        return "not set"
-    return named if Path(named).is_dir() else f"{named} (no such folder)"
-
-
-def _found(name: str, places: Sequence[Path]) -> str:
-    """Where a data set is; only folders are looked at, reading it is the loader's."""
-    return next(
-        (str(p / name) for p in places if (p / name).is_dir()), "not here; fetched when a recipe needs it"
-    )
 
 
 def _writable(folder: Path) -> bool:

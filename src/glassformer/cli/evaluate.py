@@ -49,44 +49,29 @@ def run(argv: Sequence[str]) -> int:
     if "--help" in given and not words:
         flags.parse(EvaluateArguments, given, "evaluate RUN")
     path = flags.run_folder(flags.one_word(words, "run folder", "evaluate runs/imdb"))
-    config = flags.run_config(path)
-
-    from glassformer.tasks import TASKS
-
-    start, task = EvaluateArguments(decode=config.decode), TASKS.get(config.task)
-    arguments = flags.parse(EvaluateArguments, given, f"evaluate {path}", start, task)
-    flags.config_of(arguments, config)  # checks the decoding flags
+    arguments, config, options = flags.parse_for_run(EvaluateArguments, given, path, "evaluate")
     data = test_data(arguments, config)
 
     import glassformer
 
     trained = glassformer.load(path, device=arguments.device)
-    options = flags.changed(arguments.decode, config.decode)
     write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
     return 0
 
 
 def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None:
-    """The data to score that the flags name; None for the run's own.
-
-    Raises:
-        UsageError: half of a pair of files, or files and a split.
-    """
-    if (arguments.src_file is None) != (arguments.ref_file is None):
-        raise UsageError(
-            "--src-file and --ref-file go together", "give both: --src-file s.en --ref-file r.de"
-        )
-    if arguments.test_file is None and arguments.src_file is None:
+    """The data to score that the flags name; None for the run's own. A UsageError refuses what does not go together."""
+    test, src, ref = arguments.test_file, arguments.src_file, arguments.ref_file
+    if (src is None) != (ref is None):
+        hint = "give both: --src-file s.en --ref-file r.de"
+        raise UsageError("--src-file and --ref-file go together", hint)
+    if test is None and src is None:
         return replace(config.data, data_dir=arguments.data_dir) if arguments.data_dir else None
-    if arguments.test_file is not None and arguments.src_file is not None:
+    if test is not None and src is not None:
         raise UsageError("--test-file and --src-file name two test sets", "give one of them")
     if arguments.split != "test":
-        raise UsageError(
-            f"--split {arguments.split} is of the run's own data, and files were given", "give one of them"
-        )
-    columns = ("text_column", "label_column", "src_column", "tgt_column")
-    files = FilesConfig(
-        test_file=arguments.test_file, test_src_file=arguments.src_file, test_tgt_file=arguments.ref_file,
-        **{name: getattr(arguments, name) or getattr(config.data.files, name) for name in columns},
-    )  # fmt: skip
-    return DataConfig(files=files)
+        told = f"--split {arguments.split} is of the run's own data, and files were given"
+        raise UsageError(told, "give one of them")
+    names = ("text_column", "label_column", "src_column", "tgt_column")
+    columns = {name: getattr(arguments, name) or getattr(config.data.files, name) for name in names}
+    return DataConfig(files=FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, **columns))

@@ -6,7 +6,7 @@ counted from 1 here, as on the page; in Python they are counted from 0.
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from glassformer import console
 from glassformer.cli import flags
-from glassformer.errors import DataError, UsageError
+from glassformer.cli.predict import stdin_lines
+from glassformer.errors import UsageError
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 REPORT_SUFFIXES = (".html", ".htm")
@@ -61,49 +62,44 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("explain takes a run folder", 'as in: glassformer explain runs/imdb "I loved it"')
     if len(words) > 2:
         raise UsageError(f"explain takes one text; {len(words) - 1} came", "put quotes around the text")
-    check_flags(arguments, has_text=len(words) == 2)
-    path = flags.run_folder(words[0])
-    requests = requests_of(arguments, read_text(words[1]) if len(words) == 2 else None)
+    path, *texts = words
+    check_flags(arguments, has_text=bool(texts))
+    folder = flags.run_folder(path)
+    text = "\n".join(stdin_lines()) if texts == ["-"] else next(iter(texts), None)
+    requests = requests_of(arguments, text)
 
     import glassformer
     from glassformer.runtime import tuned
 
-    trained = glassformer.load(path, device=arguments.device)
+    trained = glassformer.load(folder, device=arguments.device)
     with tuned(trained.device):  # the page's questions too, which other threads answer
         if arguments.json:
-            console.write_json(facts(trained, requests, arguments.method))
+            console.write_json(facts(explained(trained, requests), arguments.method))
         if arguments.out is not None:
-            write(trained, requests, arguments)
+            write(trained, explained(trained, requests), arguments)
         elif not arguments.json:
             serve(trained, requests, arguments)
     return 0
 
 
 def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
-    """Refuse flags that do not go together, before anything is loaded.
-
-    Raises:
-        UsageError: which, and what would do.
-    """
-    out = arguments.out
+    """Refuse flags that do not go together, before anything is loaded, with a UsageError that says what would do."""
+    out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
     if (out is not None or arguments.json) and not has_text:
-        raise UsageError(
-            "there is no text to explain", 'as in: glassformer explain RUN "I loved it" -o a.html'
-        )
+        hint = 'as in: glassformer explain RUN "I loved it" -o a.html'
+        raise UsageError("there is no text to explain", hint)
     if suffix is not None and suffix not in REPORT_SUFFIXES + FIGURE_SUFFIXES:
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
-    if suffix in FIGURE_SUFFIXES and arguments.figure is None:
-        raise UsageError(
-            f"a {suffix} file needs --figure", "one of: attention, positions, alignment, attribution"
-        )
-    if arguments.figure is not None and suffix not in FIGURE_SUFFIXES:
+    if suffix in FIGURE_SUFFIXES and figure is None:
+        hint = "one of: attention, positions, alignment, attribution"
+        raise UsageError(f"a {suffix} file needs --figure", hint)
+    if figure is not None and suffix not in FIGURE_SUFFIXES:
         raise UsageError("--figure needs a file to draw into", "as in: --figure attention -o attention.pdf")
-    for name in ("layer", "head"):
-        value = getattr(arguments, name)
+    for name, value in (("layer", arguments.layer), ("head", arguments.head)):
         if value is not None and value < 1:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
-        if value is not None and arguments.figure is None:
+        if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
     if not has_text and (arguments.compare, arguments.target, arguments.checkpoint) != (None, None, None):
         hint = "give the text after the run folder"
@@ -112,95 +108,64 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """The `TraceRequest`s that the flags ask for: none, one, or two to compare."""
-    if text is None:
-        return []
-    request: dict[str, Any] = {"text": text}
-    if arguments.checkpoint is not None:
-        request["checkpoint"] = arguments.checkpoint
-    requests = [request | ({"target": arguments.target} if arguments.target is not None else {})]
-    if arguments.compare is not None:
-        requests.append(request | {"text": arguments.compare})
-    return requests
+    weights = {"checkpoint": arguments.checkpoint}
+    asked = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
+    given = [{name: value for name, value in request.items() if value is not None} for request in asked]
+    return [request for request in given if "text" in request]
 
 
-def read_text(word: str) -> str:
-    """The text a word stands for: itself, or for "-" all of stdin without its last line break.
-
-    Raises:
-        DataError: stdin is not UTF-8.
-    """
-    if word != "-":
-        return word
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        where = f"stdin: expected UTF-8, found byte 0x{error.object[error.start]:02x}"
-        raise DataError(where, "convert the text to UTF-8 first, for instance with iconv") from error
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-def facts(trained: Any, requests: list[dict[str, Any]], method: str) -> dict[str, Any]:
-    """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
-    from glassformer.explain.attribution.attribute import AttributeRequest, attribute
+def explained(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
+    """The requests' forward passes, traced; a UsageError or CheckpointError says why one cannot be."""
     from glassformer.explain.explanation import TraceRequest, explain
 
-    told: list[dict[str, Any]] = []
-    for number, request in enumerate(requests, start=1):
-        explanation = explain(trained, TraceRequest.from_dict(request), trace_id=f"t{number}")
+    numbered = enumerate(map(TraceRequest.from_dict, requests), start=1)
+    return [explain(trained, request, trace_id=f"t{number}") for number, request in numbered]
+
+
+def facts(explanations: list[Any], method: str) -> dict[str, Any]:
+    """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
+    from glassformer.explain.attribution.attribute import AttributeRequest, attribute
+
+    told = []
+    for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
         attribution = attribute(explanation, question).to_json()
         told.append({"manifest": explanation.manifest(), "attribution": attribution})
     return told[0] | ({"other": told[1]} if len(told) > 1 else {})
 
 
-def write(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
+def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
     """The report or the figure that --out names."""
-    from glassformer.explain.explanation import TraceRequest, explain
-
-    path = Path(str(arguments.out))
-    explanations = [
-        explain(trained, TraceRequest.from_dict(request), trace_id=f"t{number}")
-        for number, request in enumerate(requests, start=1)
-    ]
+    path, (first, *others) = Path(str(arguments.out)), explanations
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         console.warn(warning)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
-        save_figure(
-            explanations[0], arguments.figure, path,
-            layer=arguments.layer, head=arguments.head, method=arguments.method,
-        )  # fmt: skip
+        chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
+        save_figure(first, arguments.figure, path, **chosen)
     else:
         from glassformer.explain.page.report import write_report
 
         console.say("weighing the words, for up to half a minute …")
-        other = explanations[1] if len(explanations) > 1 else None
-        for sentence in write_report(path, explanations[0], other=other, subject=trained):
+        for sentence in write_report(path, first, other=next(iter(others), None), subject=trained):
             console.say(f"left out: {sentence}")
     console.say(f"written: {path}")
 
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
-    """The page, until Ctrl-C.
+    """The page, until Ctrl-C; the errors are those of `explained`, of what it shall show first."""
+    from glassformer.explain.page import server
 
-    Raises:
-        UsageError, CheckpointError: what the page shall show first cannot be traced.
-    """
-    from glassformer.explain.explanation import TraceRequest, explain
-    from glassformer.explain.page.server import PORT
-    from glassformer.explain.page.server import serve as serve_page
-
-    for request in requests:
-        explain(trained, TraceRequest.from_dict(request))  # what is wrong is told here, not on the page
+    explained(trained, requests)  # what is wrong is told here, not on the page
 
     def tell(address: str) -> None:
-        if arguments.port is None and f":{PORT}/" not in address:
-            console.say(f"port {PORT} is taken, so this is another")
+        if arguments.port is None and f":{server.PORT}/" not in address:
+            console.say(f"port {server.PORT} is taken, so this is another")
         console.say(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    serve_page(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
+    server.serve(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
     console.say("ended")
 
 
@@ -208,7 +173,4 @@ def _long_out(argv: Sequence[str]) -> list[str]:
     """The arguments with -o as --out."""
     words = list(argv)
     end = words.index("--") if "--" in words else len(words)
-    return [
-        "--out" + word[2:] if i < end and (word == "-o" or word.startswith("-o=")) else word
-        for i, word in enumerate(words)
-    ]
+    return [re.sub("^-o(?==|$)", "--out", word) for word in words[:end]] + words[end:]

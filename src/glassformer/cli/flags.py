@@ -24,7 +24,7 @@ import tyro
 
 from glassformer.config import Config, idle
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import check_config, nearest, override, section_fields
+from glassformer.recipes import BUDGETS, check_config, nearest, override, section_fields, without_budget
 from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
 
@@ -37,27 +37,20 @@ PREFIXED = ("text", "model")
 CHOOSERS = ("dataset", "optimizer")
 """Flags whose value decides which others there are."""
 
-Arguments = TypeVar("Arguments")
+A = TypeVar("A")
+"""The dataclass of a verb's flags."""
 
 
 def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], list[str]]:
-    """Part the words of a command line from its flags, and refuse flags there are none of.
+    """Part a verb's arguments into words, in order, and flags with their values, spelled as tyro wants them.
 
-    Args:
-        cls: the dataclass of the verb's flags.
-        argv: the arguments after the verb; everything behind a lone `--` is words.
-        verb: for messages.
-
-    Returns:
-        Words in order, and the flags with their values, spelled as tyro wants them.
+    Everything behind a lone `--` is words.
 
     Raises:
-        UsageError: an unknown flag, with the nearest known one.
+        UsageError: an unknown flag, with the nearest known one, or a value that is missing or too much.
     """
     known = known_flags(cls)
-    words: list[str] = []
-    flags: list[str] = []
-    rest = iter(argv)
+    words, flags, rest = list[str](), list[str](), iter(argv)
     for token in rest:
         if token == "--":
             words += rest
@@ -69,11 +62,9 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
             if name not in known:
                 raise UsageError(f"{verb} has no flag {token.partition('=')[0]}", _similar(name, known))
             if equals and not known[name]:
-                off = (
-                    "leave it out"
-                    if "no-" in name
-                    else f"{name} turns it on; leave it out, or turn it off with no- before it"
-                )
+                off = "leave it out"
+                if "no-" not in name:
+                    off = f"{name} turns it on; {off}, or turn it off with no- before it"
                 raise UsageError(f"{name} takes no value, and {value!r} came", off)
             if known[name] and not equals:  # its value is the next word, whatever that looks like
                 value = next(rest, None)
@@ -86,12 +77,8 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
 
 
 def parse(
-    cls: type[Arguments],
-    flags: list[str],
-    usage: str,
-    default: Arguments | None = None,
-    task: type[Task] | None = None,
-) -> Arguments:
+    cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None
+) -> A:
     """Fill the dataclass of a verb's flags through tyro, which also prints the help.
 
     Args:
@@ -116,28 +103,52 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             raise
-        verb = usage.split()[0]
-        raise UsageError(_flatten(said.getvalue()), f"what it takes: glassformer {verb} --help") from None
+        hint = f"what it takes: glassformer {usage.split()[0]} --help"
+        raise UsageError(_flatten(said.getvalue()), hint) from None
 
 
-def chosen(config: Config, given: list[str]) -> Config:
-    """The recipe's configuration with the data set and the optimizer that flags choose, and their defaults."""
+def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -> tuple[A, Config]:
+    """The flags of a verb over a recipe's values, and the configuration that makes.
+
+    A budget that is given replaces the recipe's; a data set or optimizer, chosen so, has its own defaults.
+
+    Raises:
+        UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
+    """
+    from glassformer.tasks import task_class
+
+    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
+        base = without_budget(base)
     values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
-    return override(config, {name: values[name] for name in CHOOSERS if name in values}, "flags")
+    base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
+    own = section_fields().keys() & get_type_hints(cls).keys()
+    start = cls(**{name: getattr(base, name) for name in own})
+    arguments = parse(cls, given, usage, start, task_class(base.task))
+    return arguments, config_of(arguments, base)
+
+
+def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
+    """The flags of a verb that uses a run, the run's configuration, and the options of decoding that flags change.
+
+    A model folder alone has the general configuration. The errors are those of `parse_for_recipe` and
+    `RunFolder.read_config`.
+    """
+    from glassformer.tasks import TASKS
+
+    config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
+    start = cls(decode=config.decode)  # pyright: ignore[reportCallIssue]
+    arguments = parse(cls, given, f"{verb} {path}", start, TASKS.get(config.task))
+    return arguments, config, changed(config_of(arguments, config).decode, config.decode)
 
 
 def config_of(arguments: Any, base: Config) -> Config:
-    """The recipe's configuration with the flags' values, checked."""
-    sections = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
-    return check_config(replace(base, **sections), "flags")
+    """The configuration with the flags' values, checked."""
+    given = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
+    return check_config(replace(base, **given), "flags")
 
 
 def one_word(words: list[str], what: str, usage: str) -> str:
-    """The single word a verb takes.
-
-    Raises:
-        UsageError: there is none, or more than one.
-    """
+    """The single word a verb takes; a UsageError says that there is none, or more than one."""
     if len(words) != 1:
         came = f"{len(words)} came: {' '.join(words)}" if words else "none came"
         raise UsageError(f"{usage.split()[0]} takes one {what}; {came}", f"as in: glassformer {usage}")
@@ -145,26 +156,15 @@ def one_word(words: list[str], what: str, usage: str) -> str:
 
 
 def run_folder(word: str) -> Path:
-    """A run folder that exists, for verbs that use one.
-
-    Raises:
-        CheckpointError: there is none, with a hint at one that resembles it.
-    """
+    """A run folder that exists; a CheckpointError says that there is none, and hints at one that resembles it."""
     path = Path(word)
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
-    parent = path.parent
-    siblings = [p.name for p in parent.iterdir() if RunFolder(p).resumable] if parent.is_dir() else []
-    hint = nearest(path.name, siblings) or (
-        f"in {parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
-    )
-    raise CheckpointError(f"{path} {wrong}", hint.strip() or "give the folder that --out named when training")
-
-
-def run_config(path: Path) -> Config:
-    """The configuration of a run, for the defaults of flags; a model folder alone has the general ones."""
-    return RunFolder(path).read_config() if RunFolder(path).resumable else Config()
+    parent, hint = path.parent, "give the folder that --out named when training"
+    if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable]:
+        hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
+    raise CheckpointError(f"{path} {wrong}", nearest(path.name, siblings).strip() or hint)
 
 
 def changed(new: Any, old: Any) -> dict[str, Any]:
@@ -193,10 +193,9 @@ def _offer(
     """A dataclass for tyro like that of `section`, with its values as defaults, of what shall be offered.
 
     Args:
-        section: the verb's arguments, or a section of theirs.
+        section: the verb's arguments, or a section of theirs, whose name is `path`, `train.adamw`.
         everything: whether sections that are not chosen are offered too; a flag that two have is offered once.
         ignores: fields and sections to leave out, `model.pooling`, `decode`.
-        path: the section's name, `train.adamw`.
         taken: names in the sections that were offered before.
     """
     taken = set() if taken is None else taken
@@ -209,9 +208,8 @@ def _offer(
             continue
         if not is_dataclass(value):
             taken.add(f.name)
-            made.append(
-                (f.name, Annotated[hints[f.name], tyro.conf.arg(help=told[f.name])], field(default=value))
-            )
+            kind = Annotated[hints[f.name], tyro.conf.arg(help=told[f.name])]
+            made.append((f.name, kind, field(default=value)))
         elif (inner := _offer(value, everything, ignores, name, taken)).__dataclass_fields__:
             kind = inner if f.name in PREFIXED else tyro.conf.OmitArgPrefixes[inner]
             made.append((f.name, kind, field(default_factory=inner)))
@@ -235,9 +233,8 @@ def _docstrings(cls: type) -> dict[str, str]:
 def _filled(start: Any, told: Any) -> Any:
     """`start` with the values of what was offered."""
     values = {f.name: getattr(told, f.name) for f in fields(told)}
-    return replace(
-        start, **{n: _filled(getattr(start, n), v) if is_dataclass(v) else v for n, v in values.items()}
-    )
+    inner = {name: _filled(getattr(start, name), v) for name, v in values.items() if is_dataclass(v)}
+    return replace(start, **values | inner)
 
 
 def _refuse(arguments: Any, flag: str, task: type[Task] | None) -> NoReturn:
@@ -256,9 +253,8 @@ def _canonical(flag: str, known: dict[str, bool]) -> str:
     flag = flag.replace("_", "-")
     section, _, rest = flag[2:].partition(".")
     bare = f"--{rest.rpartition('.')[2]}"
-    return (
-        bare if rest and section not in PREFIXED and section in section_fields() and bare in known else flag
-    )
+    prefixless = rest and section not in PREFIXED and section in section_fields()
+    return bare if prefixless and bare in known else flag
 
 
 def _similar(flag: str, known: dict[str, bool]) -> str:
@@ -272,9 +268,5 @@ def _flatten(box: str) -> str:
     """The first paragraph of tyro's framed message, on one line."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [line.strip("│ \t") for line in plain.splitlines() if line[:1] not in "╭╰"]
-    told: list[str] = []
-    for line in lines:
-        if not line or line.startswith("─"):
-            break
-        told.append(line)
+    told = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
     return " ".join(told).rstrip(".") or "a flag could not be read"

@@ -28,6 +28,8 @@ VERBS = {
     "doctor": "look at this machine, or at what went wrong in a run",
 }
 
+PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
 HELP = """\
 glassformer: the three Transformers from scratch, trained on real text with one command
 
@@ -118,18 +120,13 @@ def as_known(error: BaseException) -> GlassformerError:
         hint = "a smaller --max-tokens, --batch-size or model needs less"
         return ResourceError(f"memory ran out: {text[:200] or 'the machine has no more'}", hint)
     if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         place = f"{error.filename}: " if error.filename else ""
-        if full:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return ResourceError(f"{place}the disk is full", "free some space, or choose another --out")
-        if isinstance(
-            error,
-            FileNotFoundError | PermissionError | FileExistsError | IsADirectoryError | NotADirectoryError,
-        ):
+        if isinstance(error, PATH_ERRORS):
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
-    return GlassformerError(
-        f"{type(error).__name__}: {text[:500]}", "this is a bug: please report it with the output of --debug"
-    )
+    hint = "this is a bug: please report it with the output of --debug"
+    return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
 
 
 def _is_out_of_memory(error: BaseException, text: str) -> bool:

@@ -7,9 +7,10 @@ passes through. One line in is one line out, empty lines included.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import tyro
@@ -46,49 +47,37 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     path = flags.run_folder(words[0])
-    config = flags.run_config(path)
-
-    from glassformer.tasks import TASKS
-
-    start, task = PredictArguments(decode=config.decode), TASKS.get(config.task)
-    arguments = flags.parse(PredictArguments, given, f"predict {path}", start, task)
+    arguments, _, options = flags.parse_for_run(PredictArguments, given, path, "predict")
     if arguments.seed is not None:
-        arguments = replace(arguments, decode=replace(arguments.decode, decode_seed=arguments.seed))
-    flags.config_of(arguments, config)  # checks the decoding flags
+        options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
-    lines = _Counted(texts if texts else stdin_lines())
 
     import glassformer
 
     trained = glassformer.load(path, device=arguments.device)
-    options = flags.changed(arguments.decode, config.decode)
-    cut = 0
-    for result in trained.predict_stream(lines, **options):
+    n = cut = 0
+    for n, result in enumerate(trained.predict_stream(texts or stdin_lines(), **options), start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
         if arguments.json:
             console.write(json.dumps(result, ensure_ascii=False))
         else:
             for line in trained.task.telling.answer_lines(result):
-                console.write(_one_line(line))
+                console.write(re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
-        console.warn(
-            f"{cut} of {lines.n} translations hit the length limit; a larger --max-new-tokens may help"
-        )
-    if lines.n == 0:
+        console.warn(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
+    if n == 0:
         console.warn("nothing came on stdin, so nothing was predicted")
     return 0
 
 
 def stdin_lines() -> Iterator[str]:
-    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text), UTF-8.
+    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text).
 
-    Raises:
-        DataError: a line that is not UTF-8, by number.
+    A DataError names the first line that is not UTF-8 by its number.
     """
     if console.is_terminal(sys.stdin):
-        console.say(
-            "reading texts from the keyboard, one a line; end with Ctrl-D (Ctrl-Z and Enter on Windows)"
-        )
+        end = "Ctrl-D (Ctrl-Z and Enter on Windows)"
+        console.say(f"reading texts from the keyboard, one a line; end with {end}")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -96,21 +85,3 @@ def stdin_lines() -> Iterator[str]:
         except UnicodeDecodeError as error:
             where = f"stdin:{number}: expected UTF-8, found byte 0x{raw[error.start]:02x}"
             raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
-
-
-def _one_line(text: str) -> str:
-    """Line breaks as spaces: one line in, one line out."""
-    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-class _Counted(Iterator[str]):
-    """Texts, and how many were taken so far."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = iter(texts)
-        self.n = 0
-
-    def __next__(self) -> str:
-        text = next(self._texts)
-        self.n += 1
-        return text

@@ -37,7 +37,6 @@ def run(argv: Sequence[str]) -> int:
             console.write_json({"recipe": name, "task": task, "note": note})
     else:
         console.write_table(("recipe", "task", "note"), rows)
-        console.say(
-            "print one: glassformer recipes imdb        train one: glassformer train imdb --out runs/imdb"
-        )
+        train = "train one: glassformer train imdb --out runs/imdb"
+        console.say(f"print one: glassformer recipes imdb        {train}")
     return 0

@@ -15,8 +15,7 @@ TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
 def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
     """All scores of an evaluation; the single predictions stay in the run's `predictions.jsonl`."""
     if as_json:
-        kept = {name: value for name, value in scores.items() if name not in ("examples", "predictions")}
-        console.write_json(kept)
+        console.write_json({k: v for k, v in scores.items() if k not in ("examples", "predictions")})
     else:
         console.write_table(("score", "value"), list(_rows(scores)))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
-from glassformer.recipes import BUDGETS, load_recipe, recipe_names, section_fields, without_budget
+from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 
 
@@ -50,31 +49,13 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(TrainArguments, given, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    arguments, config = parse(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
+    arguments, config = flags.parse_for_recipe(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if not (arguments.dry_run or arguments.overfit_batch):
-        check_new_folder(out)
+        RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
         _finish(out, arguments.json)
     return 0
-
-
-def parse(
-    cls: type[TrainArguments], given: list[str], base: Config, usage: str
-) -> tuple[TrainArguments, Config]:
-    """The verb's flags over a recipe's values, and the configuration that makes.
-
-    Raises:
-        UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
-    """
-    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
-        base = without_budget(base)
-    from glassformer.tasks import task_class
-
-    base = flags.chosen(base, given)
-    sections = {name: getattr(base, name) for name in section_fields()}
-    arguments = flags.parse(cls, given, usage, replace(cls(), **sections), task_class(base.task))
-    return arguments, flags.config_of(arguments, base)
 
 
 def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
@@ -84,39 +65,15 @@ def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
 
     special = {name: True for name in ("dry_run", "overfit_batch") if getattr(arguments, name)}
     with TrainingProgress() as progress:
-        trained = glassformer.train(config, out=out, on_report=progress, **special)
-    return trained
-
-
-def check_new_folder(out: Path) -> None:
-    """Refuse a run folder that is in use or cannot be written, before anything is loaded.
-
-    Raises:
-        UsageError: which, and what to do.
-    """
-    if out.is_dir() and any(out.iterdir()):
-        hint = f"go on with it: glassformer train --resume {out}; or " if RunFolder(out).resumable else ""
-        raise UsageError(f"{out} is not empty", f"{hint}name another --out")
-    nearest = next((p for p in (out, *out.parents) if p.exists()), Path("."))
-    if not nearest.is_dir():
-        raise UsageError(f"{out} cannot be a folder: {nearest} is a file", "name another --out")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UsageError(f"{out} cannot be written: no permission in {nearest}", "name another --out")
+        return glassformer.train(config, out=out, on_report=progress, **special)
 
 
 def _resume(words: list[str], given: list[str]) -> int:
     """Go on with a run; its configuration is what it was."""
-    others = [
-        flag.partition("=")[0]
-        for flag in given
-        if flag.partition("=")[0] not in ("--resume", "--json", "--help")
-    ]
-    if words or others:
-        extra = " ".join(words + others)
-        raise UsageError(
-            f"a resumed run keeps its own configuration; it takes no {extra}",
-            "resume it as it is, or start a new run with these values",
-        )
+    names = [flag.partition("=")[0] for flag in given]
+    if extra := words + [name for name in names if name not in ("--resume", "--json", "--help")]:
+        told = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
+        raise UsageError(told, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, given, "train --resume RUN")
     out = flags.run_folder(str(arguments.resume))
 
@@ -131,10 +88,10 @@ def _resume(words: list[str], given: list[str]) -> int:
 
 def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
-    evaluation = RunFolder(out).read_evaluation()
-    if evaluation:
+    folder = RunFolder(out)
+    if evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
-    if RunFolder(out).report.is_file():
-        console.say(f"report: {RunFolder(out).report}")
+    if folder.report.is_file():
+        console.say(f"report: {folder.report}")
     console.say(f"use it:  glassformer predict {out} …")
     console.say(f"look inside: glassformer explain {out}")

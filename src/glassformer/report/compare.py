@@ -36,43 +36,38 @@ class Comparison:
 
 
 def compare_runs(paths: Sequence[Path | str]) -> Comparison:
-    """Put runs side by side.
-
-    Args:
-        paths: run folders; the order is kept.
+    """Put run folders side by side, in their order.
 
     Raises:
         CheckpointError: one of them is not a run folder or has a damaged file.
     """
     runs = [load_facts(Path(path)) for path in paths]
     comparison = Comparison(rows=[_row(run) for run in runs])
-    predictions = [load_predictions(run) for run in runs]
-    for i, j in combinations(range(len(runs)), 2):
-        outcome = _paired(runs[i], runs[j], predictions[i], predictions[j])
+    answered = [(run, load_predictions(run)) for run in runs]
+    for (first, of_first), (second, of_second) in combinations(answered, 2):
+        outcome = _paired(first, second, (of_first, of_second))
         if isinstance(outcome, str):
-            comparison.notes.append(f"{runs[i].path} and {runs[j].path} were not tested: {outcome}")
+            comparison.notes.append(f"{first.path} and {second.path} were not tested: {outcome}")
         else:
-            comparison.tests.append({"first": str(runs[i].path), "second": str(runs[j].path), **outcome})
+            comparison.tests.append({"first": str(first.path), "second": str(second.path), **outcome})
     return comparison
 
 
 def load_predictions(run: RunFacts) -> Answers | None:
     """Read what was right and what was predicted; None when a run kept none or its task has no pairs.
 
-    Raises:
-        CheckpointError: a line that does not hold both.
+    A CheckpointError names a line that does not hold both.
     """
     columns, folder = run.telling.compared, RunFolder(run.path)
     rows = folder.read_predictions() if columns else None
     if columns is None or rows is None:
         return None
-    right, predicted = columns
     for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict) or not {right, predicted} <= row.keys():
-            raise CheckpointError(
-                f"{folder.predictions}:{number} is not an object with {right} and {predicted}."
-            )
-    return [str(row[right]).strip() for row in rows], [str(row[predicted]).strip() for row in rows]
+        if not isinstance(row, dict) or not row.keys() >= {*columns}:
+            wanted = " and ".join(columns)
+            raise CheckpointError(f"{folder.predictions}:{number} is not an object with {wanted}.")
+    right, predicted = ([str(row[column]).strip() for row in rows] for column in columns)
+    return right, predicted
 
 
 def _row(run: RunFacts) -> dict[str, Any]:
@@ -96,22 +91,17 @@ def _row(run: RunFacts) -> dict[str, Any]:
     }
 
 
-def _paired(
-    first: RunFacts, second: RunFacts, of_first: Answers | None, of_second: Answers | None
-) -> dict[str, Any] | str:
+def _paired(first: RunFacts, second: RunFacts, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
     """Return the paired test of two runs, or the reason why there is none."""
     if first.config.task != second.config.task:
         return f"one is {first.config.task}, the other {second.config.task}."
     if first.telling.compared is None:
         return f"there is no paired test of a {first.telling.what}."
+    of_first, of_second = answers
     if of_first is None or of_second is None:
-        missing = [
-            RunFolder(run.path) for run, answers in ((first, of_first), (second, of_second)) if not answers
-        ]
-        where = " or ".join(str(folder.path) for folder in missing)
-        return (
-            f"no {missing[0].predictions.name} in {where}, which `glassformer train --resume` would finish."
-        )
+        where = " or ".join(str(run.path) for run, of in zip((first, second), answers, strict=True) if not of)
+        name = RunFolder(first.path).predictions.name
+        return f"no {name} in {where}, which `glassformer train --resume` would finish."
     (truth, one), (others, two) = of_first, of_second
     if truth != others or not truth:
         return "they were not evaluated on the same examples."

@@ -59,6 +59,10 @@ class RunFacts:
         rows = (*self.training, *self.validations)
         return max((row.seconds for row in rows if row.seconds is not None), default=None)
 
+    def logged(self, name: str) -> list[float]:
+        """Return what the updates logged of a field, without those that logged none."""
+        return [value for row in self.training if (value := getattr(row, name)) is not None]
+
     @property
     def n_parameters(self) -> int | None:
         """Trainable parameters, as counted before the first update."""
@@ -103,16 +107,9 @@ def load_facts(path: Path | str) -> RunFacts:
         CheckpointError: no such folder, no configuration in it, or a file that is damaged.
     """
     folder = RunFolder(path)
-    config, rows = folder.read_config(), folder.read_metrics()
-    training = {row.step: row for row in rows if row.loss is not None}
-    validations = {row.step: row for row in rows if row.valid is not None}
-    return RunFacts(
-        path=folder.path,
-        config=config,
-        env=folder.read_env(),
-        data=folder.read_data(),
-        training=[training[step] for step in sorted(training)],
-        validations=[validations[step] for step in sorted(validations)],
-        evaluation=folder.read_evaluation(),
-        diverged=folder.read_divergence(),
-    )
+    config, rows = folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
+    training = list({row.step: row for row in rows if row.loss is not None}.values())
+    validations = list({row.step: row for row in rows if row.valid is not None}.values())
+    env, data = folder.read_env(), folder.read_data()
+    evaluation, diverged = folder.read_evaluation(), folder.read_divergence()
+    return RunFacts(folder.path, config, env, data, training, validations, evaluation, diverged)

@@ -9,15 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
-from glassformer.report.sentences import (
-    dataset_words,
-    headline_sentence,
-    model_sentence,
-    use_commands,
-    warnings_of,
-)
-from glassformer.style.words import cell_text, code, duration, percent, quoted
+from glassformer.style.words import cell_text, code, percent
 
 FILES = """\
 - `config.json`: the architecture, the text settings and the hash of the tokenizer
@@ -27,35 +21,32 @@ FILES = """\
 
 
 def model_card(run_dir: Path, model: dict[str, Any]) -> str:
-    """Return the card of a run's model as Markdown.
+    """Return the card of a run's model as Markdown; before the evaluation it says that there is no score yet.
 
     Args:
-        run_dir: the run folder, with its configuration and, where they exist, its data facts, log and
-            evaluation. Before the evaluation the card says that there is no test score yet.
+        run_dir: the run folder, with its configuration; its data facts, log and evaluation where they exist.
         model: what the model's own configuration says; its label_names are listed.
 
     Raises:
         CheckpointError: not a run folder, or one of its files is damaged.
     """
     facts = load_facts(run_dir)
-    took = f" in {duration(facts.seconds)}" if facts.seconds else ""
+    share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
+    cut = f"; {percent(share)} of the {facts.telling.lengths_of} were longer" if share else ""
+    labels = model.get("label_names") or []
+    classes = ", ".join(map(code, labels[:50])) + (
+        f" and {len(labels) - 50} more" if len(labels) > 50 else ""
+    )
     parts = [
         f"# {cell_text(facts.name)}",
-        f"A {facts.telling.what} trained from scratch with Glassformer on {dataset_words(facts)}{took}. "
-        f"{model_sentence(facts)}",
-        "## Score",
-        headline_sentence(facts),
-        *_scores(facts),
-        *(quoted(f"**Mind:** {warning}") for warning in warnings_of(facts)),
-        "## Limits",
-        facts.telling.limits,
-        _truncation(facts),
+        f"A {facts.telling.what} trained from scratch with Glassformer on {sentences.dataset(facts)}. "
+        f"{sentences.model(facts)}",
+        *("## Score", sentences.headline(facts), *_scores(facts), *sentences.warnings(facts)),
+        *("## Limits", facts.telling.limits),
+        f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
+        *(("## Classes", classes) if labels else ()),
+        *("## Use it", sentences.use(facts, "path/to/run"), "## Files", FILES),
     ]
-    labels = model.get("label_names")
-    if labels:
-        shown = ", ".join(code(label) for label in labels[:50])
-        parts += ["## Classes", shown + (f" and {len(labels) - 50} more" if len(labels) > 50 else "")]
-    parts += ["## Use it", use_commands(facts, "path/to/run"), "## Files", FILES]
     return "\n\n".join(parts) + "\n"
 
 
@@ -70,9 +61,3 @@ def _scores(facts: RunFacts) -> list[str]:
         return []
     value = facts.metric.write(facts.validation_score(best)[0])
     return [f"On validation, at update {best.step:,}: {facts.metric.title} {value}."]
-
-
-def _truncation(facts: RunFacts) -> str:
-    share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
-    cut = f"; {percent(share)} of the {facts.telling.lengths_of} were longer" if share else ""
-    return f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}."

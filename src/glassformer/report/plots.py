@@ -24,19 +24,13 @@ DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
 def draw_all(facts: RunFacts) -> dict[str, bytes]:
     """Draw every plot a run has numbers for, by file name without suffix."""
-    functions: dict[str, Callable[[RunFacts], bytes | None]] = {
-        "loss": loss_curves,
-        "metric": metric_curve,
-        "learning_rate": learning_rate,
-        "lengths": lengths,
-    }
     with ps.style():
-        drawn = {name: draw(facts) for name, draw in functions.items()}
+        drawn = {draw.__name__: draw(facts) for draw in (loss, metric, learning_rate, lengths)}
         of_scores = facts.telling.plots(facts.evaluation) if facts.evaluation else {}
     return {name: image for name, image in drawn.items() if image is not None} | of_scores
 
 
-def loss_curves(facts: RunFacts) -> bytes | None:
+def loss(facts: RunFacts) -> bytes | None:
     """Draw training loss, raw and smoothed, and validation loss, with the validation that was kept."""
     steps, losses = _series(facts.training, lambda row: row.loss)
     valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
@@ -52,19 +46,22 @@ def loss_curves(facts: RunFacts) -> bytes | None:
         labels.append((steps[-1], smooth[-1], f"training {number(smooth[-1])}", ps.INK))
     if len(valid_steps):
         axes.plot(valid_steps, valid_losses, **CURVE)
-        labels.append(
-            (valid_steps[-1], valid_losses[-1], f"validation {number(valid_losses[-1])}", ps.ACCENT)
-        )
+        told = f"validation {number(valid_losses[-1])}"
+        labels.append((valid_steps[-1], valid_losses[-1], told, ps.ACCENT))
     shown = np.concatenate([losses[len(losses) // 100 :], valid_losses])
     low, high = float(shown.min()), float(np.percentile(shown, 99.7))
     axes.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low) + 1e-9)
     _x_of_updates(axes, max([*steps[-1:], *valid_steps[-1:]]))
-    _mark_best(axes, facts)
+    best = facts.best_validation()
+    if best and len(facts.validations) > 1:
+        axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
+        axes.annotate("kept", (best.step, 0.985), (-4, 0), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", ha="right", va="top", color=ps.ACCENT, fontsize=10)  # fmt: skip
     ps.end_labels(axes, labels)
     return ps.png(figure)
 
 
-def metric_curve(facts: RunFacts) -> bytes | None:
+def metric(facts: RunFacts) -> bytes | None:
     """Draw the validation metric over training, the test score beside it, and yardsticks that are near."""
     metric = facts.metric
     steps, values = _series(facts.validations, lambda row: (row.valid or {}).get(metric.name))
@@ -94,7 +91,9 @@ def _metric_axes(axes: Any, facts: RunFacts, seen: Sequence[Number]) -> None:
     """Set the limits so that what is `seen` is in sight, and draw the yardsticks that are not far from it."""
     metric, low, high = facts.metric, min(seen), max(seen)
     reach = max(high - low, 0.02 * abs(high), 1e-9)
-    near = [(name, value) for name, value in _yardsticks(facts) if low - reach < value < high + reach]
+    baselines = facts.evaluation.baselines.items() if facts.evaluation else ()
+    scored = [(facts.telling.baselines.get(key, key), row.get(metric.name)) for key, row in baselines]
+    near = [(name, v) for name, v in scored if v is not None and low - reach < v < high + reach]
     low, high = min([low, *(v for _, v in near)]), max([high, *(v for _, v in near)])
     below = low - 0.1 * (high - low) - 1e-9
     axes.set_ylim(max(0.0, below) if low >= 0 else below, high + 0.14 * (high - low) + 1e-9)
@@ -112,17 +111,14 @@ def learning_rate(facts: RunFacts) -> bytes | None:
         return None
     norm_steps, norms = _series(facts.training, lambda row: row.grad_norm)
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
-    figure, panels = ps.new_figure(
-        4.4 if with_norms else 3.0,
-        "Learning rate and gradient norm" if with_norms else "Learning rate",
-        f"For each update; the rate peaks at {rates.max():.3g}",
-        rows=(1, 1) if with_norms else (1,),
-    )
+    height, title = (4.4, "Learning rate and gradient norm") if with_norms else (3.0, "Learning rate")
+    subtitle = f"For each update; the rate peaks at {rates.max():.3g}"
+    figure, panels = ps.new_figure(height, title, subtitle, rows=(1, 1) if with_norms else (1,))
     ps.room_for_labels(figure, 1.35)
     figure.subplots_adjust(hspace=0.3)
     panels[0].plot(steps, rates, color=ps.ACCENT, linewidth=1.6, clip_on=False)
     panels[0].set_ylim(0, float(rates.max()) * 1.12 + 1e-12)
-    panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panels[0].yaxis.set_major_formatter("{x:g}")
     _x_of_updates(panels[-1], float(steps[-1]))
     ps.end_labels(panels[0], [(steps[-1], rates[-1], "learning rate", ps.ACCENT)])
     if with_norms:
@@ -139,11 +135,10 @@ def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, clip: float)
     axes.plot(steps, positive, color=ps.SOFT, linewidth=0.7)
     axes.plot(steps, smooth, color=ps.INK, linewidth=1.3)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(
-        LogLocator(subs=(1.0,) if positive.max() > 300 * positive.min() else (1.0, 2.0, 5.0))
-    )
+    wide = positive.max() > 300 * positive.min()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
     labels = [(steps[-1], smooth[-1], "gradient norm", ps.INK)]
     if clip and positive.min() <= clip <= positive.max():
         axes.axhline(clip, **DASHED)
@@ -192,16 +187,11 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
     A plain moving average lags behind a slope at both ends, where a curve is looked at most.
     """
     n, half = len(values), max(2, len(values) // 25)
-    x = np.arange(n, dtype=float)
-    low, high = np.maximum(0, np.arange(n) - half), np.minimum(n, np.arange(n) + half + 1)
-    count = (high - low).astype(float)
-
-    def window(column: np.ndarray) -> np.ndarray:
-        sums = np.concatenate([[0.0], np.cumsum(column)])
-        return (sums[high] - sums[low]) / count
-
-    mean_x, mean_y = window(x), window(values)
-    slope = (window(x * values) - mean_x * mean_y) / np.maximum(window(x * x) - mean_x**2, 1e-12)
+    x, at = np.arange(n, dtype=float), np.arange(n)
+    low, high = np.maximum(0, at - half), np.minimum(n, at + half + 1)
+    sums = np.cumsum(np.pad([x, values, x * values, x * x], ((0, 0), (1, 0))), axis=1)
+    mean_x, mean_y, mean_xy, mean_xx = (sums[:, high] - sums[:, low]) / (high - low)
+    slope = (mean_xy - mean_x * mean_y) / np.maximum(mean_xx - mean_x**2, 1e-12)
     return mean_y + slope * (x - mean_x)
 
 
@@ -209,23 +199,3 @@ def _x_of_updates(axes: Any, last: Number) -> None:
     axes.set_xlim(0, last * 1.001 + 1e-9)
     axes.set_xlabel("optimizer updates")
     ps.thousands(axes.xaxis)
-
-
-def _mark_best(axes: Any, facts: RunFacts) -> None:
-    """Drop a line from the validation whose weights were kept."""
-    best = facts.best_validation()
-    if best is None or len(facts.validations) < 2:
-        return
-    axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
-    axes.annotate("kept", (best.step, 0.985), (-4, 0), xycoords=("data", "axes fraction"),
-                  textcoords="offset points", ha="right", va="top", color=ps.ACCENT, fontsize=10)  # fmt: skip
-
-
-def _yardsticks(facts: RunFacts) -> list[tuple[str, float]]:
-    """Return the baselines that were scored on the metric of the validations."""
-    baselines = facts.evaluation.baselines if facts.evaluation else {}
-    return [
-        (facts.telling.baselines.get(key, key), float(row[facts.metric.name]))
-        for key, row in baselines.items()
-        if row.get(facts.metric.name) is not None
-    ]

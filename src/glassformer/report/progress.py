@@ -8,33 +8,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from glassformer import console
 from glassformer.style.words import duration
+
+if TYPE_CHECKING:
+    from glassformer.training.loop import StepReport
 
 LINE_SECONDS = 10.0
 """Seconds between plain lines."""
 DRAW_SECONDS = 0.2
 """Seconds between two looks of the bar."""
-
-
-@runtime_checkable
-class Report(Protocol):
-    """The parts of a `StepReport` that are shown."""
-
-    step: int
-    epoch: float
-    loss: float
-    lr: float
-    grad_norm: float
-    tokens_per_s: float
-    padding: float
-    progress: float
-    eta_seconds: float | None
-    valid: dict[str, float] | None
-    best: bool
 
 
 class TrainingProgress:
@@ -57,71 +42,62 @@ class TrainingProgress:
             self._bar = _new_bar()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, report: Any) -> None:
+    def __call__(self, report: StepReport) -> None:
         """Show a report: validations always, updates now and then."""
         now = self._clock()
-        if self._bar is not None:
-            self._draw(report, now)
-        elif now - self._shown >= LINE_SECONDS:
+        finished = self._bar is not None and report.progress >= 1.0
+        if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
-            console.say(step_line(report))
+            self._draw(report) if self._bar is not None else console.say(step_line(report))
         if report.valid is not None:
             console.say(valid_line(report))
 
-    def _draw(self, report: Report, now: float) -> None:
-        finished = report.progress >= 1.0
-        if now - self._shown < DRAW_SECONDS and not finished:
-            return
-        self._shown = now
+    def _draw(self, report: StepReport) -> None:
         if not self._bar.live.is_started:
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
         self._bar.refresh()
-        if finished:
+        if report.progress >= 1.0:
             self._bar.stop()
 
 
-def step_line(report: Report) -> str:
+def step_line(report: StepReport) -> str:
     """An update in a line: where, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
-    left = "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
-        f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}{left}"
+        f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}"
+        f"{_left(report)}"
     )
 
 
-def bar_lines(report: Report) -> str:
+def bar_lines(report: StepReport) -> str:
     """The same beside a bar, in two lines that fit a terminal of 80 columns."""
-    left = "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
     return (
-        f"step {report.step}  epoch {report.epoch:.2f}{left}\n"
+        f"step {report.step}  epoch {report.epoch:.2f}{_left(report)}\n"
         f"loss {report.loss:.4f}  lr {report.lr:.1e}  grad {report.grad_norm:.2f}  "
         f"{report.tokens_per_s:,.0f} tok/s  pad {report.padding:.0%}"
     )
 
 
-def valid_line(report: Report) -> str:
+def valid_line(report: StepReport) -> str:
     """A validation in a line; the best so far says so."""
     scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
     return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
 
 
+def _left(report: StepReport) -> str:
+    return "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
+
+
 def _new_bar() -> Any:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    bar = Progress(
-        BarColumn(bar_width=12),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[facts]}", markup=False),
-        console=console.stderr_console(),
-        transient=True,
-        auto_refresh=False,  # drawn when there is news, so no second thread writes to the terminal
-    )
+    columns = BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[facts]}", markup=False)
+    # Drawn when there is news, so that no second thread writes to the terminal.
+    bar = Progress(*columns, console=console.stderr_console(), transient=True, auto_refresh=False)
     bar.add_task("training", total=1.0, facts="")
     return bar

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from glassformer.data.splits import LIMITED
 from glassformer.report.facts import RunFacts
-from glassformer.style.words import code, fenced
+from glassformer.style.words import code, duration, fenced, quoted
 
 
-def headline_sentence(facts: RunFacts) -> str:
+def headline(facts: RunFacts) -> str:
     """Return the score to quote in one sentence, with its interval, split and size; or that there is none."""
     evaluation, (metric, value, interval) = facts.evaluation, facts.score
     if evaluation is None:
@@ -22,7 +22,7 @@ def headline_sentence(facts: RunFacts) -> str:
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 
-def model_sentence(facts: RunFacts) -> str:
+def model(facts: RunFacts) -> str:
     """Return what the model is: family, layers, width, heads, parameters, tokenizer."""
     model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.telling.family
     n = model.n_layers
@@ -35,37 +35,37 @@ def model_sentence(facts: RunFacts) -> str:
     return f"{what}, {'; '.join([*parts, 'trained from random weights'])}."
 
 
-def dataset_words(facts: RunFacts) -> str:
-    """Return what it was trained on, for a sentence."""
-    data = facts.config.data
+def dataset(facts: RunFacts) -> str:
+    """Return what it was trained on and how long that took, for a sentence."""
+    data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
     match data.dataset:
         case "multi30k":
-            return f"Multi30k, {data.multi30k.src_lang} → {data.multi30k.tgt_lang}"
+            return f"Multi30k, {data.multi30k.src_lang} → {data.multi30k.tgt_lang}{took}"
         case "files":
             own = data.files.train_file or data.files.src_file or facts.data.source
-            return f"own data ({code(own)})" if own else "own data"
+            return f"own data ({code(own)}){took}" if own else f"own data{took}"
         case name:
-            return {"imdb": "IMDB", "shakespeare": "tiny Shakespeare"}.get(name, name)
+            return {"imdb": "IMDB", "shakespeare": "tiny Shakespeare"}.get(name, name) + took
 
 
-def warnings_of(facts: RunFacts) -> list[str]:
-    """Return what a reader must know before believing the score."""
+def warnings(facts: RunFacts) -> list[str]:
+    """Return what a reader must know before believing the score, as quotations."""
     evaluation, found = facts.evaluation, []
     if facts.config.data.use_test_as_validation:
         found.append(
             "The test split was used as validation, so the weights were chosen on it: no clean test score."
         )
     found += [f"{note[0].upper()}{note[1:]}." for note in facts.data.notes if note.endswith(LIMITED)]
-    if evaluation is None:
-        return found
-    if evaluation.split != "test":
+    if evaluation and evaluation.split != "test":
         found.append(
             "There was no test split: these scores are on the validation split, which also chose the weights."
         )
-    return [*found, *facts.telling.caveats(evaluation), *(evaluation.scores.get("notes") or [])]
+    if evaluation:
+        found += [*facts.telling.caveats(evaluation), *(evaluation.scores.get("notes") or [])]
+    return [quoted(f"**Mind:** {warning}") for warning in found]
 
 
-def use_commands(facts: RunFacts, run: str) -> str:
+def use(facts: RunFacts, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
     shell = f"{facts.telling.example_command(run)}\nglassformer evaluate {run} --json"
     python = f'import glassformer\n\nrun = glassformer.load("{run}")\nprint(run.predict(["…"]))'

@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from glassformer.report import sentences
 from glassformer.report.facts import RunFacts
-from glassformer.report.sentences import (
-    dataset_words,
-    headline_sentence,
-    model_sentence,
-    use_commands,
-    warnings_of,
-)
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.values import Evaluation, SplitFacts
 from glassformer.style.words import cell_text, code, duration, fenced, number, percent, quoted, table
@@ -36,118 +30,91 @@ OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
 
 
 def report_markdown(facts: RunFacts, plots: list[str]) -> str:
-    """Return the whole report.
-
-    Args:
-        facts: of the run.
-        plots: names of the plots that exist.
-    """
-    shown = _Images(facts, plots)
-    sections = [
-        _opening(facts),
-        _result(facts, shown),
-        _training(facts, shown),
-        _data(facts, shown),
-        _use(facts),
-        _reproduce(facts),
+    """Return the whole report of a run that has `plots` of these names."""
+    parts = [
+        *_opening(facts),
+        *("## Result", *_result(facts, plots)),
+        *("## Training", *_training(facts, plots)),
+        *("## Data", *_data(facts, plots)),
+        *("## Use it", "From the folder that holds this one:", sentences.use(facts, facts.path.name)),
+        *("## Reproduce it", *_reproduce(facts)),
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
-class _Images:
-    """Pictures with their captions, those of them that exist."""
-
-    def __init__(self, facts: RunFacts, there: list[str]) -> None:
-        self.captions, self.there = {**CAPTIONS, **facts.telling.captions}, there
-
-    def __call__(self, names: Iterable[str]) -> list[str]:
-        return [
-            f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{self.captions[name]}*"
-            for name in names
-            if name in self.there
-        ]
+def _images(facts: RunFacts, plots: list[str], names: Iterable[str]) -> list[str]:
+    """Return pictures with their captions, those of them that exist."""
+    captions = {**CAPTIONS, **facts.telling.captions}
+    return [
+        f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*"
+        for name in names
+        if name in plots
+    ]
 
 
-def _opening(facts: RunFacts) -> str:
-    took = f" in {duration(facts.seconds)}" if facts.seconds else ""
+def _opening(facts: RunFacts) -> list[str]:
     device = facts.env.get("device_name") or facts.env.get("device")
     on = f" on {cell_text(device)}" if device else ""
-    lines = [
+    return [
         f"# {cell_text(facts.name)}",
-        f"A {facts.telling.what} trained on {dataset_words(facts)}{took}{on}. {headline_sentence(facts)}",
-        f"*{model_sentence(facts)}*",
+        f"A {facts.telling.what} trained on {sentences.dataset(facts)}{on}. {sentences.headline(facts)}",
+        f"*{sentences.model(facts)}*",
+        *([quoted(facts.config.note)] if facts.config.note else []),
+        *sentences.warnings(facts),
     ]
-    if facts.config.note:
-        lines.append(quoted(facts.config.note))
-    lines += [quoted(f"**Mind:** {warning}") for warning in warnings_of(facts)]
-    return "\n\n".join(lines)
 
 
-def _result(facts: RunFacts, images: _Images) -> str:
+def _result(facts: RunFacts, plots: list[str]) -> list[str]:
     evaluation, telling = facts.evaluation, facts.telling
     if evaluation is None:
-        return f"## Result\n\nNot evaluated yet. Run `glassformer train --resume {facts.path.name}`."
-    names = telling.names(evaluation)
+        return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
+    names, rivals = telling.names(evaluation), evaluation.baselines
     scores = [telling.score(evaluation, name) for name in names]
-    called = {
-        key: telling.baselines.get(key, cell_text(key.replace("_", " "))) for key in evaluation.baselines
-    }
+    called = {key: telling.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}
     columns = {"this model": [score.text for score in scores]}
     if any(score.interval for score in scores):
         columns["95% interval"] = [score.metric.between(score.interval) for score in scores]
-    for key, row in evaluation.baselines.items():
+    for key, row in rivals.items():
         columns[called[key]] = [telling.score(Evaluation(scores=row), name).text for name in names]
     rows = [[score.metric.title, *cells] for score, *cells in zip(scores, *columns.values(), strict=True)]
-    parts = ["## Result", table(["", *columns], rows)]
-    settings = [
-        f"{called[key]}: {row['settings']}"
-        for key, row in evaluation.baselines.items()
-        if row.get("settings")
-    ]
-    if settings:
-        parts.append(
-            "Beside it, on the same data. " + ". ".join(s[0].upper() + s[1:] for s in settings) + "."
-        )
-    parts += [*telling.details(evaluation), *images(telling.captions)]
+    parts = [table(["", *columns], rows)]
+    told = [f"{called[key]}: {row['settings']}" for key, row in rivals.items() if row.get("settings")]
+    if told:
+        parts.append(f"Beside it, on the same data. {'. '.join(s[0].upper() + s[1:] for s in told)}.")
+    parts += [*telling.details(evaluation), *_images(facts, plots, telling.captions)]
     if evaluation.examples:
         parts += ["### Examples", telling.examples_note, telling.example_table(evaluation.examples)]
-    return "\n\n".join(parts)
+    return parts
 
 
-def _training(facts: RunFacts, images: _Images) -> str:
+def _training(facts: RunFacts, plots: list[str]) -> list[str]:
     if not facts.training:
-        return "## Training\n\nNo update was logged."
-    parts = ["## Training", " ".join(_how_it_went(facts)), *images(("loss", "metric", "learning_rate"))]
-    return "\n\n".join([*parts, *_validations(facts)])
+        return ["No update was logged."]
+    images = _images(facts, plots, ("loss", "metric", "learning_rate"))
+    return [" ".join(_how_it_went(facts)), *images, *_validations(facts)]
 
 
 def _how_it_went(facts: RunFacts) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    sentences = [f"{facts.steps:,} updates, {facts.training[-1].epoch or 0:.2f} epochs{took}."]
-    speeds = sorted(row.tokens_per_s for row in facts.training if row.tokens_per_s is not None)
-    padding = [row.padding for row in facts.training if row.padding is not None]
+    told = [f"{facts.steps:,} updates, {facts.training[-1].epoch or 0:.2f} epochs{took}."]
+    speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
-        share = percent(sum(padding) / len(padding))
-        sentences.append(
-            f"{speeds[len(speeds) // 2]:,.0f} tokens a second (median); padding was {share} of a batch."
-        )
-    sentences.append(
-        f"{OPTIMIZERS.get(train.optimizer, train.optimizer)}, peak rate {number(train.lr)}, {train.schedule} "
-        f"schedule, seed {train.seed}."
-    )
+        speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
+        told.append(f"{speed:,.0f} tokens a second (median); padding was {share} of a batch.")
+    optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
+    told.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
-        sentences.append(
+        told.append(
             f"The training loss includes label smoothing of {train.label_smoothing:g} and dropout; the "
             "validation loss has neither."
         )
-    best = facts.best_validation()
-    if best:
+    if best := facts.best_validation():
         value, averaged = facts.validation_score(best)
         whose = "the average of the last validations' weights, at" if averaged else "the weights of"
-        told = f"{facts.metric.title} on validation: {facts.metric.write(value)}"
-        sentences.append(f"Kept: {whose} update {best.step:,} ({told}).")
-    return sentences
+        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}"
+        told.append(f"Kept: {whose} update {best.step:,} ({score}).")
+    return told
 
 
 def _validations(facts: RunFacts) -> list[str]:
@@ -155,73 +122,41 @@ def _validations(facts: RunFacts) -> list[str]:
     if not rows:
         return ["There was no validation."]
     every = -(-len(rows) // MOST_VALIDATIONS)
-    chosen = rows[::-1][::every][::-1]  # counted from the end: the last is always there
     metrics = [facts.telling.metric(key) for key in rows[-1].valid or {} if not key.startswith("averaged_")]
-
-    def cells(scores: dict[str, float]) -> list[str]:
-        return [m.write(scores[m.name]) if scores.get(m.name) is not None else "" for m in metrics]
-
-    body = [
-        [
-            f"{row.step:,}",
-            f"{row.epoch or 0:.2f}",
-            duration(row.seconds) if row.seconds is not None else "",
-            *cells(row.valid or {}),
-        ]
-        for row in chosen
-    ]
-    shown = table(["update", "epoch", "time", *(m.title for m in metrics)], body, left=0)
+    body = []
+    for row in rows[::-1][::every][::-1]:  # counted from the end: the last is always there
+        scores = [(metric, (row.valid or {}).get(metric.name)) for metric in metrics]
+        cells = ["" if value is None else metric.write(value) for metric, value in scores]
+        took = "" if row.seconds is None else duration(row.seconds)
+        body.append([f"{row.step:,}", f"{row.epoch or 0:.2f}", took, *cells])
+    shown = table(["update", "epoch", "time", *(metric.title for metric in metrics)], body, left=0)
     return [shown, f"One validation in {every} is shown."] if every > 1 else [shown]
 
 
-def _data(facts: RunFacts, images: _Images) -> str:
+def _data(facts: RunFacts, plots: list[str]) -> list[str]:
     if not facts.data.splits:
-        return "## Data\n\nThe run does not say what it was trained on."
-    body = [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]
+        return ["The run does not say what it was trained on."]
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown"]
-    parts = ["## Data", table(header, body)]
-    parts.append(
+    return [
+        table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
         f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the "
-        "vocabulary lacks. The tokenizer saw the training split alone."
-    )
-    parts += images(("lengths",))
-    if facts.data.notes:
-        parts.append("\n".join(f"- {cell_text(note)}" for note in facts.data.notes))
-    return "\n\n".join(parts)
+        "vocabulary lacks. The tokenizer saw the training split alone.",
+        *_images(facts, plots, ("lengths",)),
+        *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
+    ]
 
 
 def _split_cells(split: SplitFacts) -> list[str]:
     """Return the counts of a split; what was not counted is a dash, not a zero."""
-
-    def count(n: int | None) -> str:
-        return "–" if n is None else f"{n:,}"
-
-    cut = count(split.n_truncated)
+    counted = (split.n, split.n_tokens, split.n_truncated, split.n_tokens_cut, split.n_dropped)
+    cells = ["–" if n is None else f"{n:,}" for n in counted]
     if split.n_truncated is not None:
-        cut += f" ({percent(split.n_truncated / max(split.n, 1))})"
-    unknown = "–" if split.unknown_rate is None else percent(split.unknown_rate, 2)
-    return [
-        count(split.n),
-        count(split.n_tokens),
-        cut,
-        count(split.n_tokens_cut),
-        count(split.n_dropped),
-        unknown,
-    ]
+        cells[2] += f" ({percent(split.n_truncated / max(split.n, 1))})"
+    return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2)]
 
 
-def _use(facts: RunFacts) -> str:
-    return "## Use it\n\nFrom the folder that holds this one:\n\n" + use_commands(facts, facts.path.name)
-
-
-def _reproduce(facts: RunFacts) -> str:
+def _reproduce(facts: RunFacts) -> list[str]:
     env, config = facts.env, RunFolder(facts.path.name).config
-    parts = [
-        "## Reproduce it",
-        fenced(f"glassformer train {config.as_posix()} --out another-run", "sh"),
-    ]
-    if env.get("command"):
-        parts.append(f"It was started with {code(env['command'])}.")
     versions = ", ".join(f"{name} {version}" for name, version in (env.get("versions") or {}).items())
     rows: list[list[Any]] = [
         ["versions", versions],
@@ -231,9 +166,9 @@ def _reproduce(facts: RunFacts) -> str:
         *([f"data: {name}", f"sha256 {sha}"] for name, sha in list(facts.data.hashes.items())[:20]),
     ]
     known = [row for row in rows if row[1]]
-    if known:
-        parts.append(table(["", ""], known, left=2))
-    parts.append(
-        "The same seed, machine and versions give the same run on a CPU; others give one that is close."
-    )
-    return "\n\n".join(parts)
+    return [
+        fenced(f"glassformer train {config.as_posix()} --out another-run", "sh"),
+        *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
+        *([table(["", ""], known, left=2)] if known else []),
+        "The same seed, machine and versions give the same run on a CPU; others give one that is close.",
+    ]

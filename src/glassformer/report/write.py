@@ -18,11 +18,7 @@ from glassformer.runs.values import Facts
 
 
 def write_report(run_dir: Path) -> None:
-    """Write report.json, report.md and plots/ from what else is in a run folder.
-
-    Args:
-        run_dir: a run folder with its configuration; what else is there is used, and what is not is missed in
-            words.
+    """Write report.json, report.md and plots/ from what else is in a run folder; what is not is missed in words.
 
     Raises:
         CheckpointError: not a run folder, or one of its files is damaged.
@@ -41,35 +37,25 @@ def write_report(run_dir: Path) -> None:
 
 def report_facts(facts: RunFacts, plots: list[str]) -> Facts:
     """Return the report as data: the scores, the training in short, the data, the machine, the plots."""
-    metric, value, interval = facts.score
+    (metric, value, interval), best, rows = facts.score, facts.best_validation(), facts.training
+    means = {name: facts.logged(name) for name in ("tokens_per_s", "padding")}
+    training = {
+        "steps": facts.steps,
+        "epochs": rows[-1].epoch if rows else None,
+        "seconds": facts.seconds,
+        **{name: sum(values) / len(values) if values else None for name, values in means.items()},
+        "n_parameters": facts.n_parameters,
+        "metric": facts.metric.name,
+        "best": {"step": best.step, "epoch": best.epoch, **(best.valid or {})} if best else None,
+    }
     return {
         "task": facts.config.task,
         "recipe": facts.name,
         "headline": {"metric": metric.name, "value": value, "ci95": interval},
         "evaluation": facts.evaluation.as_json() if facts.evaluation else None,
-        "training": training_facts(facts),
+        "training": training,
         "data": facts.data.as_json(),
         "environment": facts.env,
         "config": config_to_dict(facts.config),
         "plots": [f"{PLOTS}/{name}.png" for name in plots],
-    }
-
-
-def training_facts(facts: RunFacts) -> Facts:
-    """Return updates, epochs, seconds, speed and padding, and the validation that was kept."""
-    best, rows = facts.best_validation(), facts.training
-
-    def mean(key: str) -> float | None:
-        values = [value for row in rows if (value := getattr(row, key)) is not None]
-        return sum(values) / len(values) if values else None
-
-    return {
-        "steps": facts.steps,
-        "epochs": rows[-1].epoch if rows else None,
-        "seconds": facts.seconds,
-        "tokens_per_s": mean("tokens_per_s"),
-        "padding": mean("padding"),
-        "n_parameters": facts.n_parameters,
-        "metric": facts.metric.name,
-        "best": {"step": best.step, "epoch": best.epoch, **(best.valid or {})} if best else None,
     }

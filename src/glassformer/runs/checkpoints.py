@@ -11,37 +11,29 @@ What the state is, this module does not know: tensors under names, and a JSON ob
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.files import atomic_write_text, parse_json, remove_folder, remove_leftovers
+from glassformer.files import atomic_write_text, remove_folder, remove_leftovers
 from glassformer.runs.sealed_folder import (
     check_sealed_folder,
     is_sound,
     read_sealed_folder,
     write_sealed_folder,
 )
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.runs.values import Facts, parse_object
 
 KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"
 
 
 def save_checkpoint(
-    folder: Path,
-    name: str,
-    tensors: Mapping[str, Tensor],
-    state: Mapping[str, Any],
-    *,
-    keep: int,
-    protect: Collection[str] = (),
+    folder: Path, name: str, tensors: Weights, state: Facts, *, keep: int, protect: Collection[str] = ()
 ) -> Path:
-    """Save a checkpoint; kill the process at any instant and the newest committed one still loads.
+    """Save a checkpoint and return its folder; kill the process at any instant and the newest committed one still loads.
 
     A sound checkpoint of this name is left as it is, since a step has one state; a damaged one is
     replaced. Later ones are left too: they are there only if they were damaged and passed over.
@@ -54,16 +46,14 @@ def save_checkpoint(
         keep: how many to keep up to this one, itself included; older ones are removed afterwards.
         protect: names never removed.
 
-    Returns:
-        Where it is.
-
     Raises:
         ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.
     """
     remove_leftovers(folder)
     target = folder / name
     if not is_sound(target, KIND):
-        files = {TENSORS: tensor_chunks(tensors), STATE: [_state_bytes(state)]}
+        text = json.dumps(state, sort_keys=True, indent=1)
+        files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
         write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
@@ -74,28 +64,18 @@ def save_checkpoint(
     return target
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the state of one checkpoint. It never falls back to another.
+def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
+    """The tensors and the state of one checkpoint; it never falls back to another.
 
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
-    files = read_sealed_folder(path, KIND)
-    if files.keys() != {TENSORS, STATE}:
-        raise CheckpointError(
-            f"{path} should hold {TENSORS} and {STATE}, not {', '.join(files) or 'nothing'}"
-        )
-    state = parse_json(files[STATE], path / STATE)
-    if not isinstance(state, dict):
-        raise CheckpointError(f"{path / STATE} should hold a JSON object")
-    return read_tensors(files[TENSORS], path / TENSORS), state
+    files = read_sealed_folder(path, KIND, (TENSORS, STATE))
+    return read_tensors(files[TENSORS], path / TENSORS), parse_object(files[STATE], path / STATE)
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest sound checkpoint, and a warning for each newer one that is damaged.
-
-    Returns:
-        (path, warnings); the path is None when no checkpoint was ever saved.
+    """The newest sound checkpoint (None when none was ever saved), and a warning for each newer, damaged one.
 
     Raises:
         CheckpointError: there are checkpoints and none is sound; starting over would hide it.
@@ -119,7 +99,3 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 def checkpoints(folder: Path) -> list[Path]:
     """Every committed checkpoint, oldest first, sound or not."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir())
-
-
-def _state_bytes(state: Mapping[str, Any]) -> bytes:
-    return json.dumps(state, sort_keys=True, indent=1).encode("utf-8")

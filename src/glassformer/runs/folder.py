@@ -7,21 +7,15 @@ folder inside it is sealed is `sealed_folder.py`'s business, what a value means 
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer import files
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.files import (
-    atomic_write_bytes,
-    atomic_write_text,
-    finish_replacement,
-    parse_json,
-    read_json,
-    write_json,
-)
 from glassformer.recipes import config_from_dict, dump_config
 from glassformer.runs.sealed_folder import is_sound
 from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
@@ -71,7 +65,7 @@ class RunFolder:
     @property
     def sealed(self) -> bool:
         """Training is over and its model is on the disk, byte for byte."""
-        finish_replacement(self.model)
+        files.finish_replacement(self.model)
         return is_sound(self.model, MODEL_KIND)
 
     @property
@@ -84,6 +78,22 @@ class RunFolder:
         """There is something of this name that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
+    def check_new(self) -> None:
+        """Refuse a folder for a new run that is in use or cannot be written.
+
+        Raises:
+            UsageError: which, and what to do.
+        """
+        path, another = self.path, "name another --out"
+        if path.is_dir() and self.in_use:
+            hint = f"go on with it: glassformer train --resume {path}; or " if self.resumable else ""
+            raise UsageError(f"{path} is not empty", f"{hint}{another}")
+        nearest = next((p for p in (path, *path.parents) if p.exists()), Path("."))
+        if not nearest.is_dir():
+            raise UsageError(f"{path} cannot be a folder: {nearest} is a file", another)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
+
     @property
     def model_folder(self) -> Path | None:
         """What `load` reads: `model/`, or this folder where it is a model folder itself; None without either.
@@ -91,7 +101,7 @@ class RunFolder:
         A `model/` that a kill left under its second name, between the two renames that replace it, is put back.
         """
         for folder in (self.model, self.path):
-            finish_replacement(folder)
+            files.finish_replacement(folder)
             if (folder / MODEL_CONFIG).is_file():
                 return folder
         return None
@@ -101,25 +111,20 @@ class RunFolder:
     def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:
         """Write what is known before the first update."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.env, env)
-        write_json(self.data, data.as_json())
+        files.write_json(self.env, env)
+        files.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
 
     def write_config(self, config: Config) -> None:
         """Write the configuration, or another in its place."""
-        atomic_write_text(self.config, dump_config(config))
+        files.atomic_write_text(self.config, dump_config(config))
 
     def read_config(self) -> Config:
-        """The run's configuration.
-
-        Raises:
-            CheckpointError: there is none, or it is damaged.
-        """
+        """The run's configuration; a CheckpointError says that there is none, or that it is damaged."""
         if not self.resumable:
-            raise CheckpointError(
-                f"{self.path} holds no run (no {self.config.name})", "give the folder that --out named"
-            )
+            told = f"{self.path} holds no run (no {self.config.name})"
+            raise CheckpointError(told, "give the folder that --out named")
         try:
             values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
@@ -129,62 +134,39 @@ class RunFolder:
             raise CheckpointError(error.message, error.hint) from error
 
     def read_tokenizer(self) -> Tokenizer:
-        """The tokenizer it trains with.
-
-        Raises:
-            CheckpointError: see `Tokenizer.load`.
-        """
+        """The tokenizer it trains with; its errors are those of `Tokenizer.load`."""
         from glassformer.text.tokenizer import Tokenizer
 
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> Facts:
         """Versions, device, precision, command; empty where nothing was written."""
-        return read_json(self.env) if self.env.is_file() else {}
+        return files.read_json(self.env) if self.env.is_file() else {}
 
     def read_data(self) -> DataFacts:
         """The data it saw; all unknown where nothing was written."""
-        return DataFacts.from_json(read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataFacts.from_json(files.read_json(self.data) if self.data.is_file() else {}, self.data)
 
     # The log
 
     def read_metrics(self) -> list[MetricsLine]:
-        """Every line of the log, in its order.
-
-        A last line without its newline was cut off by a kill and is ignored.
-
-        Raises:
-            CheckpointError: any other line is broken; it is named.
-        """
-        if not self.metrics.is_file():
-            return []
-        lines = self.metrics.read_text(encoding="utf-8", errors="replace").split("\n")
-        found = []
-        for number, line in enumerate(lines, start=1):
-            where = f"{self.metrics}:{number}"
-            try:
-                found += (
-                    [pick(MetricsLine, parse_json(line.encode(), Path(where)), where)] if line.strip() else []
-                )
-            except CheckpointError:
-                if number < len(lines):
-                    raise
-        return found
+        """Every line of the log, in its order; a CheckpointError names one that is broken."""
+        return [pick(MetricsLine, files.parse_json(line, at), at) for at, line in _lines(self.metrics)]
 
     def cut_metrics(self, step: int) -> None:
-        """Take out of the log what came after an update, for it is done again."""
+        """Take out of the log what came after an update, for it is done again, or after a broken line."""
         kept = []
-        for line in self.metrics.read_bytes().split(b"\n") if self.metrics.is_file() else []:
-            try:  # a killed process may have left half a line
-                if line and json.loads(line)["step"] <= step:
+        for _, line in _lines(self.metrics):
+            try:
+                if json.loads(line)["step"] <= step:
                     kept.append(line + b"\n")
             except ValueError:
                 break
-        atomic_write_bytes(self.metrics, b"".join(kept))
+        files.atomic_write_bytes(self.metrics, b"".join(kept))
 
     def note_divergence(self, step: int, told: str) -> None:
         """Leave word of the update that made no number, for the run ends before it is logged."""
-        write_json(self.diverged, vars(Divergence(step, told)))
+        files.write_json(self.diverged, vars(Divergence(step, told)))
 
     def forget_divergence(self) -> None:
         """Training goes on from before it."""
@@ -192,31 +174,32 @@ class RunFolder:
 
     def read_divergence(self) -> Divergence | None:
         """Where it diverged; None where it did not."""
-        there = self.diverged.is_file()
-        return pick(Divergence, read_json(self.diverged), self.diverged) if there else None
+        at = self.diverged
+        return pick(Divergence, files.read_json(at), at) if at.is_file() else None
 
     # Scores
 
     def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[Facts]) -> None:
         """Write every prediction, then the scores."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
-        atomic_write_text(self.predictions, rows)
-        write_json(self.evaluation, evaluation.as_json())
+        files.atomic_write_text(self.predictions, rows)
+        files.write_json(self.evaluation, evaluation.as_json())
 
     def read_evaluation(self) -> Evaluation | None:
         """The scores; None before there are any."""
-        if not self.finished:
-            return None
-        return Evaluation.from_json(read_json(self.evaluation), self.evaluation)
+        at = self.evaluation
+        return Evaluation.from_json(files.read_json(at), at) if self.finished else None
 
     def read_predictions(self) -> list[Facts] | None:
         """What was predicted, one object an example in the split's order; None where nothing was kept.
 
-        Raises:
-            CheckpointError: a line is not JSON; it is named.
+        A CheckpointError names a line that is not JSON.
         """
-        if not self.predictions.is_file():
-            return None
-        lines = self.predictions.read_text(encoding="utf-8").split("\n")
-        where = (Path(f"{self.predictions}:{number}") for number in range(1, len(lines) + 1))
-        return [parse_json(line.encode(), at) for line, at in zip(lines, where, strict=True) if line]
+        lines = _lines(self.predictions)
+        return [files.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+
+
+def _lines(path: Path) -> list[tuple[Path, bytes]]:
+    """(where, content) of the lines of a file, if it is there; one without its newline was cut off by a kill."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]

@@ -12,73 +12,55 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from glassformer.config import ModelConfig
-from glassformer.errors import CheckpointError
-from glassformer.files import finish_replacement, parse_json, remove_leftovers
+from glassformer.config import ModelConfig, TextConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.files import finish_replacement, remove_leftovers
+from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.recipes.checks import build
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.runs.values import Facts, parse_object
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
 LayersOf = Mapping[str, Callable[[ModelConfig], int]]
 """By the name of a task: how many layers its models of some sizes have."""
-MAX_LEN = 1 << 24
-"""Longest context that is believed: positions are allocated for it and are not in the weights."""
 
 
 def save_model(
-    folder: Path,
-    model_config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    tokenizer_files: Mapping[str, bytes],
-    card: str,
+    folder: Path, config: Facts, tensors: Weights, tokenizers: Mapping[str, bytes], card: str
 ) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
     Args:
         folder: where.
-        model_config: JSON; its "model" and "text" sections are those of the run's configuration.
+        config: JSON; its "model" and "text" sections are those of the run's configuration.
         tensors: the weights by name.
-        tokenizer_files: contents of `tokenizer.json` (and `target_tokenizer.json`).
+        tokenizers: contents of `tokenizer.json` (and `target_tokenizer.json`).
         card: the model card, in Markdown.
 
     Raises:
         ResourceError: the disk is full, or cannot be written.
     """
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer_files.items()}
-    config = dict(model_config) | {"tokenizer_files": hashes}
-    files = {
-        CONFIG: [(json.dumps(config, ensure_ascii=False, indent=2) + "\n").encode("utf-8")],
-        WEIGHTS: tensor_chunks(tensors),
-        **{name: [data] for name, data in tokenizer_files.items()},
-        CARD: [card.encode("utf-8")],
-    }
+    whole = {**config, "tokenizer_files": _hashes(tokenizers)}
+    text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+    files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
+    files |= {name: [data] for name, data in tokenizers.items()} | {CARD: [card.encode("utf-8")]}
     remove_leftovers(folder.parent, folder.name)
     write_sealed_folder(folder, KIND, files, replace=True)
 
 
 def replace_card(folder: Path, card: str) -> None:
-    """Give a sealed model another card; its weights are not written again.
-
-    Raises:
-        CheckpointError, ResourceError: see `update_sealed_folder`.
-    """
+    """Give a sealed model another card, as `update_sealed_folder` does: its weights are not written again."""
     update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
 
 
-def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the weights of a model folder, after every check there is.
-
-    Args:
-        folder: what `save_model` wrote.
-        n_layers: of each task there is, the layers of a model of given sizes.
+def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
+    """The configuration and the weights of what `save_model` wrote, after every check there is.
 
     Raises:
         CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the
@@ -91,11 +73,9 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], 
     if missing or unknown:
         odd = min(missing or unknown)
         raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {odd}")
-    config = parse_json(files[CONFIG], folder / CONFIG)
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{folder / CONFIG} should hold a JSON object")
-    came = {name: hashlib.sha256(files[name]).hexdigest() for name in TOKENIZERS if name in files}
-    if config.pop("tokenizer_files", None) != came:
+    config = parse_object(files[CONFIG], folder / CONFIG)
+    tokenizers = {name: data for name, data in files.items() if name in TOKENIZERS}
+    if config.pop("tokenizer_files", None) != _hashes(tokenizers):
         raise CheckpointError(
             f"the tokenizer in {folder} is not the one its weights were trained with",
             "copy model folders whole; their files cannot be exchanged",
@@ -105,37 +85,34 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[dict[str, Any], 
     return config, weights
 
 
-def _bound_sizes(config: Mapping[str, Any], n_layers: LayersOf, n_weights: int, where: Path) -> None:
+def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def _bound_sizes(config: Facts, n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
-    model, text = config.get("model"), config.get("text")
-    if not isinstance(model, dict) or not isinstance(text, dict):
-        raise CheckpointError(f"{where} should have the sections model and text")
-
-    def size(section: Mapping[str, Any], name: str, default: int | None = None) -> int:
-        value = section.get(name)
-        value = default if value is None else value
-        if type(value) is not int or not 0 < value < 1 << 40:
-            raise CheckpointError(f"{where}: {name} should be a positive size, not {value!r}")
-        return value
-
-    d_model, n_heads = size(model, "d_model"), size(model, "n_heads")
-    d_head = size(model, "d_head", max(1, d_model // n_heads))
-    encoder = size(model, "n_layers")
-    sizes = ModelConfig(n_layers=encoder, n_decoder_layers=size(model, "n_decoder_layers", encoder))
-    task = str(config.get("task"))
-    if task not in n_layers:
-        raise CheckpointError(f"{where}: there is no task {task!r}")
-    layers = n_layers[task](sizes)
-    labels = config.get("label_names") or []
+    labels, vocab_size, task = (
+        config.get("label_names") or [],
+        config.get("vocab_size"),
+        str(config.get("task")),
+    )
     if not isinstance(labels, list):
         raise CheckpointError(f"{where}: label_names should be a list")
+    if type(vocab_size) is not int or vocab_size < 1:
+        raise CheckpointError(f"{where}: vocab_size should be a positive size, not {vocab_size!r}")
+    if task not in n_layers:
+        raise CheckpointError(f"{where}: there is no task {task!r}")
+    try:
+        c = build(ModelConfig, config.get("model"), "model", str(where))
+        max_len = build(TextConfig, config.get("text"), "text", str(where)).max_len
+    except UsageError as error:
+        raise CheckpointError(error.message, error.hint) from error
     # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
-    layer = d_model * (4 * n_heads * d_head + 2 * size(model, "d_ff", 4 * d_model))
-    rows = size(config, "vocab_size") + (len(labels) if len(labels) > 2 else 0)
-    at_least = layers * layer + rows * d_model
+    layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
+    at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if at_least > n_weights:
-        raise CheckpointError(
-            f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
-        )
-    if size(text, "max_len") > MAX_LEN or size(text, "max_len") * d_model > max(1 << 30, n_weights):
-        raise CheckpointError(f"{where}: max_len {text['max_len']:,} is beyond any text")
+        told = f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
+        raise CheckpointError(told)
+    # Positions are allocated for the longest text and are not in the weights.
+    if max_len * c.d_model > max(1 << 30, n_weights):
+        raise CheckpointError(f"{where}: max_len {max_len:,} is beyond any text")

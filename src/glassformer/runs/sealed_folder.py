@@ -9,35 +9,31 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glassformer.errors import CheckpointError
-from glassformer.files import (
-    link_or_copy,
-    parse_json,
-    read_json,
-    sha256_file,
-    write_durably,
-    write_folder_atomically,
-)
+from glassformer.files import link_or_copy, parse_json, sha256_file, write_durably, write_folder_atomically
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 20
 FORMAT_VERSION = 1
 
+Files = Mapping[str, Iterable[bytes | memoryview]]
+"""Names and contents, the latter in pieces so that nothing is copied whole."""
+T = TypeVar("T")
 
-def write_sealed_folder(
-    folder: Path, kind: str, files: Mapping[str, Iterable[bytes | memoryview]], *, replace: bool = False
-) -> None:
+
+def write_sealed_folder(folder: Path, kind: str, files: Files, *, replace: bool = False) -> None:
     """Write files, then a manifest of their sizes and sums, and only then put the folder in its place.
 
     Args:
         folder: where it shall be; see `write_folder_atomically` for `replace`.
         kind: what it holds, such as "glassformer checkpoint"; reading asks for the same.
-        files: names and contents, the latter in pieces so that nothing is copied whole.
+        files: what shall be in it.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
@@ -46,7 +42,7 @@ def write_sealed_folder(
         _fill(temporary, kind, files, {})
 
 
-def update_sealed_folder(folder: Path, kind: str, files: Mapping[str, Iterable[bytes | memoryview]]) -> None:
+def update_sealed_folder(folder: Path, kind: str, files: Files) -> None:
     """Replace some files of a sealed folder, whole or not at all, without writing the others again.
 
     The new folder holds the others under a second name (a hard link; a copy where the disk has none), and their
@@ -63,51 +59,45 @@ def update_sealed_folder(folder: Path, kind: str, files: Mapping[str, Iterable[b
         _fill(temporary, kind, files, entries)
 
 
-def _fill(
-    folder: Path,
-    kind: str,
-    files: Mapping[str, Iterable[bytes | memoryview]],
-    entries: dict[str, dict[str, Any]],
-) -> None:
+def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, Any]]) -> None:
     """Write files, and the manifest of these and of the `entries` that are there already."""
     for name, chunks in files.items():
         size, sha256 = write_durably(folder / name, chunks)
         entries[name] = {"bytes": size, "sha256": sha256}
-    body = {"kind": kind, "version": FORMAT_VERSION, "written_by": _versions(), "files": entries}
+    versions = {"python": platform.python_version()} | installed("glassformer", "torch")
+    body = {"kind": kind, "version": FORMAT_VERSION, "written_by": versions, "files": entries}
     write_durably(folder / MANIFEST, [_render(body)])
 
 
-def read_sealed_folder(folder: Path, kind: str) -> dict[str, bytes]:
+def read_sealed_folder(folder: Path, kind: str, names: Collection[str] | None = None) -> dict[str, bytes]:
     """Every file of a sealed folder, name to content: the very bytes whose sums were compared.
 
     Raises:
-        CheckpointError: the folder is missing, another kind, from a later version, or not the bytes
-            that were written; the message names the file.
+        CheckpointError: the folder is missing, another kind, from a later version, not the bytes that were
+            written, or holds others than `names`, if these are given; the message names the file.
     """
-    contents = {}
-    for name, entry in _read_manifest(folder, kind).items():
-        path = folder / name
-        _check_size(path, entry["bytes"])
-        contents[name] = _read(path)
-        _check_sum(path, hashlib.sha256(contents[name]).hexdigest(), entry["sha256"])
-    return contents
+
+    def whole(path: Path) -> tuple[bytes, str]:
+        data = path.read_bytes()
+        return data, hashlib.sha256(data).hexdigest()
+
+    files = _compared(folder, kind, whole)
+    if names is not None and files.keys() != {*names}:
+        came = ", ".join(files) or "nothing"
+        raise CheckpointError(f"{folder} should hold {' and '.join(names)} alone, not {came}")
+    return files
 
 
 def check_sealed_folder(folder: Path, kind: str) -> None:
     """Raise the CheckpointError that `read_sealed_folder` would, without holding the files in memory."""
-    for name, entry in _read_manifest(folder, kind).items():
-        path = folder / name
-        _check_size(path, entry["bytes"])
-        try:
-            _check_sum(path, sha256_file(path), entry["sha256"])
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    _compared(folder, kind, lambda path: (None, sha256_file(path)))
 
 
 def sealed_sha256(folder: Path, name: str) -> str | None:
     """The SHA-256 a folder's manifest has of a file, unchecked; None where it has none."""
+    path = folder / MANIFEST
     try:
-        found = read_json(folder / MANIFEST)["files"][name]["sha256"]
+        found = parse_json(_told(path, Path.read_bytes), path)["files"][name]["sha256"]
     except (CheckpointError, KeyError, TypeError):
         return None
     return found if isinstance(found, str) else None
@@ -122,19 +112,43 @@ def is_sound(folder: Path, kind: str) -> bool:
     return True
 
 
+def installed(*packages: str) -> dict[str, str]:
+    """The version of each package; "unknown" of one that is not installed, such as a checkout on the path."""
+    versions = dict.fromkeys(packages, "unknown")
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def _compared(folder: Path, kind: str, read: Callable[[Path], tuple[T, str]]) -> dict[str, T]:
+    """What `read` gives of every file, once its size, and the SHA-256 given with it, are those written."""
+    contents = {}
+    for name, entry in _read_manifest(folder, kind).items():
+        path, expected = folder / name, entry["bytes"]
+        size = path.stat().st_size if path.is_file() else None
+        if size != expected:
+            came = "is missing" if size is None else f"has {size} bytes"
+            raise _damaged(path, f"it {came}, {expected} were written")
+        contents[name], sha256 = _told(path, read)
+        if sha256 != entry["sha256"]:
+            raise _damaged(path, "its SHA-256 is not the one written")
+    return contents
+
+
 def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}")
-    data = _read(path, MAX_MANIFEST_BYTES)
+    if _told(path, Path.stat).st_size > MAX_MANIFEST_BYTES:
+        raise CheckpointError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, as none should be")
+    data = _told(path, Path.read_bytes)
     manifest = parse_json(data, path)
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise CheckpointError(f"{folder} is not a {kind}")
-    if manifest.get("version") != FORMAT_VERSION:
-        came = manifest.get("version")
-        raise CheckpointError(
-            f"{folder} has format version {came}, not {FORMAT_VERSION}", "install a glassformer that knows it"
-        )
+    if (came := manifest.get("version")) != FORMAT_VERSION:
+        told = f"{folder} has format version {came}, not {FORMAT_VERSION}"
+        raise CheckpointError(told, "install a glassformer that knows it")
     manifest.pop("sha256", None)
     entries = manifest.get("files")
     # The one rendering there is: any other byte, even a blank, is damage.
@@ -149,44 +163,20 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
 
 def _render(body: Mapping[str, Any]) -> bytes:
     """The manifest's bytes: sorted JSON of the body and of the body's own SHA-256."""
-    sealed = dict(body) | {"sha256": hashlib.sha256(_json(body)).hexdigest()}
-    return _json(sealed)
+    return _json({**body, "sha256": hashlib.sha256(_json(body)).hexdigest()})
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode("ascii")
 
 
-def _read(path: Path, limit: int | None = None) -> bytes:
+def _told(path: Path, read: Callable[[Path], T]) -> T:
+    """What `read` gives of a file; that it cannot be read is said in a sentence."""
     try:
-        if limit is not None and path.stat().st_size > limit:
-            raise CheckpointError(f"{path} is larger than {limit} bytes, as none should be")
-        return path.read_bytes()
+        return read(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _check_size(path: Path, expected: int) -> None:
-    size = path.stat().st_size if path.is_file() else None
-    if size != expected:
-        came = "is missing" if size is None else f"has {size} bytes"
-        raise CheckpointError(
-            f"{path} is damaged: it {came}, {expected} were written", "restore it from a copy"
-        )
-
-
-def _check_sum(path: Path, came: str, expected: str) -> None:
-    if came != expected:
-        raise CheckpointError(
-            f"{path} is damaged: its SHA-256 is not the one written", "restore it from a copy"
-        )
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("glassformer", "torch"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
-    return versions
+def _damaged(path: Path, how: str) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged: {how}", "restore it from a copy")

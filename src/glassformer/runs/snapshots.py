@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer import console
-from glassformer.errors import CheckpointError, ResourceError
+from glassformer.errors import ResourceError
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 
@@ -42,12 +42,5 @@ def snapshots(folder: Path) -> list[tuple[int, Path]]:
 
 
 def load_snapshot(path: Path) -> Weights:
-    """The weights of one snapshot.
-
-    Raises:
-        CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
-    """
-    files = read_sealed_folder(path, KIND)
-    if files.keys() != {WEIGHTS}:
-        raise CheckpointError(f"{path} should hold {WEIGHTS} alone, not {', '.join(files) or 'nothing'}")
-    return read_tensors(files[WEIGHTS], path / WEIGHTS)
+    """The weights of one snapshot; the errors are those of `read_sealed_folder`."""
+    return read_tensors(read_sealed_folder(path, KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)

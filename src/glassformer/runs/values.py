@@ -7,12 +7,12 @@ short; only what could not be used is refused. Which file holds what is `folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import CheckpointError
+from glassformer.files import parse_json
 
 Facts = dict[str, Any]
 """A JSON object."""
@@ -160,8 +160,7 @@ class Evaluation:
 def pick(cls: type[T], value: Any, where: Path | str) -> T:
     """Make a dataclass of those of its fields that a JSON object has.
 
-    Raises:
-        CheckpointError: it is no object, or lacks a field that has no default.
+    A CheckpointError names `where` if it is no object, or lacks a field that has no default.
     """
     known = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
     try:
@@ -170,7 +169,12 @@ def pick(cls: type[T], value: Any, where: Path | str) -> T:
         raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
 
 
-def _object(value: Any, where: Path | str) -> Mapping[str, Any]:
+def parse_object(data: bytes, where: Path) -> Facts:
+    """The JSON object that bytes hold; `where` is named in the CheckpointError that anything else raises."""
+    return _object(parse_json(data, where), where)
+
+
+def _object(value: Any, where: Path | str) -> Facts:
     if not isinstance(value, dict):
         raise CheckpointError(f"{where} should hold a JSON object")
     return value

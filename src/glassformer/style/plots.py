@@ -1,7 +1,7 @@
 """The look of every plot: paper, ink, one accent, and a label beside the line instead of a legend.
 
-What is drawn is decided in `plots.py`. Figures are made without pyplot, so drawing needs no display and
-leaves no figure behind.
+What is drawn is decided in `report/plots.py` and by the tasks. Figures are made without pyplot, so drawing
+needs no display and leaves no figure behind.
 """
 
 from __future__ import annotations
@@ -26,33 +26,14 @@ WIDTH = 6.6
 
 STYLE: Any = {
     # Each glyph comes from the first family that has it: STIX sets the page, DejaVu the rest of the world.
-    "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"],
-    "font.size": 11.0,
-    "text.color": INK,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": QUIET,
-    "axes.facecolor": PAPER,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.linewidth": 0.7,
-    "axes.unicode_minus": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.7,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelsize": 10.0,
-    "ytick.labelsize": 10.0,
-    "ytick.major.size": 0.0,
-    "xtick.major.size": 3.0,
-    "xtick.major.width": 0.7,
-    "lines.solid_capstyle": "round",
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-}
+    "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"], "font.size": 11.0, "text.color": INK,
+    "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.7,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.7, "axes.labelcolor": QUIET, "axes.unicode_minus": True, "xtick.color": QUIET,
+    "ytick.color": QUIET, "xtick.labelsize": 10.0, "ytick.labelsize": 10.0, "ytick.major.size": 0.0,
+    "xtick.major.size": 3.0, "xtick.major.width": 0.7, "lines.solid_capstyle": "round",
+    "axes.facecolor": PAPER, "figure.facecolor": PAPER, "savefig.facecolor": PAPER,
+}  # fmt: skip
 
 
 @contextmanager
@@ -74,22 +55,17 @@ def style() -> Iterator[None]:
 def new_figure(
     height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[int] = (1,)
 ) -> Any:
-    """Return (figure, axes) with a title and a quiet line under it, both flush left.
+    """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
-        height: inches.
-        title: what is shown.
         subtitle: unit and what to look for.
-        width: inches.
         rows: relative heights of panels over one x-axis.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI)
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=list(rows))[:, 0]
-    figure.subplots_adjust(
-        left=0.72 / width, right=1 - 0.3 / width, top=1 - 0.78 / height, bottom=0.58 / height
-    )
+    figure.subplots_adjust(0.72 / width, 0.58 / height, 1 - 0.3 / width, 1 - 0.78 / height)
     figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
     figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
     return figure, axes
@@ -108,10 +84,8 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
         labels: (x, y, text, colour), in data units.
         gap: least distance of two labels, as a share of the height of the axes.
     """
-    to_axes = axes.transLimits.transform
-    placed = sorted(
-        ((float(to_axes((x, axes.transScale.transform((x, y))[1]))[1]), x, y, t, c) for x, y, t, c in labels)
-    )
+    points = [axes.transLimits.transform(axes.transScale.transform(label[:2])) for label in labels]
+    placed = sorted((float(point[1]), *label) for point, label in zip(points, labels, strict=True))
     heights = [row[0] for row in placed]
     for _ in range(50):  # relax: push overlapping neighbours apart by equal amounts
         for i in range(1, len(heights)):
@@ -120,17 +94,8 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
                 heights[i - 1] -= short / 2
                 heights[i] += short / 2
     for height, (_, x, _, text, colour) in zip(heights, placed, strict=True):
-        axes.annotate(
-            text,
-            xy=(x, height),
-            xycoords=("data", "axes fraction"),
-            xytext=(7, 0),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            parse_math=False,
-        )
+        axes.annotate(text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+                      color=colour, va="center", annotation_clip=False, parse_math=False)  # fmt: skip
 
 
 def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
@@ -143,10 +108,10 @@ def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int
 
 def thousands(axis: Any) -> None:
     """Write the ticks of an axis as 12,000."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_major_formatter("{x:,.0f}")
 
 
 def png(figure: Any) -> bytes:

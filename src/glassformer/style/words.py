@@ -52,8 +52,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -
     Cells may hold anything a user's data holds: bars and line breaks in them cannot break the table.
     """
     rule = ["---" if column < left else "---:" for column in range(len(header))]
-    lines = [header, rule, *[[cell_text(cell) for cell in row] for row in rows]]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    lines = [header, rule, *[map(cell_text, row) for row in rows]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return text on one line, its end left out where it is too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def cell_text(value: Any, longest: int = 300) -> str:
@@ -61,9 +67,7 @@ def cell_text(value: Any, longest: int = 300) -> str:
 
     A review may hold anything, and a report is opened in viewers that render links, images and HTML.
     """
-    text = " ".join(str(value).split())
-    if len(text) > longest:
-        text = text[: longest - 1].rstrip() + "…"
+    text = shortened(str(value), longest)
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", text).replace("<", "&lt;")
 
 
@@ -74,8 +78,7 @@ def code(value: Any) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """Return a Markdown code block whose fence is longer than any run of backticks in the text."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
 
