@@ -73,7 +73,10 @@ def _fill(
     for name, chunks in files.items():
         size, sha256 = write_durably(folder / name, chunks)
         entries[name] = {"bytes": size, "sha256": sha256}
-    body = {"kind": kind, "version": FORMAT_VERSION, "written_by": _versions(), "files": entries}
+    programs = {"python": platform.python_version()} | {
+        name: version_of(name) for name in ("glassformer", "torch")
+    }
+    body = {"kind": kind, "version": FORMAT_VERSION, "written_by": programs, "files": entries}
     write_durably(folder / MANIFEST, [_render(body)])
 
 
@@ -182,11 +185,9 @@ def _check_sum(path: Path, came: str, expected: str) -> None:
         )
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("glassformer", "torch"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
-    return versions
+def version_of(package: str) -> str:
+    """The installed version of a package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
