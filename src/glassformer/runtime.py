@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Literal
 
 import torch
@@ -29,9 +29,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     if (name == "cuda" and not cuda) or (name == "mps" and not mps):
-        raise UsageError(
-            f"device {name} was asked for, and this machine has none", "use --device auto or cpu"
-        )
+        told = f"device {name} was asked for, and this machine has none"
+        raise UsageError(told, "use --device auto or cpu")
     return torch.device(name)
 
 
@@ -42,16 +41,14 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if device.type == "cpu":
-        capable = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+        capable = torch.cpu.get_capabilities()
         return "bf16" if capable.get("avx512_bf16") or capable.get("amx_bf16") else "fp32"
     return "fp32"
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Matrix products in bf16 over fp32 weights, or nothing at all."""
-    if precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 @contextmanager
@@ -88,12 +85,8 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
 def _keep_large_blocks() -> None:
     """Have glibc keep large blocks of memory instead of returning them to the kernel after every use."""
     if sys.platform == "linux":
-        try:
+        with suppress(OSError, AttributeError):  # musl and others: slower, not wrong
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-            libc.mallopt(
-                -8, 1
-            )  # M_ARENA_MAX: the backward pass runs in a thread, and its arena gives back too
-        except (OSError, AttributeError):
-            pass  # musl and others: slower, not wrong
+            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too

@@ -6,42 +6,30 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from glassformer.data.corpus import EncodedCorpus
+from glassformer.runs.sealed_folder import installed
 from glassformer.runs.values import DataFacts, SplitFacts
-
-if TYPE_CHECKING:
-    from glassformer.training.context import RunContext
+from glassformer.training.context import RunContext
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
 
 def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
     """Versions, platform, device, precision, threads and the time (UTC)."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
-        "versions": versions,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": device.type,
-        "device_name": name,
-        "precision": precision,
-        "threads": torch.get_num_threads(),
-        "cpus": os.cpu_count(),
+        "versions": installed(*PACKAGES),
+        "python": platform.python_version(), "platform": platform.platform(), "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
+        "precision": precision, "threads": torch.get_num_threads(), "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["glassformer", *sys.argv[1:]]),
-    }
+    }  # fmt: skip
 
 
 def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
@@ -49,19 +37,12 @@ def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
     splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
     if p.data.test is not None:
         splits["test"] = SplitFacts(len(p.data.test))
-    tokenizer = p.task.tokenizer
+    t = p.task.tokenizer
     return DataFacts(
-        task=p.config.task,
-        metric=p.task.metric,
-        dataset=p.config.data.dataset,
-        source=p.data.train.source,
-        splits=splits,
-        label_names=p.task.label_names,
-        hashes=p.data.hashes,
-        notes=p.data.notes,
-        tokenizer={"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
-        preflight=preflight,
-    )
+        p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, splits,
+        label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256}, preflight=preflight,
+    )  # fmt: skip
 
 
 def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
@@ -72,9 +53,3 @@ def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         lengths={"edges": edges.tolist(), "counts": counts.tolist()},
     )
-
-
-def _cpu_name() -> str:
-    get = getattr(torch.cpu, "get_capabilities", None)
-    name = get().get("cpu_name") if get else None
-    return str(name or platform.processor() or platform.machine())

@@ -17,12 +17,10 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     """
     match config.optimizer:
         case "adamw":
-            c = config.adamw
-            groups = decay_groups(model, c.weight_decay)
+            c, groups = config.adamw, decay_groups(model, config.adamw.weight_decay)
             return torch.optim.AdamW(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "adam":
-            c = config.adam
-            groups = decay_groups(model, 0.0)
+            c, groups = config.adam, decay_groups(model, 0.0)
             return torch.optim.Adam(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "sgd":
             c = config.sgd
@@ -33,10 +31,8 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """The parameters in groups for torch: the matrices of linear layers, which decay, and the rest."""
     decayed = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for n, p in named if n in decayed], "weight_decay": weight_decay},
-        {"params": [p for n, p in named if n not in decayed], "weight_decay": 0.0},
-    ]
+    matrices, others = [p for n, p in named if n in decayed], [p for n, p in named if n not in decayed]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
@@ -57,9 +53,8 @@ def load_optimizer_tensors(
     parameters = dict(model.named_parameters())
     for full_name, value in tensors.items():
         name, key = full_name.rsplit("/", 1)
-        parameter = parameters[name]
         # Adam's step count stays a float scalar; on a GPU the fused kernel wants it beside the weights.
-        optimizer.state[parameter][key] = value.to(parameter.device).clone()
+        optimizer.state[parameters[name]][key] = value.to(parameters[name].device).clone()
 
 
 class ExponentialMovingAverage:
