@@ -12,6 +12,7 @@ from glassformer.report.model_card import model_card
 from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
+from glassformer.runs.tensor_file import Weights
 from glassformer.runs.values import Evaluation
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
@@ -29,7 +30,8 @@ def model_facts(task: Task) -> dict[str, Any]:
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
     """Write `model/`: configuration, weights, tokenizer and a card without a score."""
-    weights, facts = dict(model.named_parameters()), model_facts(task)
+    weights: Weights = dict(model.named_parameters())
+    facts = model_facts(task)
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
     save_model(folder.model, facts, weights, tokenizer, model_card(folder.path, facts))
 

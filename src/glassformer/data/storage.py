@@ -44,7 +44,7 @@ class ArrayWriter:
             self.files.setdefault(name, io.BytesIO())
         elif name not in self.files:
             path = self.folder / f"{name}.bin"
-            self.files[name] = self.closing.enter_context(open(path, "wb", FLUSH_BYTES))
+            self.files[name] = self.closing.enter_context(path.open("wb", FLUSH_BYTES))
         dtype, size = self.arrays.get(name, (array.dtype.str, 0))
         self.arrays[name] = dtype, size + len(array)
         self.files[name].write(array.tobytes())
