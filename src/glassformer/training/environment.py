@@ -6,13 +6,13 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from glassformer.data.corpus import EncodedCorpus
+from glassformer.runs.sealed_folder import installed
 from glassformer.runs.values import DataFacts, SplitFacts
 
 if TYPE_CHECKING:
@@ -23,15 +23,9 @@ PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacre
 
 def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
     """Versions, platform, device, precision, threads and the time (UTC)."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
     return {
-        "versions": versions,
+        "versions": installed(*PACKAGES),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": device.type,
