@@ -58,6 +58,8 @@ def machine() -> dict[str, str]:
 
     device = choose_device("auto")
     cache = cache_dir()
+    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    writable = existing.is_dir() and os.access(existing, os.W_OK)
     named = os.environ.get("GLASSFORMER_DATA", "")
     set_to = named if Path(named).is_dir() else f"{named} (no such folder)"
     places = [Path(folder) for folder in (named, cache / "data") if folder]
@@ -71,12 +73,7 @@ def machine() -> dict[str, str]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "precision": choose_precision("auto", device),
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
-        "cache": f"{cache} ({'writable' if _writable(cache) else 'NOT writable: set GLASSFORMER_CACHE'})",
+        "cache": f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})",
         "GLASSFORMER_DATA": set_to if named else "not set",
         **{name: str([*at, "not here; fetched when a recipe needs it"][0]) for name, at in found.items()},
     }
-
-
-def _writable(folder: Path) -> bool:
-    existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
-    return existing is not None and existing.is_dir() and os.access(existing, os.W_OK)

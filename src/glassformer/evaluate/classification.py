@@ -104,7 +104,9 @@ def _per_class(
     columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
     keys: Sequence[str] = ("label", "precision", "recall", "f1", "support")
     values = (np.asarray(column).tolist() for column in columns)
-    rows = [dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)]
+    rows: list[dict[str, Any]] = [
+        dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)
+    ]
     # A class nobody mentions has no F1; calling it 0 would punish the model.
     return rows, float(np.mean([rows[c]["f1"] for c in np.union1d(truth, predicted)]))
 

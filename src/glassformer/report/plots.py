@@ -16,8 +16,6 @@ from glassformer.runs.values import Evaluation, MetricsLine
 from glassformer.style import plots as ps
 from glassformer.style.words import Number, number, percent
 
-Series = tuple[np.ndarray, np.ndarray]
-"""Steps and values, finite ones."""
 CURVE: Any = {"color": ps.ACCENT, "linewidth": 1.6, "marker": "o", "markersize": 3.4, "clip_on": False}
 DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
@@ -36,8 +34,8 @@ def loss(facts: RunFacts) -> bytes | None:
     valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
     if len(steps) < 2 and len(valid_steps) < 2:
         return None
-    figure, (axes,) = ps.new_figure(3.7, "Loss", f"Cross-entropy, {facts.telling.loss_unit}; lower is better")
-    ps.room_for_labels(figure, 1.35)
+    subtitle = f"Cross-entropy, {facts.telling.loss_unit}; lower is better"
+    figure, (axes,) = ps.new_figure(3.7, "Loss", subtitle, right=1.35)
     labels: list[tuple[Number, Number, str, str]] = []
     if len(steps) >= 2:
         smooth = _smoothed(losses)
@@ -68,8 +66,7 @@ def metric(facts: RunFacts) -> bytes | None:
     if not len(steps) or metric.name == "loss":
         return None
     subtitle = f"On the validation split; {metric.unit}" if metric.unit else "On validation"
-    figure, (axes,) = ps.new_figure(3.7, metric.title, subtitle)
-    ps.room_for_labels(figure, 1.45)
+    figure, (axes,) = ps.new_figure(3.7, metric.title, subtitle, right=1.45)
     axes.plot(steps, values, **CURVE)
     last = max(float(steps[-1]), facts.steps)
     edge = last * 1.035  # the test score stands just outside: it is no point of the curve
@@ -113,8 +110,8 @@ def learning_rate(facts: RunFacts) -> bytes | None:
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
     height, title = (4.4, "Learning rate and gradient norm") if with_norms else (3.0, "Learning rate")
     subtitle = f"For each update; the rate peaks at {rates.max():.3g}"
-    figure, panels = ps.new_figure(height, title, subtitle, rows=(1, 1) if with_norms else (1,))
-    ps.room_for_labels(figure, 1.35)
+    rows = (1, 1) if with_norms else (1,)
+    figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=rows)
     figure.subplots_adjust(hspace=0.3)
     panels[0].plot(steps, rates, color=ps.ACCENT, linewidth=1.6, clip_on=False)
     panels[0].set_ylim(0, float(rates.max()) * 1.12 + 1e-12)
@@ -173,7 +170,9 @@ def lengths(facts: RunFacts) -> bytes | None:
     return ps.png(figure)
 
 
-def _series(rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]) -> Series:
+def _series(
+    rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the steps at which there is a finite value, and the values."""
     steps = np.array([row.step for row in rows], dtype=float)
     values = np.array([value(row) for row in rows], dtype=float)  # None becomes NaN

@@ -57,8 +57,7 @@ def save_checkpoint(
         write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
-        up_to_this = [path for path in checkpoints(folder) if path.name <= name]
-        for path in up_to_this[: -max(keep, 1)]:
+        for path in [path for path in checkpoints(folder) if path.name <= name][:-keep]:
             if path.name not in protect:
                 remove_folder(path)
     return target

@@ -88,7 +88,7 @@ class RunFolder:
         if path.is_dir() and self.in_use:
             hint = f"go on with it: glassformer train --resume {path}; or " if self.resumable else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
-        nearest = next((p for p in (path, *path.parents) if p.exists()), Path("."))
+        nearest = next(p for p in (path, *path.parents) if p.exists())
         if not nearest.is_dir():
             raise UsageError(f"{path} cannot be a folder: {nearest} is a file", another)
         if not os.access(nearest, os.W_OK | os.X_OK):

@@ -53,27 +53,29 @@ def style() -> Iterator[None]:
 
 
 def new_figure(
-    height: float, title: str, subtitle: str, *, width: float = WIDTH, rows: Sequence[int] = (1,)
+    height: float,
+    title: str,
+    subtitle: str,
+    *,
+    width: float = WIDTH,
+    right: float = 0.3,
+    rows: Sequence[int] = (1,),
 ) -> Any:
     """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
         subtitle: unit and what to look for.
+        right: margin; wide where labels stand at the ends of lines.
         rows: relative heights of panels over one x-axis.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI)
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=list(rows))[:, 0]
-    figure.subplots_adjust(0.72 / width, 0.58 / height, 1 - 0.3 / width, 1 - 0.78 / height)
+    figure.subplots_adjust(0.72 / width, 0.58 / height, 1 - right / width, 1 - 0.78 / height)
     figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
     figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
     return figure, axes
-
-
-def room_for_labels(figure: Any, inches: Number) -> None:
-    """Leave a margin on the right for labels that stand at the ends of lines."""
-    figure.subplots_adjust(right=1 - inches / figure.get_figwidth())
 
 
 def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.075) -> None:
