@@ -92,10 +92,8 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     model_folder = folder.model_folder
     if model_folder is None:
         go_on = f"go on with: glassformer train --resume {path}"
-        raise CheckpointError(
-            f"{path} holds no trained model",
-            go_on if folder.resumable else "give the folder that --out named",
-        )
+        hint = go_on if folder.resumable else "give the folder that --out named"
+        raise CheckpointError(f"{path} holds no trained model", hint)
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target = choose_device(device)
     task = _restore_task(facts, model_folder, folder)
@@ -105,10 +103,8 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
 
 
 class Run:
-    """A trained model with its tokenizer and configuration.
-
-    Attributes:
-        path: the run folder. task: the task. model: the model, in evaluation mode.
+    """A trained model with its task, tokenizer and configuration.
+    `path` is the run folder, `model` in evaluation mode.
     """
 
     def __init__(self, path: Path, task: Task, model: nn.Module, device: torch.device) -> None:
@@ -171,11 +167,7 @@ class Run:
         return {"task": self.task.name, "split": name} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
-        if (
-            data is not None
-            and data.dataset == "files"
-            and (data.files.test_file or data.files.test_src_file)
-        ):
+        if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
             return load_test(self.task.own_form, data), self._training_texts(), "file"
         everything = load_text_data(self.task.form, data or self.config.data)
         chosen = everything.splits().get(name)
@@ -193,21 +185,16 @@ class Run:
             return None
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
-        known = {f.name for f in fields(DecodeConfig)}
-        unknown = sorted(options.keys() - known)
-        if unknown:
-            raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(sorted(known))}")
+        known = sorted(f.name for f in fields(DecodeConfig))
+        if unknown := sorted(set(options).difference(known)):
+            raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(known)}")
         return override(self.config, {"decode": options}, "options").decode
 
 
 def _restore_task(facts: dict[str, Any], model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
-    where = f"the configuration in {model_folder}"
-    sections = {
-        name: {key: value for key, value in facts[name].items() if value is not None}
-        for name in ("text", "model", "decode")
-    }
-    config = config_from_dict({"task": facts["task"], "recipe": facts["recipe"], **sections}, where)
+    kept = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
+    config = config_from_dict(kept, f"the configuration in {model_folder}")
     if folder.resumable:
         recipe = folder.read_config()
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)

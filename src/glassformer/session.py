@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import torch
 
@@ -15,14 +14,7 @@ from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
 from glassformer.data.reading import changed_files
-from glassformer.errors import (
-    CheckpointError,
-    DataError,
-    DivergedError,
-    Interrupted,
-    ResourceError,
-    UsageError,
-)
+from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -36,8 +28,8 @@ from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
-from glassformer.training.signals import StopRequest, stop_requests
-from glassformer.training.state import TrainState
+from glassformer.training.signals import stop_requests
+from glassformer.training.state import TrainState, load_weights
 from glassformer.training.validation import Validator
 
 OnReport = Callable[[StepReport], None]
@@ -130,11 +122,11 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
                     lines.flush()
                     saved = save_state(state, p, folder)
                     if request.signal is not None and not state.progress.finished:
-                        raise _interrupted(request, state, folder.path, saved)
+                        raise request.interrupted(state.progress.step, folder.path, saved)
         except DivergedError as error:
             folder.note_divergence(state.progress.step + 1, error.message)
             raise
-    load_best(state)
+    load_weights(model, state.best or state.weights())  # the best; its last ones if none ever was validated
     finish_run(p, model, folder)
 
 
@@ -158,14 +150,6 @@ def _keep_snapshot(state: TrainState, folder: RunFolder) -> None:
     began = time.perf_counter()
     save_snapshot(folder.snapshots, state.progress.step, state.weights())
     state.progress.seconds += time.perf_counter() - began
-
-
-def load_best(state: TrainState) -> None:
-    """Give the model the weights that validated best (its last ones if none ever did)."""
-    weights = state.best if state.best is not None else state.weights()
-    with torch.no_grad():
-        for name, parameter in state.model.named_parameters():
-            parameter.copy_(weights[name])
 
 
 def _restore(state: TrainState, folder: RunFolder) -> None:
@@ -196,12 +180,3 @@ def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
         console.say(f"{c.minutes:g} minutes are {steps:,} updates at the speed of this run so far")
     folder.write_config(config)
     return config
-
-
-def _interrupted(request: StopRequest, state: TrainState, out: Path, saved: bool) -> Interrupted:
-    what = "everything is saved" if saved else "what came after the last checkpoint is lost"
-    return Interrupted(
-        f"stopped at update {state.progress.step}; {what} in {out}",
-        f"go on with: glassformer train --resume {out}",
-        request.exit_code,
-    )

@@ -59,14 +59,12 @@ def measure_pace(run: RunContext) -> Pace:
             n_tokens, n_slots = n_tokens + batch.n_tokens, n_slots + batch.n_slots
     seconds = sum(times) / len(times)
     validation = 0.0 if minutes is None else _time_validation(run, state)
-    return Pace(
-        seconds * run.config.train.accumulate, validation, n_tokens / sum(times), 1 - n_tokens / n_slots
-    )
+    update_takes = seconds * run.config.train.accumulate
+    return Pace(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots)
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:
-    """Seconds of a validation. An untrained model does not know when to stop writing, so it is stopped at the
-    length of the true answers."""
+    """Seconds of a validation; an untrained model writes on and on, so it is stopped at the true answers' length."""
     task, config = run.task, run.config
     if run.valid.target is not None:
         longest = 2 + math.ceil(run.valid.target.lengths.mean())
@@ -80,13 +78,8 @@ def _time_validation(run: RunContext, state: TrainState) -> float:
 def in_updates(config: Config, pace: Pace, updates_per_epoch: float) -> Config:
     """The configuration with its budget in minutes as a number of updates; others are returned as they are.
 
-    What validations take is counted; where they would take more than a share of VALIDATING, they come at
-    longer intervals.
-
-    Args:
-        config: with `train.minutes`; epochs or updates beside it still bound the run, too.
-        pace: of this machine.
-        updates_per_epoch: optimizer updates of a pass over the training data.
+    Epochs or updates beside the minutes still bound the run, too. What validations take is counted; where they
+    would take more than a share of VALIDATING, they come at longer intervals.
     """
     c = config.train
     if c.minutes is None:

@@ -6,7 +6,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
+
+from glassformer.errors import Interrupted
 
 
 class StopRequest:
@@ -15,10 +18,11 @@ class StopRequest:
     def __init__(self) -> None:
         self.signal: int | None = None
 
-    @property
-    def exit_code(self) -> int:
-        """130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
-        return 128 + (self.signal or signal.SIGINT)
+    def interrupted(self, step: int, out: Path, saved: bool) -> Interrupted:
+        """The error that ends the run; its exit code is 130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
+        what = "everything is saved" if saved else "what came after the last checkpoint is lost"
+        told = f"stopped at update {step}; {what} in {out}"
+        return Interrupted(told, f"go on with: glassformer train --resume {out}", 128 + (self.signal or 2))
 
 
 @contextmanager
