@@ -16,20 +16,9 @@ from glassformer.recipes.checks import TASK_NAMES, check_config, config_to_dict,
 from glassformer.recipes.places import BUDGETS, config_from_dict, override, without_budget
 
 __all__ = [
-    "BUDGETS",
-    "TASK_NAMES",
-    "check_config",
-    "config_from_dict",
-    "config_to_dict",
-    "dump_config",
-    "load_recipe",
-    "nearest",
-    "override",
-    "recipe_for_files",
-    "recipe_names",
-    "section_fields",
-    "without_budget",
-]
+    "BUDGETS", "TASK_NAMES", "check_config", "config_from_dict", "config_to_dict", "dump_config", "load_recipe",
+    "nearest", "override", "recipe_for_files", "recipe_names", "section_fields", "without_budget",
+]  # fmt: skip
 
 _FOLDER = Path(__file__).parent
 
@@ -40,10 +29,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name_or_path: str | Path) -> Config:
-    """Read a shipped recipe by name, or a recipe of your own by path; a run folder is one too.
-
-    Args:
-        name_or_path: `imdb`, `my/recipe.toml`, or a run folder, whose `config.toml` is read.
+    """Read a shipped recipe by name (`imdb`), or one of your own by path; of a run folder, its `config.toml`.
 
     Raises:
         UsageError: there is none, it is not TOML, or a key or value in it cannot be used.
@@ -56,9 +42,8 @@ def load_recipe(name_or_path: str | Path) -> Config:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}", "save the recipe as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(
-            f"{path}: not TOML: {error}", "strings need quotes; see: glassformer recipes imdb"
-        ) from error
+        hint = "strings need quotes; see: glassformer recipes imdb"
+        raise UsageError(f"{path}: not TOML: {error}", hint) from error
     values = {"task": TASK_NAMES[0], "recipe": path.stem} | values
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     return config_from_dict(values, where, of_a_run=path.name == "config.toml")
@@ -75,12 +60,7 @@ def dump_config(config: Config) -> str:
 
 
 def recipe_for_files(given: Iterable[str], usage: str) -> str:
-    """The recipe that files of one's own are for, where their names say it: a table with labels, parallel
-    files, running text.
-
-    Args:
-        given: flags with their values, `--train-file=a.csv`.
-        usage: a command that names a recipe, for the hint.
+    """The recipe that files of one's own are for, where flags (`--train-file=a.csv`) say it; `usage` is for the hint.
 
     Raises:
         UsageError: they do not say it (a TSV may hold labels or pairs).

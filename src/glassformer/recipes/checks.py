@@ -1,18 +1,16 @@
 """What a configuration may hold: names, types, intervals, and the few values that must agree.
 
-Every configuration is built from nested plain values here, and each value is checked where it is put into
-its field. Every complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the
-word that was probably meant. Which section a key belongs to is `places.py`; checks that need the data or the
-machine happen where those are known.
+Every configuration is built from nested plain values here, each checked where it is put into its field. A
+complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
+meant. Which section a key belongs to is `places.py`; what needs the data or the machine is checked where those are.
 """
 
 from __future__ import annotations
 
 import difflib
-import math
 import types
 from collections.abc import Iterable
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import Field, asdict, fields, is_dataclass
 from functools import cache
 from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -32,8 +30,7 @@ def check_config(config: Config, where: str = "configuration") -> Config:
     Raises:
         UsageError: they are not; the message names the key.
     """
-    _check_idle(config, where)
-    return build_config(config_to_dict(config), where)
+    return build_config(asdict(config), where)
 
 
 def build_config(values: dict[str, Any], where: str) -> Config:
@@ -50,9 +47,9 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     _check_model(config.model, where)
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
+        told = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
         raise UsageError(
-            f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}",
-            f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}",
+            told, f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
         )
     return config
 
@@ -60,11 +57,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
     """A section from a table of plain values; what is left out keeps its default.
 
-    Args:
-        kind: the section's dataclass.
-        values: what is to be the table.
-        section: its name for messages, `train.adamw`; empty for the whole.
-        where: what to name in errors, usually the file.
+    In messages it is called `section` (`train.adamw`; the whole configuration has no name), in `where`, a file.
 
     Raises:
         UsageError: a key or a value that cannot be used.
@@ -144,17 +137,12 @@ def chooser(kind: type, inner: str) -> str:
 
 @cache
 def section_fields() -> dict[str, tuple[str, ...]]:
-    """The sections of a configuration and the fields of each, those of the sections inside it too.
-
-    A field's name leads to one of them: `weight_decay` is in two, of which one optimizer chooses, but both
-    are in `train`.
-    """
-
-    def names(kind: type) -> list[str]:
-        own = [name for name in kinds(kind) if name not in sections(kind)]
-        return own + [name for inner in sections(kind).values() for name in names(inner)]
-
-    return {name: tuple(dict.fromkeys(names(kind))) for name, kind in sections(Config).items()}
+    """The sections of a configuration and the fields of each, those of the sections inside it too, each name once."""
+    found = {}
+    for section, kind in sections(Config).items():
+        names = [name for part in (kind, *sections(kind).values()) for name in kinds(part)]
+        found[section] = tuple(name for name in dict.fromkeys(names) if name not in sections(kind))
+    return found
 
 
 def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
@@ -194,33 +182,26 @@ def _check_idle(config: Config, where: str) -> None:
 
 
 def _check_model(model: ModelConfig, where: str) -> None:
-    d_head = model.d_head
-    if d_head is None:
-        if model.d_model % model.n_heads:
-            sizes = f"model.d_model {model.d_model} is not a multiple of model.n_heads {model.n_heads}"
-            raise UsageError(f"{where}: {sizes}", "change one of them, or set model.d_head")
-        d_head = model.d_model // model.n_heads
+    d_head = model.d_head or model.d_model // model.n_heads
+    if model.d_head is None and model.d_model % model.n_heads:
+        sizes = f"model.d_model {model.d_model} is not a multiple of model.n_heads {model.n_heads}"
+        raise UsageError(f"{where}: {sizes}", "change one of them, or set model.d_head")
     if model.positions == "rotary" and d_head % 2:
-        raise UsageError(
-            f"{where}: rotary positions turn pairs, and model.d_head is {d_head}", "make it even"
-        )
+        told = f"rotary positions turn pairs, and model.d_head is {d_head}"
+        raise UsageError(f"{where}: {told}", "make it even")
 
 
 def _suggest(key: str, kind: type) -> str:
     """Where a misplaced key belongs, or which known one it resembles."""
-    home = next((name for name, names in section_fields().items() if key in names), None)
-    if home is not None:
-        return f"it belongs into [{home}]"
-    known = list(kinds(kind))
-    inner = (
-        [name for section in sections(kind).values() for name in kinds(section)] if kind is not Config else []
-    )
-    return nearest(key, known + inner).strip() or f"known here: {', '.join(known)}"
+    for name, names in section_fields().items():
+        if key in names:
+            return f"it belongs into [{name}]"
+    inner = [name for section in sections(kind).values() for name in kinds(section)]
+    return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
 
 
 def _inside(number: float, interval: str) -> bool:
+    """Whether an interval holds a number; none holds NaN."""
     low, high = (float(bound) for bound in interval[1:-1].split(","))
-    if math.isnan(number):
-        return False
     above = number >= low if interval[0] == "[" else number > low
     return above and (number <= high if interval[-1] == "]" else number < high)

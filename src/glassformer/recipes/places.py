@@ -23,7 +23,7 @@ from glassformer.recipes.checks import (
     refuse,
     section_fields,
     sections,
-)
+)  # fmt: skip
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
@@ -31,7 +31,7 @@ BUDGETS = ("epochs", "steps", "minutes")
 
 def without_budget(config: Config) -> Config:
     """The configuration with no end to its run: a budget that is asked for replaces the recipe's."""
-    return replace(config, train=replace(config.train, epochs=None, steps=None, minutes=None))
+    return replace(config, train=replace(config.train, **dict.fromkeys(BUDGETS)))
 
 
 def config_from_dict(
@@ -79,22 +79,18 @@ def override(
         elif name in homes:
             changes.setdefault(homes[name], {})[name] = value
         else:
-            raise UsageError(
-                f"{where}: {name!r} is not a field of the configuration", nearest(name, homes).strip()
-            )
+            told = f"{where}: {name!r} is not a field of the configuration"
+            raise UsageError(told, nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     values = config_to_dict(check_config(config, where))
     for section, given in changes.items():
         kind, old = sections(Config)[section], values[section]
-        chosen = {name: given.get(name, value) for name, value in old.items()}
+        chosen = old | given
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
         placed = _placed(section, given, chosen, where, "refuse")
         refuse_ignored(section, placed, ignores, config.task, where)
-        inner = {
-            k: kept.get(k, {}) | v for k, v in placed.items() if k in sections(kind) and isinstance(v, dict)
-        }
-        values[section] = kept | placed | inner
+        values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
     return build_config(values, where)
 
 
@@ -114,6 +110,11 @@ def refuse_ignored(
             refuse_ignored(key, value, ignores, task, where)
 
 
+def _over(old: Any, new: Any) -> Any:
+    """A table laid over another; anything else takes the other's place."""
+    return old | new if isinstance(old, dict) and isinstance(new, dict) else new
+
+
 def _placed(
     section: str,
     values: dict[str, Any],
@@ -121,18 +122,10 @@ def _placed(
     where: str,
     useless: Literal["refuse", "drop", "drop what says nothing"],
 ) -> dict[str, Any]:
-    """A section's table, every key that belongs to a section inside it moved there.
+    """A section's table, `values`, every key that belongs to a section inside it moved there.
 
-    Args:
-        section: its name.
-        values: the table.
-        chosen: the table that says what is chosen: this one, or what it is laid over.
-        where: what to name in errors.
-        useless: what becomes of a key the chosen one has no use for. Defaults and zeros say nothing: recipes had
-            them when all keys stood together.
-
-    Raises:
-        UsageError: a key that is refused, with those that have a use for it.
+    What is chosen is said by `chosen`: the same table, or what it is laid over. `useless` is what becomes of a key
+    the chosen one has no use for; defaults and zeros say nothing, recipes had them when all keys stood together.
     """
     kind = sections(Config)[section]
     known, inner = {f.name: f for f in fields(kind)}, sections(kind)
@@ -140,7 +133,7 @@ def _placed(
     for key, value in values.items():
         owners = [name for name in inner if key in kinds(inner[name])]
         if not owners:
-            placed[key] = placed.get(key, {}) | value if key in inner and isinstance(value, dict) else value
+            placed[key] = _over(placed.get(key), value)
             continue
         chooses = chooser(kind, owners[0])
         name = chosen.get(chooses, getattr(kind(), chooses))
@@ -148,7 +141,7 @@ def _placed(
         if useless != "refuse" and (name, key) == ("sgd", "beta1"):  # once the name of its momentum
             owners, key = ["sgd"], "momentum"
         if name in owners:
-            placed[name] = placed.get(name, {}) | {key: value}
+            placed[name] = _over(placed.get(name), {key: value})
         elif useless == "refuse" or (
             useless != "drop" and value and all(value != getattr(inner[o](), key) for o in owners)
         ):
