@@ -29,37 +29,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Config",
-    "LanguageModel",
-    "MultiHeadAttention",
-    "Run",
-    "TextClassifier",
-    "Tokenizer",
-    "Translator",
-    "attention",
-    "errors",
-    "load",
-    "load_recipe",
-    "resume",
-    "trace",
-    "train",
-]
+    "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
+    "errors", "load", "load_recipe", "resume", "trace", "train",
+]  # fmt: skip
 
 _HOMES = {
-    "Config": "config",
-    "LanguageModel": "models.language_model",
-    "MultiHeadAttention": "nn.attention",
-    "Run": "run",
-    "TextClassifier": "models.classifier",
-    "Tokenizer": "text.tokenizer",
-    "Translator": "models.translator",
-    "attention": "nn.attention",
-    "load": "run",
-    "load_recipe": "recipes",
-    "resume": "run",
-    "trace": "explain.trace",
+    "Config": "config", "LanguageModel": "models.language_model", "MultiHeadAttention": "nn.attention", "Run": "run",
+    "TextClassifier": "models.classifier", "Tokenizer": "text.tokenizer", "Translator": "models.translator",
+    "attention": "nn.attention", "load": "run", "load_recipe": "recipes", "resume": "run", "trace": "explain.trace",
     "train": "run",
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -6,13 +6,15 @@ only then. Libraries below the commands do not print: they return what there is 
 
 from __future__ import annotations
 
+import functools
 import json
-import math
 import os
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from glassformer.files import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,14 +45,6 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """One JSON object on a line of stdout; a number that is none becomes null, as JSON has no NaN."""
-
-    def finite(part: Any) -> Any:
-        if isinstance(part, float):
-            return part if math.isfinite(part) else None
-        if isinstance(part, Mapping):
-            return {str(name): finite(item) for name, item in part.items()}
-        return [finite(item) for item in part] if isinstance(part, list | tuple) else part
-
     write(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
 
 
@@ -98,23 +92,13 @@ def stderr_console() -> Console:
     return _console(sys.stderr)
 
 
+@functools.lru_cache(maxsize=2)  # one of stdout, one of stderr
 def _console(stream: Any) -> Console:
     """One console a stream, so that messages appear above a running progress bar instead of through it."""
     from rich.console import Console
 
-    global _consoles
-    _consoles = [
-        known for known in _consoles if known.file is stream or known.file in (sys.stdout, sys.stderr)
-    ]
-    for known in _consoles:
-        if known.file is stream:
-            return known
     # rich itself leaves colour out under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
-    _consoles.append(Console(file=stream, markup=False, highlight=False, emoji=False))
-    return _consoles[-1]
-
-
-_consoles: list[Console] = []
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
 def _to_stderr(text: str, style: str | None = None) -> None:

@@ -27,8 +27,7 @@ _counter = itertools.count()
 
 
 class FileSystem:
-    """The operations that change a disk. Each is an instant before or after which a process may die,
-    so the tests replace `fs` by one that stops after any of them."""
+    """What changes a disk: instants between which a process may die, so tests put one here that does."""
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -88,8 +87,17 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, atomically; NaN and infinity, which JSON lacks, become null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False)
     atomic_write_text(path, text + "\n")
+
+
+def finite(value: Any) -> Any:
+    """A value for JSON, with None for every number in it that is none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def read_json(path: Path) -> Any:
@@ -123,21 +131,18 @@ def sha256_file(path: Path) -> str:
 def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     """Write a new file and force it to the disk; returns its size in bytes and its SHA-256.
 
-    Not atomic: for files inside a folder that is not yet in place. Chunks are views of single bytes.
+    Not atomic: for files inside a folder that is not yet in place.
     """
     digest = hashlib.sha256()
-    size = 0
 
-    def counted() -> Iterator[bytes | memoryview]:
-        nonlocal size
+    def hashed() -> Iterator[bytes | memoryview]:
         for chunk in chunks:
             digest.update(chunk)
-            size += len(chunk)
             yield chunk
 
-    fs.write(path, counted())
+    fs.write(path, hashed())
     fs.sync(path)
-    return size, digest.hexdigest()
+    return path.stat().st_size, digest.hexdigest()
 
 
 def link_or_copy(old: Path, new: Path) -> None:
@@ -153,10 +158,8 @@ def link_or_copy(old: Path, new: Path) -> None:
 def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """A folder to fill; when the block ends it becomes `folder`, when the block fails it vanishes.
 
-    Args:
-        folder: where it shall be.
-        replace: put an earlier folder aside and remove it. Otherwise an earlier one, or one that
-            another process finished first, stands, and what this block wrote is dropped.
+    With `replace` an earlier folder is put aside and removed. Otherwise an earlier one, or one that another
+    process finished first, stands, and what this block wrote is dropped.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
@@ -186,15 +189,15 @@ def finish_replacement(folder: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder and what is in it, if it is there; a symbolic link is removed, not followed."""
-    if not folder.is_symlink() and folder.is_dir():
-        # Under a temporary name first: a folder half removed must not look like one that is whole.
-        doomed = folder if folder.name.startswith(".") else _beside(folder)
-        if doomed != folder:
+    if folder.is_symlink():
+        fs.remove(folder)
+    elif folder.is_dir():
+        if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
+            doomed = _beside(folder)
             fs.rename(folder, doomed)
-        for child in sorted(doomed.iterdir()):
+            folder = doomed
+        for child in sorted(folder.iterdir()):
             remove_folder(child) if child.is_dir() else fs.remove(child)
-        fs.remove(doomed)
-    elif folder.is_symlink():
         fs.remove(folder)
 
 
@@ -236,14 +239,6 @@ def _force(handle: int) -> None:
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # fsync alone stops at the drive's own cache
             return
     os.fsync(handle)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @contextmanager

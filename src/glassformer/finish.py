@@ -36,8 +36,7 @@ def model_facts(task: Task) -> dict[str, Any]:
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
     """Write `model/`: configuration, weights, tokenizer and a card without a score."""
-    weights = {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
-    facts = model_facts(task)
+    weights, facts = dict(model.named_parameters()), model_facts(task)
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
     save_model(folder.model, facts, weights, tokenizer, model_card(folder.path, facts))
 

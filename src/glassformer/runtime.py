@@ -29,9 +29,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     if (name == "cuda" and not cuda) or (name == "mps" and not mps):
-        raise UsageError(
-            f"device {name} was asked for, and this machine has none", "use --device auto or cpu"
-        )
+        told = f"device {name} was asked for, and this machine has none"
+        raise UsageError(told, "use --device auto or cpu")
     return torch.device(name)
 
 
@@ -49,9 +48,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Matrix products in bf16 over fp32 weights, or nothing at all."""
-    if precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 @contextmanager
@@ -92,8 +89,6 @@ def _keep_large_blocks() -> None:
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-            libc.mallopt(
-                -8, 1
-            )  # M_ARENA_MAX: the backward pass runs in a thread, and its arena gives back too
+            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too
         except (OSError, AttributeError):
             pass  # musl and others: slower, not wrong
