@@ -41,7 +41,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if device.type == "cpu":
-        capable = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+        capable = torch.cpu.get_capabilities()
         return "bf16" if capable.get("avx512_bf16") or capable.get("amx_bf16") else "fp32"
     return "fp32"
 

@@ -9,7 +9,7 @@ from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.tasks.translate.task import Translate
 
-TASKS: dict[str, type[Task]] = {}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Classify, Translate, LanguageModelling)}
 
 
 def register(task: type[Task]) -> type[Task]:
@@ -31,8 +31,5 @@ def task_class(name: str) -> type[Task]:
         raise UsageError(told, f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
     return TASKS[name]
 
-
-for _task in (Classify, Translate, LanguageModelling):
-    register(_task)
 
 __all__ = ["TASKS", "Task", "register", "task_class"]

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +24,6 @@ from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
 from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
-from glassformer.data.storage import ArrayWriter
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.telling import Telling
@@ -61,11 +61,8 @@ class Task(ABC):
     ignores: ClassVar[frozenset[str]] = frozenset()
     fits_baselines: ClassVar[bool] = False
 
-    def __init__(
-        self, config: Config, tokenizer: Tokenizer, label_names: Sequence[str] | None = None
-    ) -> None:
-        self.config, self.tokenizer = config, tokenizer
-        self.label_names = list(label_names) if label_names is not None else None
+    def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
+        self.config, self.tokenizer, self.label_names = config, tokenizer, label_names
 
     @property
     def higher_is_better(self) -> bool:
@@ -99,14 +96,8 @@ class Task(ABC):
         """A split as ids, in memory or mapped from a cache folder; `training` may leave examples out."""
         text = self.config.text
         settings = [self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names]
-
-        def new_encoder(writer: ArrayWriter) -> Encoder:
-            return Encoder(writer, self.tokenizer, text)
-
-        def write(encoder: Encoder, whole: Split) -> None:
-            self.write(encoder, whole, training)
-
-        return encode_split(split, new_encoder, write, settings, cache)
+        encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
+        return encode_split(split, encoder, partial(self.write, training=training), settings, cache)
 
     @abstractmethod
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
@@ -156,10 +147,7 @@ class Task(ABC):
 
     @abstractmethod
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        """{"loss": nats per label, `metric`: value, …}, quick enough for every epoch.
-
-        `corpus` is `split`, encoded; the texts are for tasks whose metric reads them.
-        """
+        """{"loss": nats per label, `metric`: value, …}, quick enough for every epoch; `corpus` is `split`, encoded."""
 
     @abstractmethod
     def evaluate(

@@ -1,7 +1,6 @@
 """How runs of a task are told: what the report, the model card, the plots and the commands ask a task.
 
-They speak to this interface and to no task by name. A task that says little still gets a true report, since
-every answer here has a default; what differs stands in one `telling.py` beside the task.
+A task that says little still gets a true report, since every answer here has a default.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from glassformer.evaluate.intervals import paired_shares
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import Number, table
@@ -106,6 +106,4 @@ class Telling:
         Returns:
             test, metric, difference (first − second), ci95, p_value and n; see `evaluate/intervals.py`.
         """
-        from glassformer.evaluate.intervals import paired_shares
-
         return paired_shares(first, second, truth) | {"metric": name}

@@ -6,36 +6,28 @@ import os
 import platform
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from glassformer.data.corpus import EncodedCorpus
+from glassformer.runs.sealed_folder import installed
 from glassformer.runs.values import DataFacts, SplitFacts
-
-if TYPE_CHECKING:
-    from glassformer.training.context import RunContext
+from glassformer.training.context import RunContext
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
 
 def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
     """Versions, platform, device, precision, threads and the time (UTC)."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name()
+    cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
-        "versions": versions,
+        "versions": installed(*PACKAGES),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": device.type,
-        "device_name": name,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
         "precision": precision,
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
@@ -72,9 +64,3 @@ def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         lengths={"edges": edges.tolist(), "counts": counts.tolist()},
     )
-
-
-def _cpu_name() -> str:
-    get = getattr(torch.cpu, "get_capabilities", None)
-    name = get().get("cpu_name") if get else None
-    return str(name or platform.processor() or platform.machine())

@@ -16,12 +16,8 @@ from torch import Tensor, nn
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
 from glassformer.runs.tensor_file import Weights
-from glassformer.training.optimizer import (
-    ExponentialMovingAverage,
-    load_optimizer_tensors,
-    make_optimizer,
-    optimizer_tensors,
-)
+from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
+from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
 
 @dataclass
@@ -53,7 +49,7 @@ class TrainState:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    ema: ExponentialMovingAverage | None
+    ema: MovingAverage | None
     progress: Progress = field(default_factory=Progress)
     best: Weights | None = None
     recent: deque[Weights] = field(default_factory=deque)
@@ -61,12 +57,10 @@ class TrainState:
     @staticmethod
     def start(model: nn.Module, config: TrainConfig) -> TrainState:
         """The state before the first update."""
-        state = TrainState(model, make_optimizer(model, config), None)
-        if config.ema_decay > 0:
-            state.ema = ExponentialMovingAverage(model, config.ema_decay)
-        state.recent = deque(maxlen=max(1, config.average_last))
-        state.progress.next_validation = config.validate_every
-        return state
+        ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
+        progress = Progress(next_validation=config.validate_every)
+        recent: deque[Weights] = deque(maxlen=config.average_last)
+        return TrainState(model, make_optimizer(model, config), ema, progress, recent=recent)
 
     def weights(self) -> Weights:
         """The weights that are validated and kept: the moving average where there is one."""
@@ -81,10 +75,9 @@ class TrainState:
             "optimizer": optimizer_tensors(self.model, self.optimizer),
             "ema": self.ema.tensors if self.ema else {},
             "best": self.best or {},
-            "rng": _rng_tensors(),
+            "rng": {name: generator.get_rng_state() for name, generator in _generators().items()},
+            **{f"recent{i}": weights for i, weights in enumerate(self.recent)},
         }
-        for i, weights in enumerate(self.recent):
-            groups[f"recent{i}"] = weights
         return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
 
     def load(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
@@ -107,7 +100,9 @@ class TrainState:
         self.recent.extend(_to(groups[name], device) for name in recent)
         known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
         self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
-        _restore_rng(groups.get("rng", {}))
+        for name, generator in _generators().items():
+            if name in groups.get("rng", {}):
+                generator.set_rng_state(groups["rng"][name].cpu())
 
     def progress_dict(self) -> dict[str, Any]:
         """`progress` for JSON."""
@@ -121,11 +116,9 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
         CheckpointError: a name or a shape does not match.
     """
     own = dict(model.named_parameters())
-    if own.keys() != weights.keys():
-        odd = sorted(own.keys() ^ weights.keys())
-        raise CheckpointError(
-            f"the weights are not this model's: {odd[0]} (of {len(odd)} names) is in only one"
-        )
+    if odd := sorted(own.keys() ^ weights.keys()):
+        told = f"{odd[0]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the weights are not this model's: {told}")
     for name, parameter in own.items():
         if parameter.shape != weights[name].shape:
             shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
@@ -147,9 +140,9 @@ def average(snapshots: list[Weights]) -> Weights:
 
 def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool:
     """Whether a metric beats the best so far; never when it is not a number."""
-    if math.isnan(metric):
-        return False
-    return best is None or (metric > best if higher_is_better else metric < best)
+    if best is None:
+        return not math.isnan(metric)
+    return metric > best if higher_is_better else metric < best
 
 
 def _to(weights: Weights, device: torch.device) -> Weights:
@@ -161,13 +154,3 @@ def _generators() -> dict[str, Any]:
     here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     modules = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}
     return {name: modules[name] for name, available in here.items() if available}
-
-
-def _rng_tensors() -> Weights:
-    return {name: generator.get_rng_state() for name, generator in _generators().items()}
-
-
-def _restore_rng(states: Weights) -> None:
-    for name, generator in _generators().items():
-        if name in states:
-            generator.set_rng_state(states[name].cpu())

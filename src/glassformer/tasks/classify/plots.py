@@ -18,7 +18,6 @@ from glassformer.style.words import percent
 
 MAX_CLASSES_WITH_NUMBERS = 12
 """A confusion matrix of more classes shows colours only."""
-
 MAX_CLASSES = 60
 """Beyond this a confusion matrix is no picture any more."""
 
@@ -29,18 +28,15 @@ def confusion_matrix(evaluation: Evaluation) -> bytes | None:
     n = len(counts)
     if counts.ndim != 2 or not 2 <= n <= MAX_CLASSES:
         return None
-    names = [_short(str(name)) for name in evaluation.scores.get("label_names") or range(n)]
+    names = [str(name) for name in evaluation.scores.get("label_names") or range(n)]
+    names = [name if len(name) <= 18 else name[:17] + "…" for name in names]
     longest = max(map(len, names))
     side = 1.15 * n if n <= 4 else min(0.62 * n, 6.5)
     margin = 0.55 + 0.085 * longest
     turned = 45 if longest * n > 9 * side else 0
     below = 0.35 + (0.06 * longest if turned else 0)
-    figure, (axes,) = ps.new_figure(
-        side + 0.9 + below,
-        "Confusion",
-        "Rows: true class; columns: predicted",
-        width=max(side + margin + 0.3, 3.9),
-    )
+    told, wide = "Rows: true class; columns: predicted", max(side + margin + 0.3, 3.9)
+    figure, (axes,) = ps.new_figure(side + 0.9 + below, "Confusion", told, width=wide)
     width, height = figure.get_size_inches()
     axes.set_position((margin / width, below / height, side / width, side / height))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -68,13 +64,9 @@ def reliability(evaluation: Evaluation) -> bytes | None:
     bins = evaluation.scores.get("calibration") or []
     if not bins:
         return None
-    figure, (axes, shares) = ps.new_figure(
-        4.7,
-        f"Is its confidence earned?  Mean gap {percent(evaluation.scores['ece'])}",
-        "Share right by confidence; below the dashed line it is too sure",
-        width=5.0,
-        rows=(4, 1),
-    )
+    title = f"Is its confidence earned?  Mean gap {percent(evaluation.scores['ece'])}"
+    told = "Share right by confidence; below the dashed line it is too sure"
+    figure, (axes, shares) = ps.new_figure(4.7, title, told, width=5.0, rows=(4, 1))
     figure.subplots_adjust(hspace=0.14)
     n_classes = max(2, len(evaluation.scores.get("label_names") or []))
     low = math.floor(10 / n_classes + 1e-9) / 10  # below 1/C no class is chosen
@@ -98,7 +90,3 @@ def reliability(evaluation: Evaluation) -> bytes | None:
         axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
     shares.locator_params(axis="y", nbins=2)
     return ps.png(figure)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 18 else name[:17] + "…"

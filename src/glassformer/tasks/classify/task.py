@@ -22,6 +22,8 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.reading import Findings
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.baselines import fit_baselines
+from glassformer.evaluate.classification import score
 from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
@@ -133,9 +135,6 @@ class Classify(Task):
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        from glassformer.evaluate.baselines import fit_baselines
-        from glassformer.evaluate.classification import score
-
         corpus = self.encode(split, training=False)
         probabilities = self._probabilities(model, corpus.ids)
         scores = score(np.array(corpus.labels), probabilities, self.labels)
@@ -153,11 +152,9 @@ class Classify(Task):
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "label", "probability", "probabilities"} each."""
-        text = self.config.text
-        kept = (
-            truncate(ids, text.max_len, text.truncate) for ids in self.tokenizer.encode_batch(list(texts))
-        )
-        probabilities = self._probabilities(model, Ragged.of(kept))
+        encoded, settings = self.tokenizer.encode_batch(list(texts)), self.config.text
+        kept = Ragged.of(truncate(ids, settings.max_len, settings.truncate) for ids in encoded)
+        probabilities = self._probabilities(model, kept)
         return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
@@ -181,11 +178,6 @@ class Classify(Task):
         return logits
 
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
-        best = int(probabilities.argmax())
-        named = {name: float(p) for name, p in zip(self.labels, probabilities, strict=True)}
-        return {
-            "text": text,
-            "label": self.labels[best],
-            "probability": float(probabilities[best]),
-            "probabilities": named,
-        }
+        named = dict(zip(self.labels, probabilities.tolist(), strict=True))
+        best = self.labels[int(probabilities.argmax())]
+        return {"text": text, "label": best, "probability": named[best], "probabilities": named}

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import percent, table
+from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.telling import Telling
 
 MOST_CLASSES = 30
@@ -49,8 +50,6 @@ class ClassifyTelling(Telling):
         return [f"A bag of words does as well or better here ({percent(yardstick)})."]
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
-        from glassformer.tasks.classify.plots import confusion_matrix, reliability
-
         drawn = {"confusion": confusion_matrix(evaluation), "reliability": reliability(evaluation)}
         return {name: image for name, image in drawn.items() if image is not None}
 

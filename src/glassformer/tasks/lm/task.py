@@ -18,6 +18,7 @@ from glassformer.data.ragged import spans
 from glassformer.data.splits import Split
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
+from glassformer.evaluate.language import score
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -49,9 +50,8 @@ class LanguageModelling(Task):
                 for ids in self.tokenizer.encode_batch(pieces):
                     encoder.append("ids", ids)
         if (n := encoder.ends["ids"]) < 2:
-            raise DataError(
-                f"{split.source}: a text of {n} tokens leaves nothing to predict", "give a longer text"
-            )
+            told = f"{split.source}: a text of {n} tokens leaves nothing to predict"
+            raise DataError(told, "give a longer text")
         encoder.put("ids", [])  # ends the sequence
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
@@ -97,8 +97,6 @@ class LanguageModelling(Task):
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        from glassformer.evaluate.language import score
-
         corpus = self.encode(split, training=False)
         nats, n_tokens = self.total_loss(model, corpus)
         n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
@@ -130,8 +128,6 @@ class LanguageModelling(Task):
         """
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
-        banned = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-        written = generate_ids(
-            cast(LanguageModel, model), prompts, decode, eos=t.eos_id, banned=banned, first_row=first
-        )
+        model, banned = cast(LanguageModel, model), [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -17,6 +17,7 @@ from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.forms import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, translate_ids
+from glassformer.evaluate.translation import copy_baseline, headline_of, score
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -41,8 +42,6 @@ class Translate(Task):
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
-        from glassformer.evaluate.translation import headline_of
-
         task = super().fit(config, data, tokenizer)
         task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
         return task
@@ -110,8 +109,6 @@ class Translate(Task):
         return model(batch.ids, batch.tgt_in, batch.padding_mask)
 
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        from glassformer.evaluate.translation import score
-
         greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
         n = min(len(split), VALIDATION_SENTENCES)
         sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
@@ -123,13 +120,10 @@ class Translate(Task):
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        from glassformer.evaluate.translation import copy_baseline, score
-
         references = split.answers
         rows = self.predict(model, split.text, decode)
         scores = score([row["translation"] for row in rows], references, tokenize=decode.bleu_tokenize)
-        copied = copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)
-        scores |= {"baselines": {"copy": copied}}
+        scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
         scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
@@ -155,13 +149,7 @@ class Translate(Task):
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, ids with an end token; an empty one is not asked of the model."""
-        t = self.tokenizer
+        model, t = cast(Translator, model), self.tokenizer
         return translate_ids(
-            cast(Translator, model),
-            sources,
-            decode,
-            bos=t.bos_id,
-            eos=t.eos_id,
-            pad=t.pad_id,
-            first_row=first,
+            model, sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id, first_row=first
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from glassformer.evaluate.translation import paired_bootstrap
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import table
 from glassformer.tasks.telling import Telling
+from glassformer.tasks.translate.plots import bleu_by_length
 
 
 class TranslateTelling(Telling):
@@ -34,8 +36,6 @@ class TranslateTelling(Telling):
         return [f"{beam}sacreBLEU signatures: {', '.join(signatures)}."]
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
-        from glassformer.tasks.translate.plots import bleu_by_length
-
         image = bleu_by_length(evaluation)
         return {} if image is None else {"bleu_by_length": image}
 
@@ -55,10 +55,6 @@ class TranslateTelling(Telling):
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
         """BLEU by the paired bootstrap, for it is no share; exact match as shares are."""
-        from glassformer.evaluate.translation import paired_bootstrap
-
-        return (
-            paired_bootstrap(first, second, truth)
-            if name == "bleu"
-            else super().paired_test(first, second, truth, name)
-        )
+        if name == "bleu":
+            return paired_bootstrap(first, second, truth)
+        return super().paired_test(first, second, truth, name)
