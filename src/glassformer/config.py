@@ -1,20 +1,17 @@
-"""Every choice of a run, as frozen dataclasses: the one description of what can be set.
+"""Every choice of a run, as frozen dataclasses: a recipe is this in TOML, the flags of `train` this on a command line.
 
-A recipe is this in TOML, the flags of `glassformer train` are this on the command line, and a
-run folder's `config.toml` is this written out. What belongs to one data set or optimizer stands in a section
-of its own, which counts only while it is chosen; a number's interval stands at its field. Reading, writing and
-checking are in `recipes/`; this module imports only the standard library, so that `--help` is quick.
+What belongs to one data set or optimizer stands in a section of its own, which counts only while it is chosen; a
+number's interval stands at its field. Reading, writing and checking are in `recipes/`; this module imports only the
+standard library, so that `--help` is quick.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
-
-T = TypeVar("T")
+from typing import Any, Literal
 
 
-def number(default: T, interval: str) -> T:
+def number(default: Any, interval: str) -> Any:
     """A field for a number in an interval, written as in mathematics; a None that is allowed is exempt."""
     return field(default=default, metadata={"interval": interval})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -14,24 +14,17 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.values import Evaluation
 from glassformer.tasks import Task
-
-if TYPE_CHECKING:
-    from glassformer.training.context import RunContext
+from glassformer.training.context import RunContext
 
 
 def model_facts(task: Task) -> dict[str, Any]:
     """What `model/config.json` says: enough to build, load and use the model without its data."""
-    config = task.config
+    config, tokenizer = task.config, task.tokenizer
     return {
-        "task": task.name,
-        "recipe": config.recipe,
-        "label_names": task.label_names,
-        "vocab_size": task.tokenizer.vocab_size,
-        "tokenizer_sha256": task.tokenizer.sha256,
-        "text": asdict(config.text),
-        "model": asdict(config.model),
-        "decode": asdict(config.decode),
-    }
+        "task": task.name, "recipe": config.recipe, "label_names": task.label_names,
+        "vocab_size": tokenizer.vocab_size, "tokenizer_sha256": tokenizer.sha256,
+        "text": asdict(config.text), "model": asdict(config.model), "decode": asdict(config.decode),
+    }  # fmt: skip
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:

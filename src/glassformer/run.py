@@ -24,7 +24,9 @@ from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runtime import choose_device, tuned
+from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
+from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.state import load_weights
 
 if TYPE_CHECKING:
@@ -35,14 +37,9 @@ CHUNK = 256
 
 
 def train(
-    recipe: str | Config,
-    *,
-    out: str | Path | None = None,
-    on_report: Callable[[Any], None] | None = None,
-    dry_run: bool = False,
-    overfit_batch: bool = False,
-    **overrides: Any,
-) -> Run | None:
+    recipe: str | Config, *, out: str | Path | None = None, on_report: Callable[[Any], None] | None = None,
+    dry_run: bool = False, overfit_batch: bool = False, **overrides: Any,
+) -> Run | None:  # fmt: skip
     """Train, evaluate and report a run.
 
     Args:
@@ -51,14 +48,11 @@ def train(
         on_report: called with each `StepReport`.
         dry_run: say what would be trained and how long it would take, and return None.
         overfit_batch: train on one batch until it is known by heart, and return None.
-        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`,
-            `model={"n_layers": 2}`.
+        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
 
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
-    from glassformer.session import look_ahead, prepare, start_run
-
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
@@ -66,8 +60,6 @@ def train(
         if dry_run or overfit_batch:
             prepared, _ = look_ahead(prepare(config))
             if overfit_batch:
-                from glassformer.training.overfit import overfit_batch as overfit
-
                 overfit(prepared, on_report)
             return None
         start_run(config, RunFolder(folder), on_report)
@@ -76,8 +68,6 @@ def train(
 
 def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run:
     """Go on with an interrupted run, to the same weights as if it had not been."""
-    from glassformer.session import resume_run
-
     resume_run(RunFolder(out), on_report)
     return load(out)
 
@@ -95,17 +85,14 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
         hint = go_on if folder.resumable else "give the folder that --out named"
         raise CheckpointError(f"{path} holds no trained model", hint)
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
-    target = choose_device(device)
-    task = _restore_task(facts, model_folder, folder)
+    target, task = choose_device(device), _restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
     return Run(folder.path, task, model.to(target).eval(), target)
 
 
 class Run:
-    """A trained model with its task, tokenizer and configuration.
-    `path` is the run folder, `model` in evaluation mode.
-    """
+    """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder."""
 
     def __init__(self, path: Path, task: Task, model: nn.Module, device: torch.device) -> None:
         self.path, self.task, self.model, self.device = path, task, model, device
@@ -170,8 +157,7 @@ class Run:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
             return load_test(self.task.own_form, data), self._training_texts(), "file"
         everything = load_text_data(self.task.form, data or self.config.data)
-        chosen = everything.splits().get(name)
-        if chosen is None:
+        if (chosen := everything.splits().get(name)) is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
         return chosen, everything.train, name
 

@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Literal
 
 import torch
@@ -85,10 +85,8 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
 def _keep_large_blocks() -> None:
     """Have glibc keep large blocks of memory instead of returning them to the kernel after every use."""
     if sys.platform == "linux":
-        try:
+        with suppress(OSError, AttributeError):  # musl and others: slower, not wrong
             libc = ctypes.CDLL("libc.so.6")
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
             libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too
-        except (OSError, AttributeError):
-            pass  # musl and others: slower, not wrong

@@ -80,7 +80,7 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
     folder.check_new()
     run, facts = look_ahead(prepare(config))
     env = describe_environment(run.device, run.precision)
-    folder.begin(run.config, env, describe_data(run, facts.as_dict()), run.task.tokenizer)
+    folder.begin(run.config, env, describe_data(run, asdict(facts)), run.task.tokenizer)
     _train(run, folder, on_report, resume=False)
 
 
@@ -133,7 +133,7 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
 def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
     """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands."""
     began = time.perf_counter()
-    extra = {"progress": state.progress_dict(), "tokenizer": p.task.tokenizer.sha256}
+    extra = {"progress": asdict(state.progress), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
         save_checkpoint(folder.checkpoints, name, state.tensors(), extra, keep=p.config.train.keep)

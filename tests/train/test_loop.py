@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from tests.small import Small, small
@@ -17,7 +19,7 @@ CLOCK = {"seconds", "seconds_validating"}
 
 def sha(state: TrainState) -> str:
     """The hash of everything but the wall clock."""
-    progress = {k: v for k, v in state.progress_dict().items() if k not in CLOCK}
+    progress = {k: v for k, v in asdict(state.progress).items() if k not in CLOCK}
     return state_sha256(state.tensors(), progress)
 
 
@@ -49,7 +51,7 @@ def test_resumed_is_uninterrupted_at_every_step(task: str, tmp_path) -> None:
         first = run.new_state()
         run.run(first, most=k)
         assert sha(first) == expected[k - 1]
-        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), first.progress_dict(), keep=100)
+        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
         torch.manual_seed(999)  # whatever happened in between must not matter
         resumed = run.new_state()
         resumed.load(*load_checkpoint(path))

@@ -93,32 +93,22 @@ def initialise(model: nn.Module) -> None:
 
     The paper does not state its initialisation. Embeddings and norms initialise themselves.
     """
-    depth = {
-        module: len(stack.layers)
-        for stack in model.modules()
-        if isinstance(stack, Encoder | Decoder)
-        for name, module in stack.named_modules()
-        if name.endswith(("o_proj", "w_out"))
-    }
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-            if module in depth:
-                with torch.no_grad():
-                    module.weight.mul_((2 * depth[module]) ** -0.5)
+    for stack in model.modules():
+        if isinstance(stack, Encoder | Decoder):
+            for name, weight in stack.named_parameters():
+                if name.endswith(("o_proj.weight", "w_out.weight")):
+                    with torch.no_grad():
+                        weight.mul_((2 * len(stack.layers)) ** -0.5)
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        config.d_head,
-        bias=config.bias,
-        dropout=config.attention_dropout,
-        qk_norm=config.qk_norm,
-    )
+def _attention(c: ModelConfig) -> MultiHeadAttention:
+    options = {"bias": c.bias, "qk_norm": c.qk_norm}
+    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, dropout=c.attention_dropout, **options)
 
 
 def _residuals(config: ModelConfig, n: int) -> list[Residual]:

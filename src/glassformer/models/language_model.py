@@ -31,11 +31,9 @@ class LanguageModel(nn.Module):
         initialise(self)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        cache: DecoderCache | None = None,
+        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T V"]:
+    ) -> Float[Tensor, "B T V"]:  # fmt: skip
         """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones.
 
         Several texts may be packed into a row: `segments` numbers them, (B, T), the tokens of each adjacent.

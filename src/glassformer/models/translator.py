@@ -56,11 +56,9 @@ class Translator(nn.Module):
         return Translator(BIG, vocab_size, max_len)
 
     def forward(
-        self,
-        src: Int[Tensor, "B S"],
-        tgt_in: Int[Tensor, "B T"],
+        self, src: Int[Tensor, "B S"], tgt_in: Int[Tensor, "B T"],
         src_padding_mask: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "B T V"]:
+    ) -> Float[Tensor, "B T V"]:  # fmt: skip
         """Logits (B, T, V) of the token after each of tgt_in (B, T), given src (B, S).
 
         Targets are padded on the right, where a causal mask already hides the padding.
@@ -72,17 +70,13 @@ class Translator(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """The memory (B, S, D) of the source (B, S)."""
         positions = positions_of(src.shape[1], None, src.device)
-        x = self.src_embedding(src, positions)
-        mask = Mask.of(padding_mask=src_padding_mask)
+        x, mask = self.src_embedding(src, positions), Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
     def decode(
-        self,
-        tgt_in: Int[Tensor, "R T"],
-        memory: Float[Tensor, "B S D"],
-        src_padding_mask: Bool[Tensor, "B S"] | None = None,
-        cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "R T V"]:
+        self, tgt_in: Int[Tensor, "R T"], memory: Float[Tensor, "B S D"],
+        src_padding_mask: Bool[Tensor, "B S"] | None = None, cache: DecoderCache | None = None,
+    ) -> Float[Tensor, "R T V"]:  # fmt: skip
         """Logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
         With a cache, tgt_in holds only the tokens since the last call, and memory is read once.
@@ -90,13 +84,11 @@ class Translator(nn.Module):
         n_new, n_past = tgt_in.shape[1], 0 if cache is None else cache.length
         positions = positions_of(n_new, cache, tgt_in.device)
         x = self.decoder(
-            self.tgt_embedding(tgt_in, positions),
-            memory,
+            self.tgt_embedding(tgt_in, positions), memory,
             mask=Mask.of(causal=(n_new, n_past + n_new), device=tgt_in.device),
             memory_mask=Mask.of(padding_mask=src_padding_mask),
-            rotation=make_rotation(self.config, positions),
-            cache=cache,
-        )
+            rotation=make_rotation(self.config, positions), cache=cache,
+        )  # fmt: skip
         return F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
 
     def new_cache(self) -> DecoderCache:

@@ -48,9 +48,8 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
         told = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
-        raise UsageError(
-            told, f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
-        )
+        enough = f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
+        raise UsageError(told, enough)
     return config
 
 

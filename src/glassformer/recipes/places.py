@@ -23,7 +23,7 @@ from glassformer.recipes.checks import (
     refuse,
     section_fields,
     sections,
-)  # fmt: skip
+)
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
@@ -57,19 +57,17 @@ def config_from_dict(
 def override(
     config: Config, overrides: dict[str, Any], where: str = "overrides", ignores: Collection[str] = ()
 ) -> Config:
-    """Change fields by name, whichever section they are in; a section's name takes a dictionary.
+    """Another configuration: fields changed by name, whichever section they are in; a section takes a dictionary.
 
     Args:
-        config: what to start from; it is not changed.
-        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs,
-            steps and minutes replaces whatever bounded the run before; another optimizer or data set
-            begins with its own defaults.
+        config: what to start from.
+        overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs, steps and minutes
+            replaces whatever bounded the run before; another optimizer or data set begins with its own defaults.
         where: what to name in errors.
         ignores: fields and sections that the task has no use for: `Task.ignores`.
 
     Raises:
-        UsageError: as `config_from_dict`; also a field that the chosen optimizer or data set lacks, or the task
-            ignores.
+        UsageError: as `config_from_dict`; also a field that what is chosen lacks, or the task ignores.
     """
     homes = {field: section for section, names in section_fields().items() for field in names}
     changes: dict[str, dict[str, Any]] = {}
@@ -85,29 +83,24 @@ def override(
         config = without_budget(config)
     values = config_to_dict(check_config(config, where))
     for section, given in changes.items():
-        kind, old = sections(Config)[section], values[section]
-        chosen = old | given
+        kind, old, chosen = sections(Config)[section], values[section], values[section] | given
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
         placed = _placed(section, given, chosen, where, "refuse")
-        refuse_ignored(section, placed, ignores, config.task, where)
+        _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
     return build_config(values, where)
 
 
-def refuse_ignored(
+def _refuse_ignored(
     section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str
 ) -> None:
-    """Refuse settings that a task has no use for.
-
-    Raises:
-        UsageError: there is one; the message names it as a recipe would.
-    """
+    """Refuse settings that a task has no use for."""
     for name, value in values.items():
         key = f"{section}.{name}"
         if section in ignores or key in ignores:
             raise UsageError(f"{where}: the task {task} has no use for {key}", "leave it out")
         if isinstance(value, dict):
-            refuse_ignored(key, value, ignores, task, where)
+            _refuse_ignored(key, value, ignores, task, where)
 
 
 def _over(old: Any, new: Any) -> Any:
@@ -116,12 +109,9 @@ def _over(old: Any, new: Any) -> Any:
 
 
 def _placed(
-    section: str,
-    values: dict[str, Any],
-    chosen: dict[str, Any],
-    where: str,
+    section: str, values: dict[str, Any], chosen: dict[str, Any], where: str,
     useless: Literal["refuse", "drop", "drop what says nothing"],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """A section's table, `values`, every key that belongs to a section inside it moved there.
 
     What is chosen is said by `chosen`: the same table, or what it is laid over. `useless` is what becomes of a key

@@ -24,16 +24,12 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
         "versions": installed(*PACKAGES),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": device.type,
+        "python": platform.python_version(), "platform": platform.platform(), "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
-        "precision": precision,
-        "threads": torch.get_num_threads(),
-        "cpus": os.cpu_count(),
+        "precision": precision, "threads": torch.get_num_threads(), "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["glassformer", *sys.argv[1:]]),
-    }
+    }  # fmt: skip
 
 
 def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
@@ -41,19 +37,12 @@ def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
     splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
     if p.data.test is not None:
         splits["test"] = SplitFacts(len(p.data.test))
-    tokenizer = p.task.tokenizer
+    t = p.task.tokenizer
     return DataFacts(
-        task=p.config.task,
-        metric=p.task.metric,
-        dataset=p.config.data.dataset,
-        source=p.data.train.source,
-        splits=splits,
-        label_names=p.task.label_names,
-        hashes=p.data.hashes,
-        notes=p.data.notes,
-        tokenizer={"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
-        preflight=preflight,
-    )
+        p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, splits,
+        label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256}, preflight=preflight,
+    )  # fmt: skip
 
 
 def _describe_split(corpus: EncodedCorpus) -> SplitFacts:

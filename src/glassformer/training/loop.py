@@ -73,9 +73,8 @@ def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Ite
             if at.position >= len(plan):
                 at.epoch, at.position = at.epoch + 1, 0
             if validator.is_due(state, epoch):
-                report = replace(
-                    report, valid=validator(state), best=at.best_step == at.step, seconds=at.seconds
-                )
+                scores = validator(state)
+                report = replace(report, valid=scores, best=at.best_step == at.step, seconds=at.seconds)
             yield report
             if at.position == 0:
                 break
@@ -120,12 +119,9 @@ def spent(state: TrainState, c: TrainConfig, n_batches: int) -> float:
     A function of where the run is and not of the clock, so that a run can be repeated and resumed: minutes
     become updates before the first one (`budget.py`).
     """
-    at, shares = state.progress, [0.0]
-    if c.epochs is not None:
-        shares.append((at.epoch + at.position / n_batches) / c.epochs)
-    if c.steps is not None:
-        shares.append(at.step / c.steps)
-    return min(1.0, max(shares))
+    at = state.progress
+    epochs = (at.epoch + at.position / n_batches) / (c.epochs or math.inf)
+    return min(1.0, max(epochs, at.step / (c.steps or math.inf)))
 
 
 def mask_words(batch: Batch, mask_id: int, probability: float) -> Batch:
@@ -133,8 +129,7 @@ def mask_words(batch: Batch, mask_id: int, probability: float) -> Batch:
     if probability <= 0.0:
         return batch
     chosen = torch.rand(batch.ids.shape, device=batch.ids.device) < probability
-    chosen &= batch.ids > mask_id
-    return replace(batch, ids=batch.ids.masked_fill(chosen, mask_id))
+    return replace(batch, ids=batch.ids.masked_fill(chosen & (batch.ids > mask_id), mask_id))
 
 
 def diverged(state: TrainState, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:

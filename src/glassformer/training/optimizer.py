@@ -15,27 +15,25 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
 
     Weight decay is for the matrices of linear layers; embeddings, norms and biases are left alone.
     """
-    lr = config.lr
     match config.optimizer:
         case "adamw":
             c, groups = config.adamw, decay_groups(model, config.adamw.weight_decay)
-            return torch.optim.AdamW(groups, lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return torch.optim.AdamW(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "adam":
             c, groups = config.adam, decay_groups(model, 0.0)
-            return torch.optim.Adam(groups, lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return torch.optim.Adam(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "sgd":
-            return torch.optim.SGD(decay_groups(model, config.sgd.weight_decay), lr, config.sgd.momentum)
+            c = config.sgd
+            return torch.optim.SGD(decay_groups(model, c.weight_decay), config.lr, c.momentum)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """The parameters in groups for torch: the matrices of linear layers, which decay, and the rest."""
     decayed = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    groups = (
-        ([p for n, p in named if n in decayed], weight_decay),
-        ([p for n, p in named if n not in decayed], 0.0),
-    )
-    return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
+    matrices, others = [p for n, p in named if n in decayed], [p for n, p in named if n not in decayed]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

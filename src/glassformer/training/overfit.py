@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from glassformer import console
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
+from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, update
 from glassformer.training.state import TrainState
-
-if TYPE_CHECKING:
-    from glassformer.training.context import RunContext
 
 MOST_UPDATES = 500
 BY_HEART = 0.02
@@ -33,13 +30,12 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
     c = replace(c, adamw=replace(c.adamw, weight_decay=0.0), sgd=replace(c.sgd, weight_decay=0.0))
     p = replace(p, config=replace(p.config, train=c))
     torch.manual_seed(c.seed)
-    model = p.task.build_model().to(p.device)
-    for module in model.modules():
+    state = TrainState.start(p.task.build_model().to(p.device), c)
+    for module in state.model.modules():
         if isinstance(module, Dropout):
             module.p = 0.0
         if isinstance(module, MultiHeadAttention):
             module.dropout = 0.0
-    state = TrainState.start(model, c)
     index = p.task.epoch_batches(p.train, 0)[0][:MOST_EXAMPLES]
     batch = p.task.make_batch(p.train, index).to(p.device)
     loss = float("inf")
@@ -50,12 +46,9 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
         if on_report is not None:
             on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MOST_UPDATES))
         if loss < BY_HEART:
-            console.say(
-                f"{len(index)} examples known by heart after {step} updates (loss {loss:.3f}): the model can learn"
-            )
+            learned = f"{len(index)} examples known by heart after {step} updates (loss {loss:.3f})"
+            console.say(f"{learned}: the model can learn")
             return loss
-    console.warn(
-        f"after {MOST_UPDATES} updates on {len(index)} examples the loss is still {loss:.3f}: look for equal inputs "
-        f"with different answers, a learning rate far off, or a bug"
-    )
+    still = f"after {MOST_UPDATES} updates on {len(index)} examples the loss is still {loss:.3f}"
+    console.warn(f"{still}: look for equal inputs with different answers, a learning rate far off, or a bug")
     return loss

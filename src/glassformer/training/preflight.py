@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import dataclass
 
 from torch import nn
 
@@ -32,31 +33,30 @@ class Preflight:
 
     def lines(self) -> list[str]:
         """The same for people."""
-        cut = f"{self.truncated_rate:.1%} of texts cut" + (
-            f", {self.dropped} pairs too long and left out" if self.dropped else ""
-        )
+        dropped = f", {self.dropped} pairs too long and left out" if self.dropped else ""
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
-            f"data        {self.n_examples:,} examples, {self.n_tokens:,} tokens; {cut}; "
-            f"{self.unknown_rate:.2%} unknown; {self.padding:.1%} padding",
+            f"data        {self.n_examples:,} examples, {self.n_tokens:,} tokens; {self.truncated_rate:.1%} of texts cut"
+            f"{dropped}; {self.unknown_rate:.2%} unknown; {self.padding:.1%} padding",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
         ]  # fmt: skip
 
-    def as_dict(self) -> dict[str, float]:
-        """For JSON."""
-        return asdict(self)
-
 
 def preflight(run: RunContext, pace: Pace) -> Preflight:
-    """Look at the data and the model; how fast it goes was measured."""
+    """Look at the data and the model; how fast it goes was measured.
+
+    What patience may save and validations cost is not known, so `estimated_seconds` is that of the updates.
+    """
     corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
-    model = run.task.build_model()
+    model, c = run.task.build_model(), config.train
     stats, lengths = corpus.stats, corpus.lengths
-    typical = float((lengths.astype("float64") ** 2).sum() / max(1, lengths.sum())) if len(lengths) else 1.0
+    typical = float(
+        (lengths.astype("float64") ** 2).sum() / max(1, lengths.sum())
+    )  # of the text a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.update * n_batches / config.train.accumulate
+    per_epoch = pace.update * n_batches / c.accumulate
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=3 * run.task.forward_flops(min(typical, config.text.max_len)),
@@ -69,7 +69,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         unknown_rate=stats.get("n_unknown", 0) / max(1, n_tokens),
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
-        estimated_seconds=_estimate(config, per_epoch, pace),
+        estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.update),
     )
 
 
@@ -83,13 +83,3 @@ def memory(model: nn.Module, config: Config, slots: float) -> float:
     c = config.model
     per_slot = c.n_layers * (16 * c.d_model + 3 * d_ff_of(c) + 3 * c.n_heads * config.text.max_len) * 4
     return 16 * n_parameters(model) + per_slot * slots
-
-
-def _estimate(config: Config, per_epoch: float, pace: Pace) -> float:
-    """Seconds of the updates; what patience may save and validations cost is not known."""
-    c, bounds = config.train, []
-    if c.epochs is not None:
-        bounds.append(c.epochs * per_epoch)
-    if c.steps is not None:
-        bounds.append(c.steps * pace.update)
-    return min(bounds) if bounds else float("inf")

@@ -16,10 +16,8 @@ def lr_factor(schedule: ScheduleName, warmup: float, step: int, progress: float)
             down as 1/√step, here scaled so that its peak is 1.
         warmup: a share of the run when below 1, a number of updates otherwise.
         step: this update, counted from 1.
-        progress: the share of the run's budget (epochs, updates or minutes) spent before this
-            update, in [0, 1]; where the budget is time, so is the schedule.
+        progress: the share of the run's budget (epochs or updates) spent before this update, in [0, 1].
     """
-    progress = min(max(progress, 0.0), 1.0)
     if warmup >= 1:
         rise, decay_progress, since_warmup = step / warmup, progress, step / warmup
     elif warmup > 0:

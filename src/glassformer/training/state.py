@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -103,10 +103,6 @@ class TrainState:
         for name, generator in _generators().items():
             if name in groups.get("rng", {}):
                 generator.set_rng_state(groups["rng"][name].cpu())
-
-    def progress_dict(self) -> dict[str, Any]:
-        """`progress` for JSON."""
-        return asdict(self.progress)
 
 
 def load_weights(model: nn.Module, weights: Weights) -> None:

@@ -54,8 +54,7 @@ class Validator:
             scores |= {f"averaged_{name}": value for name, value in averaged.items()}
             self._keep_if_better(state, mean, averaged)
         took = time.perf_counter() - began
-        at.seconds += took
-        at.seconds_validating += took
+        at.seconds, at.seconds_validating = at.seconds + took, at.seconds_validating + took
         return scores
 
     def score(
