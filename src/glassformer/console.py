@@ -79,12 +79,9 @@ def _width(text: str) -> int:
 
 def is_terminal(stream: Any) -> bool:
     """Whether a person watches this stream on a terminal that can draw."""
-    if stream is None or os.environ.get("TERM") == "dumb":
+    if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM") == "dumb":
         return False
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
+    return stream.isatty()
 
 
 def stderr_console() -> Console:
