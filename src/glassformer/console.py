@@ -20,21 +20,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def say(text: str) -> None:
-    """Tell a person something, on stderr."""
-    _to_stderr(text)
+def say(text: str, style: str | None = None) -> None:
+    """Tell a person something, on stderr; the style is for terminals."""
+    if sys.stderr is None:  # a Windows program without a console
+        return
+    if is_terminal(sys.stderr):
+        stderr_console().print(text, style=style, soft_wrap=True)
+    else:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def warn(text: str) -> None:
     """Tell a person that something is not as it should be, on stderr."""
-    _to_stderr(f"warning: {text}", style="yellow")
+    say(f"warning: {text}", style="yellow")
 
 
 def fail(message: str, hint: str = "") -> None:
     """One line that says what went wrong and, where known, one with what to do about it."""
-    _to_stderr(f"error: {message}", style="bold red")
+    say(f"error: {message}", style="bold red")
     if hint:
-        _to_stderr(f"hint: {hint}", style="cyan")
+        say(f"hint: {hint}", style="cyan")
 
 
 def write(text: str) -> None:
@@ -79,12 +85,9 @@ def _width(text: str) -> int:
 
 def is_terminal(stream: Any) -> bool:
     """Whether a person watches this stream on a terminal that can draw."""
-    if stream is None or os.environ.get("TERM") == "dumb":
+    if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM") == "dumb":
         return False
-    try:
-        return stream.isatty()
-    except ValueError:  # closed
-        return False
+    return stream.isatty()
 
 
 def stderr_console() -> Console:
@@ -99,13 +102,3 @@ def _console(stream: Any) -> Console:
 
     # rich itself leaves colour out under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
     return Console(file=stream, markup=False, highlight=False, emoji=False)
-
-
-def _to_stderr(text: str, style: str | None = None) -> None:
-    if sys.stderr is None:  # a Windows program without a console
-        return
-    if is_terminal(sys.stderr):
-        stderr_console().print(text, style=style, soft_wrap=True)
-    else:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()

@@ -23,6 +23,7 @@ from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
+from glassformer.runs.values import Facts
 from glassformer.runtime import choose_device, tuned
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
@@ -105,8 +106,7 @@ class Run:
     def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """One dictionary a text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
 
-        classify: text, label, probability, probabilities. translate: text, translation, score (and
-        n_best). lm: prompt, text. The answer for a text does not depend on the others.
+        What an answer holds is said by its task's `predict`. It does not depend on the other texts.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         with tuned(self.device):
@@ -140,9 +140,7 @@ class Run:
         self._decode(options)  # refuses options that are none
         return explain(self, TraceRequest(text, target=target, checkpoint=checkpoint, decode=options))
 
-    def evaluate(
-        self, split: str = "test", *, data: DataConfig | None = None, **options: Any
-    ) -> dict[str, Any]:
+    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> Facts:
         """All scores of a split of the run's data, or of the test files that `data` names.
 
         Raises:
@@ -177,7 +175,7 @@ class Run:
         return override(self.config, {"decode": options}, "options").decode
 
 
-def _restore_task(facts: dict[str, Any], model_folder: Path, folder: RunFolder) -> Task:
+def _restore_task(facts: Facts, model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
     kept = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
     config = config_from_dict(kept, f"the configuration in {model_folder}")

@@ -37,13 +37,13 @@ def choose_device(name: str = "auto") -> torch.device:
 def choose_precision(name: str, device: torch.device) -> Precision:
     """bf16 where the processor multiplies it natively and so faster, fp32 elsewhere; or the one asked for."""
     if name != "auto":
-        return "bf16" if name == "bf16" else "fp32"
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if device.type == "cpu":
-        capable = torch.cpu.get_capabilities()
-        return "bf16" if capable.get("avx512_bf16") or capable.get("amx_bf16") else "fp32"
-    return "fp32"
+        fast = name == "bf16"
+    elif device.type == "cuda":
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        able = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        fast = able.get("avx512_bf16") or able.get("amx_bf16")
+    return "bf16" if fast else "fp32"
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -34,15 +34,11 @@ def make_encoder(config: ModelConfig) -> Encoder:
 
 def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
     """`n_decoder_layers` (or `n_layers`) decoder layers, with cross attention or without."""
-    layers = [
-        DecoderLayer(
-            _attention(config),
-            _attention(config) if cross else None,
-            make_feed_forward(config),
-            _residuals(config, 3 if cross else 2),
-        )
-        for _ in range(config.n_decoder_layers or config.n_layers)
-    ]
+    layers = []
+    for _ in range(config.n_decoder_layers or config.n_layers):
+        own, of_memory = _attention(config), _attention(config) if cross else None
+        residuals = _residuals(config, 3 if cross else 2)
+        layers.append(DecoderLayer(own, of_memory, make_feed_forward(config), residuals))
     return Decoder(layers, make_norm(config) if config.pre_norm else None)
 
 

@@ -79,14 +79,10 @@ def recipe_for_files(given: Iterable[str], usage: str) -> str:
 
 def _find(name: str) -> Path:
     """The file a name or a path stands for."""
-    names = recipe_names()
-    if name in names:
-        return _FOLDER / f"{name}.toml"
-    path = Path(name)
-    if (path / "config.toml").is_file():
-        return path / "config.toml"
-    if path.is_file():
-        return path
+    names, path = recipe_names(), Path(name)
+    for found in [_FOLDER / f"{name}.toml"] if name in names else [path / "config.toml", path]:
+        if found.is_file():
+            return found
     if path.suffix == ".toml" or len(path.parts) > 1 or path.is_dir():
         raise UsageError(f"no recipe at {path}", "a path must lead to a TOML file or to a run folder")
     raise UsageError(f"no recipe is called {name!r}", nearest(name, names) + f"there are: {', '.join(names)}")

@@ -20,6 +20,9 @@ from glassformer.errors import UsageError
 
 Section = TypeVar("Section")
 
+kinds = cache(get_type_hints)
+"""The type of each field of a section, by name."""
+
 TASK_NAMES = ["classify", "translate", "lm"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 
@@ -116,17 +119,9 @@ def config_to_dict(section: Any) -> dict[str, Any]:
 
 
 @cache
-def kinds(section: type) -> dict[str, Any]:
-    """The type of each field of a section."""
-    return get_type_hints(section)
-
-
-@cache
-def sections(kind: type) -> dict[str, type]:
+def sections(kind: type) -> dict[str, Any]:
     """The sections inside a section."""
-    return {
-        name: inner for name, inner in kinds(kind).items() if isinstance(inner, type) and is_dataclass(inner)
-    }
+    return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
 
 
 def chooser(kind: type, inner: str) -> str:

@@ -12,18 +12,8 @@ from typing import Any, Literal
 
 from glassformer.config import Config
 from glassformer.errors import UsageError
-from glassformer.recipes.checks import (
-    build_config,
-    check_config,
-    chooser,
-    config_to_dict,
-    convert,
-    kinds,
-    nearest,
-    refuse,
-    section_fields,
-    sections,
-)
+from glassformer.recipes import checks
+from glassformer.recipes.checks import chooser, sections
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
@@ -51,7 +41,7 @@ def config_from_dict(
     useless = "drop" if of_a_run else "drop what says nothing"
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
     placed = {name: _placed(name, table, table, where, useless) for name, table in tables.items()}
-    return build_config(values | placed, where)
+    return checks.build_config(values | placed, where)
 
 
 def override(
@@ -69,7 +59,7 @@ def override(
     Raises:
         UsageError: as `config_from_dict`; also a field that what is chosen lacks, or the task ignores.
     """
-    homes = {field: section for section, names in section_fields().items() for field in names}
+    homes = {field: section for section, names in checks.section_fields().items() for field in names}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
         if name in sections(Config) and isinstance(value, dict):
@@ -78,17 +68,17 @@ def override(
             changes.setdefault(homes[name], {})[name] = value
         else:
             told = f"{where}: {name!r} is not a field of the configuration"
-            raise UsageError(told, nearest(name, homes).strip())
+            raise UsageError(told, checks.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
-    values = config_to_dict(check_config(config, where))
+    values = checks.config_to_dict(checks.check_config(config, where))
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
         placed = _placed(section, given, chosen, where, "refuse")
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
-    return build_config(values, where)
+    return checks.build_config(values, where)
 
 
 def _refuse_ignored(
@@ -121,13 +111,13 @@ def _placed(
     known, inner = {f.name: f for f in fields(kind)}, sections(kind)
     placed: dict[str, Any] = {}
     for key, value in values.items():
-        owners = [name for name in inner if key in kinds(inner[name])]
+        owners = [name for name in inner if key in checks.kinds(inner[name])]
         if not owners:
             placed[key] = _over(placed.get(key), value)
             continue
         chooses = chooser(kind, owners[0])
         name = chosen.get(chooses, getattr(kind(), chooses))
-        convert(name, known[chooses], kind, f"{section}.{chooses}", where)
+        checks.convert(name, known[chooses], kind, f"{section}.{chooses}", where)
         if useless != "refuse" and (name, key) == ("sgd", "beta1"):  # once the name of its momentum
             owners, key = ["sgd"], "momentum"
         if name in owners:
@@ -135,5 +125,5 @@ def _placed(
         elif useless == "refuse" or (
             useless != "drop" and value and all(value != getattr(inner[o](), key) for o in owners)
         ):
-            refuse(section, name, key, where)
+            checks.refuse(section, name, key, where)
     return placed

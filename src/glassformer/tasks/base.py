@@ -153,10 +153,7 @@ class Task(ABC):
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        """All scores of a split, JSON-ready, with "examples" and "predictions" for the report.
-
-        `train` is what baselines are fitted on, where the task has baselines.
-        """
+        """All scores of a split, JSON-ready, with "examples" and "predictions"; baselines are fitted on `train`."""
 
     @abstractmethod
     def predict(

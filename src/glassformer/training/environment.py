@@ -46,8 +46,7 @@ def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
 
 
 def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
-    stats = {key: int(value) for key, value in corpus.stats.items()}
-    counts, edges = np.histogram(corpus.lengths, bins=30)
+    stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     return SplitFacts(
         **stats | {"n": len(corpus)},
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),

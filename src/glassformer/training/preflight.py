@@ -52,9 +52,8 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
     model, c = run.task.build_model(), config.train
     stats, lengths = corpus.stats, corpus.lengths
-    typical = float(
-        (lengths.astype("float64") ** 2).sum() / max(1, lengths.sum())
-    )  # of the text a token is in
+    squares = (lengths.astype("float64") ** 2).sum()
+    typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
     per_epoch = pace.update * n_batches / c.accumulate
     return Preflight(

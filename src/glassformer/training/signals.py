@@ -22,9 +22,8 @@ class StopRequest:
         """The error that ends the run; its exit code is 130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
         what = "everything is saved" if saved else "what came after the last checkpoint is lost"
         told = f"stopped at update {step}; {what} in {out}"
-        return Interrupted(
-            told, f"go on with: glassformer train --resume {out}", 128 + (self.signal or signal.SIGINT)
-        )
+        exit_code = 128 + (self.signal or signal.SIGINT)
+        return Interrupted(told, f"go on with: glassformer train --resume {out}", exit_code)
 
 
 @contextmanager

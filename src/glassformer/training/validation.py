@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from torch import nn
 
@@ -60,9 +58,14 @@ class Validator:
     def score(
         self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
     ) -> dict[str, float]:
-        """The task's scores with these weights in place of the model's."""
-        with borrowed(model, weights), autocast(self.run.device, self.run.precision):
-            return self.run.task.validate(model, corpus, split)
+        """The task's scores with these weights in place of the model's, which are put back afterwards."""
+        own = copy_weights(dict(model.named_parameters()))
+        try:
+            load_weights(model, weights)
+            with autocast(self.run.device, self.run.precision):
+                return self.run.task.validate(model, corpus, split)
+        finally:
+            load_weights(model, own)
 
     def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
         """The metric decides; between equal ones the loss does, for a hard task begins with a metric of 0."""
@@ -73,14 +76,3 @@ class Validator:
             state.best = copy_weights(weights)
         else:
             at.validations_since_best += 1
-
-
-@contextmanager
-def borrowed(model: nn.Module, weights: Weights) -> Iterator[None]:
-    """The model with other weights, its own put back afterwards."""
-    own = copy_weights(dict(model.named_parameters()))
-    try:
-        load_weights(model, weights)
-        yield
-    finally:
-        load_weights(model, own)

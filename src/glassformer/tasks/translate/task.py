@@ -36,9 +36,7 @@ class Translate(Task):
     form = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     telling = TranslateTelling()
-    ignores = frozenset(
-        {"data.files.text_column", "data.files.label_column", "text.truncate", "model.pooling"}
-    )
+    ignores = frozenset("data.files.text_column data.files.label_column text.truncate model.pooling".split())
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
