@@ -69,8 +69,7 @@ def bleu_by_length(evaluation: Evaluation) -> bytes | None:
     if len(rows) < 2 or overall is None:
         return None
     told = "Test sentences by tokens of the reference, n of each"
-    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", told)
-    ps.room_for_labels(figure, 0.95)
+    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", told, right=0.95)
     x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
     axes.bar(x, bleu, 0.62, color=ps.SOFT)
     for at, value in zip(x, bleu, strict=True):
