@@ -102,7 +102,7 @@ def _per_class(
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
-    keys: Sequence[str] = ("label", "precision", "recall", "f1", "support")
+    keys = ("label", "precision", "recall", "f1", "support")
     values = (np.asarray(column).tolist() for column in columns)
     rows: list[dict[str, Any]] = [
         dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)
