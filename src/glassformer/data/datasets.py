@@ -33,10 +33,8 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
     held = ANSWERS.get(data.dataset, form.answers)
     if held != form.answers:
         wanted = _IN_WORDS.get(form.answers, f"texts with {form.answers}")
-        raise UsageError(
-            f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.',
-            hint=f"Start from a recipe for {form.task}.",
-        )
+        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.'
+        raise UsageError(what, hint=f"Start from a recipe for {form.task}.")
     if data.limit is not None and form.roles is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data

@@ -128,10 +128,8 @@ def _read_part(part: Path | tuple[Path, Path], roles: Roles, findings: Findings)
 def _set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
     """A seeded share for validation; equal texts stay together, so that none is trained and validated on."""
     if len(set(train.text)) < 2:
-        raise DataError(
-            f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on",
-            "give more data, or validation data of its own (--valid-file)",
-        )
+        what = f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on"
+        raise DataError(what, "give more data, or validation data of its own (--valid-file)")
     rest, held_out = random_group_split(train.text, data.valid_fraction, data.split_seed)
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
