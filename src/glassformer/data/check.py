@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets import load_text_data
@@ -55,9 +56,8 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
         findings.notes += loaded.notes
         splits = loaded.splits()
     elif form.roles is None:
-        tables = {name: part.table for name, part in data_parts(form, data).items()}
-        documents = {name: read_documents(path, findings) for name, path in tables.items() if path}
-        splits = {name: Split([text for _, text in part]) for name, part in documents.items()}
+        parts = {name: part for name, part in data_parts(form, data).items() if isinstance(part, Path)}
+        splits = {n: Split([text for _, text in read_documents(path, findings)]) for n, path in parts.items()}
     else:
         rows = read_parts(form, data_parts(form, data), data, findings)
         splits = {name: part.split() for name, part in rows.items()}

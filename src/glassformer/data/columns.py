@@ -135,8 +135,8 @@ def _choose(path: Path, sample: list[Row], roles: Roles, findings: Findings) -> 
         body = [fields for fields in body if len(fields) == len(names)]
         header = any(role.asked for role in roles) or _has_header(names, body, roles)
     if len(names) < 2:
-        message = f"two columns are needed ({roles[0].name} and {roles[1].name}), but there is {len(names)}"
-        findings.error(path, sample[0].line, "columns", message)
+        what = f"two columns are needed ({roles[0].name} and {roles[1].name}), but there is {len(names)}"
+        findings.error(path, sample[0].line, "columns", what)
         return None
     chosen: list[int | None] = _by_name(path, names, roles) if header else [None, None]
     _by_looks(chosen, body if header else [names, *body], roles, len(names))
@@ -159,16 +159,11 @@ def _has_header(names: Sequence[str], body: list[list[str]], roles: Roles) -> bo
     lowered = [name.strip().lower() for name in names]
     if any(name in role.usual for role in roles for name in lowered):
         return True
-    if not body:
-        return False
     if roles[1].is_label:
         label = min(range(len(names)), key=lambda i: _label_rank([row[i] for row in body]))
-        return names[label] not in {row[label] for row in body}
-
-    def languages(row: Sequence[str]) -> bool:
-        return all(_LANGUAGE.fullmatch(cell.strip().lower()) for cell in row[:2])
-
-    return languages(names) and not any(map(languages, body))
+        return bool(body) and names[label] not in {row[label] for row in body}
+    named = [all(_LANGUAGE.fullmatch(cell.strip().lower()) for cell in row[:2]) for row in [names, *body]]
+    return bool(body) and named[0] and not any(named[1:])
 
 
 def _by_name(path: Path, names: Sequence[str], roles: Roles) -> list[int | None]:
@@ -224,8 +219,8 @@ def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findin
     """The two values of a row; None after noting why there are none."""
     if isinstance(row.fields, list):
         if len(row.fields) != chosen.n_columns:
-            message = f"{chosen.n_columns} columns are expected, but there are {len(row.fields)}"
-            findings.error(path, row.line, "columns", message)
+            what = f"{chosen.n_columns} columns are expected, but there are {len(row.fields)}"
+            findings.error(path, row.line, "columns", what)
             return None
         return row.fields[int(chosen.keys[0])], row.fields[int(chosen.keys[1])]
     values = []

@@ -1,16 +1,18 @@
 """The one door to the data: what a task reads and a `DataConfig` in, texts out.
 
-Each data set is read in a file of its own, imported only when it is wanted; nothing here knows a format.
+Each data set is read in a file of its own; nothing here knows a format.
 """
 
 from __future__ import annotations
 
 from glassformer.config import Config, DataConfig
+from glassformer.data import dates, imdb, multi30k, own_files, shakespeare
 from glassformer.data.forms import Form
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 from glassformer.recipes import check_config
 
+LOADERS = {"imdb": imdb.load, "multi30k": multi30k.load, "dates": dates.load, "shakespeare": shakespeare.load}
 ANSWERS = {"imdb": "label", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with; None is running text."""
 _IN_WORDS = {None: "running text", "label": "texts with labels", "target": "pairs of sentences"}
@@ -31,34 +33,17 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
     held = ANSWERS.get(data.dataset, form.answers)
     if held != form.answers:
         wanted = _IN_WORDS.get(form.answers, f"texts with {form.answers}")
-        raise UsageError(
-            f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.',
-            hint=f"Start from a recipe for {form.task}.",
-        )
+        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.'
+        raise UsageError(what, hint=f"Start from a recipe for {form.task}.")
     if data.limit is not None and form.roles is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
-    match data.dataset:
-        case "files":
-            from glassformer.data.own_files import load
-
-            text = load(form, data)
-        case "imdb":
-            from glassformer.data.imdb import load
-
-            text = load(data)
-        case "multi30k":
-            from glassformer.data.multi30k import load
-
-            text = load(data)
-        case "shakespeare":
-            from glassformer.data.shakespeare import load
-
-            text = load(data)
-        case "dates":
-            from glassformer.data.dates import load
-
-            text = load(data)
-        case other:
-            raise UsageError(f'data set "{other}" does not exist.', f"There are files, {', '.join(ANSWERS)}.")
+    if data.dataset == "files":
+        text = own_files.load(form, data)
+    elif data.dataset in LOADERS:
+        text = LOADERS[data.dataset](data)
+    else:
+        raise UsageError(
+            f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}."
+        )
     return limited(text, data.limit, data.split_seed)

@@ -12,6 +12,7 @@ import hashlib
 import numpy as np
 
 from glassformer.config import DataConfig
+from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
@@ -28,8 +29,6 @@ def load(data: DataConfig) -> TextData:
     test part are always the same, so that scores compare; training is drawn with `split_seed`.
     """
     from importlib.metadata import version
-
-    from glassformer.data.date_formats import LOCALES, tag
 
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
     n_held_out = round(len(days) * HELD_OUT_SHARE)
@@ -55,8 +54,6 @@ def load(data: DataConfig) -> TextData:
 
 def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
     """`n` different pairs: a day, then a locale, then one of its formats, each equally likely."""
-    from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
-
     rng = np.random.default_rng(seed)
     locales = list(LOCALES)
     pairs: dict[str, str] = {}

@@ -114,10 +114,8 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
             _check(remote, part)
         os.replace(part, target)
     except OSError as error:
-        raise ResourceError(
-            f"{folder}: cannot write here ({error.strerror or error}).",
-            hint="Free some space, or set GLASSFORMER_CACHE to another folder.",
-        ) from error
+        hint = "Free some space, or set GLASSFORMER_CACHE to another folder."
+        raise ResourceError(f"{folder}: cannot write here ({error.strerror or error}).", hint) from error
     return target
 
 
@@ -149,10 +147,8 @@ def _download(remote: Remote, part: Path, waits: tuple[float, ...]) -> None:
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             problem = error
     reason = getattr(problem, "reason", None) or problem or "the connection keeps breaking off"
-    raise DataError(
-        f"{remote.url} could not be downloaded: {reason}.",
-        hint=f"Fetch it by other means and save it as {part.parent / remote.name}, or give its folder with --data-dir.",
-    ) from problem
+    hint = f"Fetch it by other means and save it as {part.parent / remote.name}, or give its folder with --data-dir."
+    raise DataError(f"{remote.url} could not be downloaded: {reason}.", hint) from problem
 
 
 def _attempt(remote: Remote, part: Path) -> bool:

@@ -9,10 +9,6 @@ from glassformer.data.columns import Roles, Rows
 from glassformer.data.reading import Findings
 
 
-def nothing_to_check(rows: Mapping[str, Rows], findings: Findings) -> None:
-    """For a task to which any answer is as good as another."""
-
-
 @dataclass(frozen=True)
 class Form:
     """What a task reads: texts with answers, or running text.
@@ -21,13 +17,14 @@ class Form:
         task: its name, for messages.
         roles: the columns of a table, (text, answer); None for running text.
         parallel: whether two files that belong together line by line will do, too.
-        check: looks at the rows of all parts ("train", "valid", "test") and notes answers that cannot be used.
+        check: looks at the rows of all parts ("train", "valid", "test") and notes answers that cannot be used;
+            nothing where any answer is as good as another.
     """
 
     task: str
     roles: Roles | None = None
     parallel: bool = False
-    check: Callable[[Mapping[str, Rows], Findings], None] = nothing_to_check
+    check: Callable[[Mapping[str, Rows], Findings], None] = lambda rows, findings: None
 
     @property
     def answers(self) -> str | None:

@@ -69,10 +69,8 @@ def load(data: DataConfig) -> TextData:
     for part, both in names.items():
         text, answer = (_lines(folder, name, hashes) for name in both)
         if len(text) != len(answer):
-            raise DataError(
-                f"{folder}: {part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}.",
-                hint="A file is cut short: fetch it again.",
-            )
+            what = f"{part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}"
+            raise DataError(f"{folder}: {what}.", hint="A file is cut short: fetch it again.")
         splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
     train, valid, test = splits
     notes = []

@@ -7,8 +7,9 @@ raised with file and line. The same functions, given `Findings`, serve `check.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.columns import Roles, Rows, read_table
@@ -18,17 +19,8 @@ from glassformer.data.reading import Findings, read_lines
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
 from glassformer.errors import DataError, UsageError
 
-
-@dataclass(frozen=True)
-class Part:
-    """Which files hold one part of the data: a table (or running text), or two parallel files."""
-
-    table: Path | None = None
-    src: Path | None = None
-    tgt: Path | None = None
-
-    def __bool__(self) -> bool:
-        return any((self.table, self.src, self.tgt))
+Part: TypeAlias = Path | tuple[Path, Path] | None
+"""Which files hold one part of the data: a table (or running text), or two parallel files; None where there are none."""
 
 
 def load(form: Form, data: DataConfig) -> TextData:
@@ -74,9 +66,9 @@ def load_test(form: Form, data: DataConfig) -> Split:
         findings.raise_if_any()
         return Split([text for _, text in documents], source=str(data.files.test_file))
     part = data_parts(form, data, need_train=False)["test"]
-    if not part and form.parallel:
+    if part is None and form.parallel:
         part = _part(replace(data.files, train_file=None), "train")
-    if not part:
+    if part is None:
         files = "--test-file, or --src-file and --ref-file" if form.parallel else "--test-file"
         raise UsageError("there is nothing to score", f"name the files: {files}")
     rows = read_parts(form, {"test": part}, data, findings)["test"]
@@ -92,7 +84,7 @@ def data_parts(form: Form, data: DataConfig, need_train: bool = True) -> dict[st
         hint = f"give --train-file{also}, or a built-in data set as recipe"
         raise UsageError("no training data is named", hint)
     for name, part in parts.items():
-        if not form.parallel and (part.src or part.tgt):
+        if not form.parallel and isinstance(part, tuple):
             hint = f"to {form.task}, give --train-file"
             raise UsageError(f"parallel files ({name}) are for translating", hint)
     return parts
@@ -122,27 +114,22 @@ def read_parts(form: Form, parts: dict[str, Part], data: DataConfig, findings: F
     return rows
 
 
-def _read_part(part: Part, roles: Roles, findings: Findings) -> Rows:
-    if part.src and part.tgt:
-        src, tgt = read_lines(part.src, findings), read_lines(part.tgt, findings)
-        n = min(len(src), len(tgt))
-        if len(src) != len(tgt) and n:
-            counted = f"{len(src):,} lines, but {part.tgt} has {len(tgt):,}"
-            what = f"{counted}; parallel files pair them line by line"
-            findings.error(part.src, n + 1, "line counts", what)
-        return Rows(src[:n], tgt[:n], range(1, n + 1), part.src)
-    if part.table is None:
-        raise UsageError("a table, or two parallel files, must be named")
-    return read_table(part.table, roles, findings)
+def _read_part(part: Path | tuple[Path, Path], roles: Roles, findings: Findings) -> Rows:
+    if isinstance(part, Path):
+        return read_table(part, roles, findings)
+    src, tgt = (read_lines(path, findings) for path in part)
+    n = min(len(src), len(tgt))
+    if len(src) != len(tgt) and n:
+        counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
+        findings.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
+    return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
 
 
 def _set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
     """A seeded share for validation; equal texts stay together, so that none is trained and validated on."""
     if len(set(train.text)) < 2:
-        raise DataError(
-            f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on",
-            "give more data, or validation data of its own (--valid-file)",
-        )
+        what = f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on"
+        raise DataError(what, "give more data, or validation data of its own (--valid-file)")
     rest, held_out = random_group_split(train.text, data.valid_fraction, data.split_seed)
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
@@ -159,4 +146,4 @@ def _part(files: FilesConfig, name: str) -> Part:
     if bool(src) != bool(tgt):
         given, other = (f"--{key.replace('_', '-')}" for key in (keys[1:] if src else keys[:0:-1]))
         raise UsageError(f"{given} is named without {other}", "parallel files go in pairs")
-    return Part(table, src, tgt)
+    return (src, tgt) if src and tgt else table

@@ -138,12 +138,13 @@ def random_group_split(
     order = np.random.default_rng([seed, len(group_of)]).permutation(len(numbers))
     wanted = round(len(group_of) * fraction)
     taken = np.zeros(len(numbers), dtype=bool)
-    n_taken = 0
     for group in order:
-        if n_taken + sizes[group] <= wanted:
+        if sizes[group] <= wanted:
             taken[group] = True
-            n_taken += int(sizes[group])
-    if n_taken == 0:  # a tiny share of a few large groups: the smallest one, so that validation is not empty
+            wanted -= int(sizes[group])
+    if (
+        not taken.any()
+    ):  # a tiny share of a few large groups: the smallest one, so that validation is not empty
         taken[int(np.argmin(sizes))] = True
     in_valid = taken[group_of]
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

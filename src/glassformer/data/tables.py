@@ -7,6 +7,7 @@ line breaks. A TSV has no quotes: a tab ends a field, a line a row. JSON Lines h
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,9 +66,7 @@ def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
 
     def feed() -> Iterator[str]:
         nonlocal last
-        last = first[0]
-        yield first[1] + "\n"
-        for number, line in lines:
+        for number, line in itertools.chain([first], lines):
             last = number
             yield line + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.sampling import sample
+from glassformer.decode.sampling import BEGIN_WITH, sample
 from glassformer.decode.stepper import LanguageModelStepper
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
@@ -45,10 +45,7 @@ def generate_ids(
     """
     for number, prompt in enumerate(prompts):
         if not prompt:
-            raise UsageError(
-                f"prompt {number} is empty",
-                hint="give at least one token to begin with, a line break for example",
-            )
+            raise UsageError(f"prompt {number} is empty", BEGIN_WITH)
     # Neighbours in length, so that few steps go by with only a prompt to read.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     written: list[list[int]] = [[] for _ in prompts]

@@ -17,6 +17,8 @@ from glassformer.decode.hypothesis import Hypothesis, going_on, length_norms, re
 from glassformer.decode.stepper import Stepper
 from glassformer.errors import UsageError
 
+BEGIN_WITH = "give at least one token to begin with, a line break for example"
+
 
 def window_start(n_tokens: int, max_len: int) -> int:
     """First of the n_tokens written so far that the model still sees when it predicts the next one.
@@ -63,9 +65,7 @@ def sample(
     """
     check_sampling(config, limits)
     if not all(prompts):
-        raise UsageError(
-            "a prompt is empty", hint="give at least one token to begin with, a line break for example"
-        )
+        raise UsageError("a prompt is empty", BEGIN_WITH)
     if not prompts:
         return []
     written: dict[int, Hypothesis] = {}

@@ -54,8 +54,7 @@ class _ModelStepper:
 
     def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         if self._cache is None:
-            tokens = tokens if self._past is None else torch.cat([self._past, tokens], dim=1)
-            self._past = tokens
+            tokens = self._past = tokens if self._past is None else torch.cat([self._past, tokens], dim=1)
         return self._logits(tokens, self._cache)[:, -1].float()
 
     def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:

@@ -61,10 +61,8 @@ def translate_ids(
     """
     for number, source in enumerate(sources):
         if len(source) > model.max_len:
-            raise UsageError(
-                f"source {number} has {len(source)} tokens, and the model reads at most {model.max_len}",
-                hint="cut or split it, or train with a larger --text.max-len",
-            )
+            what = f"source {number} has {len(source)} tokens, and the model reads at most {model.max_len}"
+            raise UsageError(what, hint="cut or split it, or train with a larger --text.max-len")
     if config.sample and prefixes is not None:
         raise UsageError("forced prefixes work with beam search, not with sampling")
     if config.n_best < 1 or config.max_new_tokens < 1:
@@ -79,14 +77,13 @@ def translate_ids(
             batch = asked[batch[::-1]].tolist()
             # A sample is a sentence of its own: samples of one source end at different times.
             numbers = [i for i in batch for _ in range(config.n_best)] if config.sample else batch
-            src, real = texts.padded(np.asarray(numbers), pad)
-            mask = None if real.all() else torch.from_numpy(real).to(device)
-            stepper = TranslatorStepper(model, torch.from_numpy(src).to(device), mask, use_cache)
+            src, real = (torch.from_numpy(x).to(device) for x in texts.padded(np.asarray(numbers), pad))
+            stepper = TranslatorStepper(model, src, None if real.all() else real, use_cache)
             limits = [length_limit(len(sources[i]), model.max_len, config.max_new_tokens) for i in numbers]
             if config.sample:
                 rows = [(first_row + i) * config.n_best + k for i in batch for k in range(config.n_best)]
-                begin = [[bos]] * len(rows)
-                samples = sample(stepper, begin, config, limits=limits, rows=rows, eos=eos, banned=[bos, pad])
+                begin, banned = [[bos]] * len(rows), [bos, pad]
+                samples = sample(stepper, begin, config, limits=limits, rows=rows, eos=eos, banned=banned)
                 found = [[hypothesis] for hypothesis in samples]
             else:
                 forced = None if prefixes is None else [prefixes[i] for i in batch]

@@ -102,7 +102,7 @@ def _per_class(
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
-    keys: Sequence[str] = ("label", "precision", "recall", "f1", "support")
+    keys = ("label", "precision", "recall", "f1", "support")
     values = (np.asarray(column).tolist() for column in columns)
     rows: list[dict[str, Any]] = [
         dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)
@@ -119,15 +119,11 @@ def _checked(
     if len(truth) == 0:
         raise DataError("There are no examples to score.", hint="Check that the test file has rows.")
     if probabilities.shape != (len(truth), len(names)):
-        raise DataError(
-            f"Expected probabilities of shape ({len(truth)}, {len(names)}) for {len(truth)} labels and "
-            f"{len(names)} classes, got {probabilities.shape}."
-        )
+        expected = f"shape ({len(truth)}, {len(names)}) for {len(truth)} labels and {len(names)} classes"
+        raise DataError(f"Expected probabilities of {expected}, got {probabilities.shape}.")
     if truth.min() < 0 or truth.max() >= len(names):
         raise DataError(f"Labels must lie in 0…{len(names) - 1}, got {truth.min()}…{truth.max()}.")
     if not np.isfinite(probabilities).all():
-        raise DataError(
-            "The classifier's probabilities contain NaN or infinity.",
-            hint="The model has diverged; `glassformer doctor RUN` says what to change.",
-        )
+        hint = "The model has diverged; `glassformer doctor RUN` says what to change."
+        raise DataError("The classifier's probabilities contain NaN or infinity.", hint)
     return truth, probabilities

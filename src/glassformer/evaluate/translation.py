@@ -79,10 +79,8 @@ def score(
         "notes": [],
     }
     if bleu_stats[:, 1].max() < bleu.max_ngram_order:
-        scores["notes"].append(
-            "No reference has four tokens, and BLEU counts runs of four: it is 0 by definition. "
-            "Read exact match and chrF."
-        )
+        why = "No reference has four tokens, and BLEU counts runs of four: it is 0 by definition."
+        scores["notes"].append(f"{why} Read exact match and chrF.")
     if n_bootstrap > 0:
         for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
             resampled = [_corpus(metric)(sums) for sums in resampled_sums(stats, n_bootstrap)]
@@ -134,9 +132,8 @@ def copy_baseline(
     Names, numbers and cognates make it score above zero; it shows where a scale begins.
     """
     scores = score(sources, references, n_bootstrap=0, tokenize=tokenize)
-    return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | {
-        "settings": "the source sentence, unchanged, taken for a translation"
-    }
+    settings = {"settings": "the source sentence, unchanged, taken for a translation"}
+    return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | settings
 
 
 def segment_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
@@ -183,10 +180,8 @@ def _bleu(tokenize: str, references: Sequence[str]) -> Any:
     if tokenize == "auto":
         tokenize = tokenizer_for(references)
     if tokenize not in BLEU.TOKENIZERS:
-        raise UsageError(
-            f"sacreBLEU has no tokenizer {tokenize!r}.",
-            hint=f"Choose one of {', '.join(sorted(BLEU.TOKENIZERS))}.",
-        )
+        hint = f"Choose one of {', '.join(sorted(BLEU.TOKENIZERS))}."
+        raise UsageError(f"sacreBLEU has no tokenizer {tokenize!r}.", hint)
     return BLEU(tokenize=tokenize, force=True)  # force: no warning about tokenised full stops on stderr
 
 
