@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer import console
 from glassformer.report.model_card import model_card
@@ -29,7 +29,8 @@ def model_facts(task: Task) -> dict[str, Any]:
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
     """Write `model/`: configuration, weights, tokenizer and a card without a score."""
-    weights, facts = dict(model.named_parameters()), model_facts(task)
+    weights: dict[str, Tensor] = dict(model.named_parameters())
+    facts = model_facts(task)
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
     save_model(folder.model, facts, weights, tokenizer, model_card(folder.path, facts))
 
