@@ -117,9 +117,9 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
     """
     from glassformer.tasks import task_class
 
-    if {flag.partition("=")[0].removeprefix("--") for flag in given} & set(BUDGETS):
-        base = without_budget(base)
     values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
+    if values.keys() & set(BUDGETS):
+        base = without_budget(base)
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
     own = section_fields().keys() & get_type_hints(cls).keys()
     start = cls(**{name: getattr(base, name) for name in own})

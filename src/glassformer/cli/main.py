@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -77,7 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             import traceback
 
             traceback.print_exc()
-        return _report(error, as_json)
+        known = as_known(error)
+        if as_json:
+            facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+            console.write_json({"error": facts | {"exit_code": known.exit_code}})
+        console.fail(known.message, known.hint)
+        return known.exit_code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -99,16 +105,6 @@ def _dispatch(arguments: list[str]) -> int:
     return import_module(f"glassformer.cli.{verb}").run(arguments[1:])
 
 
-def _report(error: BaseException, as_json: bool) -> int:
-    """Tell of an error in one line and a hint, or as JSON; returns the exit code."""
-    known = as_known(error)
-    if as_json:
-        facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
-        console.write_json({"error": facts | {"exit_code": known.exit_code}})
-    console.fail(known.message, known.hint)
-    return known.exit_code
-
-
 def as_known(error: BaseException) -> GlassformerError:
     """Any exception as one of ours: those of the operating system have exit codes too, the rest are bugs."""
     text = " ".join(str(error).split())
@@ -116,7 +112,9 @@ def as_known(error: BaseException) -> GlassformerError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted")
-    if isinstance(error, MemoryError) or _is_out_of_memory(error, text):
+    # Torch's CPU allocator says so in a RuntimeError; on a GPU its error is known by name, for torch is not imported.
+    refused = isinstance(error, RuntimeError) and re.search("not enough memory|can't allocate memory", text)
+    if isinstance(error, MemoryError) or refused or type(error).__name__ == "OutOfMemoryError":
         hint = "a smaller --max-tokens, --batch-size or model needs less"
         return ResourceError(f"memory ran out: {text[:200] or 'the machine has no more'}", hint)
     if isinstance(error, OSError):
@@ -127,13 +125,6 @@ def as_known(error: BaseException) -> GlassformerError:
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
     hint = "this is a bug: please report it with the output of --debug"
     return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
-
-
-def _is_out_of_memory(error: BaseException, text: str) -> bool:
-    """Whether torch ran out of memory, on a GPU or with its CPU allocator; torch itself is not imported."""
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and ("not enough memory" in text or "can't allocate memory" in text)
-    )
 
 
 def _use_utf8() -> None:

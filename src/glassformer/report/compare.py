@@ -41,9 +41,8 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
     Raises:
         CheckpointError: one of them is not a run folder or has a damaged file.
     """
-    runs = [load_facts(Path(path)) for path in paths]
-    comparison = Comparison(rows=[_row(run) for run in runs])
-    answered = [(run, load_predictions(run)) for run in runs]
+    answered = [(run, load_predictions(run)) for run in map(load_facts, paths)]
+    comparison = Comparison(rows=[_row(run) for run, _ in answered])
     for (first, of_first), (second, of_second) in combinations(answered, 2):
         outcome = _paired(first, second, (of_first, of_second))
         if isinstance(outcome, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from glassformer.report.facts import RunFacts
@@ -125,9 +125,7 @@ def test_used(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(matter, "leave out --use-test-as-validation")
 
 
-RULES: list[Callable[[RunFacts], Iterator[Finding]]] = [
-    how_it_ended, training_loss, validation_loss, text, test_used,
-]  # fmt: skip
+RULES = (how_it_ended, training_loss, validation_loss, text, test_used)
 
 
 def _finite(value: float | None) -> bool:

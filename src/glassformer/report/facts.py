@@ -79,7 +79,7 @@ class RunFacts:
 
         `data.json` names it; without that, the score the evaluation quotes, or the first logged.
         """
-        scored = [name for row in self.validations for name in row.valid or {}]
+        scored = (name for row in self.validations for name in row.valid or {})
         logged = [name for name in scored if not name.startswith("averaged_")]
         wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]
         others = [name for name in logged if name != "loss"]

@@ -17,12 +17,7 @@ from pathlib import Path
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.files import atomic_write_text, remove_folder, remove_leftovers
-from glassformer.runs.sealed_folder import (
-    check_sealed_folder,
-    is_sound,
-    read_sealed_folder,
-    write_sealed_folder,
-)
+from glassformer.runs import sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.runs.values import Facts, parse_object
 
@@ -51,10 +46,10 @@ def save_checkpoint(
     """
     remove_leftovers(folder)
     target = folder / name
-    if not is_sound(target, KIND):
+    if not sealed_folder.is_sound(target, KIND):
         text = json.dumps(state, sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
-        write_sealed_folder(target, KIND, files, replace=True)
+        sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoints(folder) if path.name <= name][:-keep]:
@@ -69,7 +64,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
-    files = read_sealed_folder(path, KIND, (TENSORS, STATE))
+    files = sealed_folder.read_sealed_folder(path, KIND, (TENSORS, STATE))
     return read_tensors(files[TENSORS], path / TENSORS), parse_object(files[STATE], path / STATE)
 
 
@@ -82,7 +77,7 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     warnings = []
     for path in reversed(checkpoints(folder)):
         try:
-            check_sealed_folder(path, KIND)
+            sealed_folder.check_sealed_folder(path, KIND)
         except CheckpointError as error:
             warnings.append(f"{error.message}; falling back to the checkpoint before it")
         else:
