@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.translate import translate_ids
+from glassformer.decode import Special, translate_ids
 from glassformer.models import TextClassifier, Translator
 from glassformer.models.translator import BASE
 from glassformer.nn import (
@@ -265,7 +265,7 @@ def test_source_3_greedy_chooses_the_most_probable_word() -> None:
         logits[[BOS, PAD]] = -math.inf
         written.append(int(logits.argmax()))
     config = DecodeConfig(beam_size=1, max_new_tokens=10)
-    best = translate_ids(model, [source], config, bos=BOS, eos=EOS, pad=PAD)[0][0]
+    best = translate_ids(model, [source], config, Special(PAD, BOS, EOS))[0][0]
     assert best.ids == [token for token in written if token != EOS]
 
 
@@ -469,7 +469,7 @@ def test_source_5_error_generation_stops_at_the_end_token(beam_size: int) -> Non
 
     model.decode = decode
     config = DecodeConfig(beam_size=beam_size, max_new_tokens=12)
-    best = translate_ids(model, [[5, 6, EOS]], config, bos=BOS, eos=EOS, pad=PAD, use_cache=False)[0][0]
+    best = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS), use_cache=False)[0][0]
     assert (best.ids, best.finished) == ([7, 8, 9], True)
 
 
@@ -478,5 +478,5 @@ def test_source_5_error_generation_without_an_end_token_is_cut_and_says_so() -> 
     model = translator()
     model.decode = lambda tgt_in, *args, **kwargs: F.one_hot(torch.full_like(tgt_in, 7), 20).float() * 50
     config = DecodeConfig(beam_size=1, max_new_tokens=12)
-    cut = translate_ids(model, [[5, 6, EOS]], config, bos=BOS, eos=EOS, pad=PAD, use_cache=False)[0][0]
+    cut = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS), use_cache=False)[0][0]
     assert (cut.ids, cut.finished) == ([7] * 12, False)

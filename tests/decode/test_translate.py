@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from glassformer.config import DecodeConfig
 from glassformer.data.plans import by_length
 from glassformer.data.ragged import Ragged
-from glassformer.decode import Hypothesis, TranslatorStepper, beam_search, translate_ids
+from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 
@@ -30,8 +30,8 @@ def model(request, toy):
 @pytest.fixture(scope="session")
 def translate(toy):
     def run(model, sources, options=None, **config):
-        special = {"bos": toy.BOS, "eos": toy.EOS, "pad": toy.PAD}
-        return translate_ids(model, sources, DecodeConfig(**config), **special, **(options or {}))
+        special = Special(toy.PAD, toy.BOS, toy.EOS)
+        return translate_ids(model, sources, DecodeConfig(**config), special, **(options or {}))
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -11,6 +12,14 @@ from glassformer.errors import DivergedError
 
 LEAVE_SHARE = 8
 """Rows that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
+
+
+class Special(NamedTuple):
+    """The ids that are no text: what pads, begins and ends it."""
+
+    pad: int
+    bos: int
+    eos: int
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,10 @@ def window_start(n_tokens: int, max_len: int) -> int:
     return jump * -(-max(0, n_tokens - max_len) // jump)
 
 
-@torch.inference_mode()
 def sample(
-    stepper: Stepper,
-    prompts: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    *,
-    limits: Sequence[int],
-    rows: Sequence[int],
-    eos: int | None = None,
-    banned: Sequence[int] = (),
-) -> list[Hypothesis]:
+    stepper: Stepper, prompts: Sequence[Sequence[int]], config: DecodeConfig, *, limits: Sequence[int],
+    rows: Sequence[int], eos: int | None = None, banned: Sequence[int] = (),
+) -> list[Hypothesis]:  # fmt: skip
     """Continue each prompt by tokens drawn from the model.
 
     Rows advance in lock step from the end of the shortest prompt; where a longer prompt still has a token,

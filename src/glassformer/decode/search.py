@@ -26,7 +26,6 @@ DEAD = float("-inf")
 """Score of a place in the beam that no hypothesis fills."""
 
 
-@torch.inference_mode()
 def beam_search(
     stepper: Stepper,
     limits: Sequence[int],

@@ -13,7 +13,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.data.plans import by_length
 from glassformer.data.ragged import Ragged
-from glassformer.decode.hypothesis import Hypothesis
+from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
 from glassformer.decode.stepper import TranslatorStepper
@@ -31,10 +31,8 @@ def translate_ids(
     model: Translator,
     sources: Sequence[Sequence[int]],
     config: DecodeConfig,
+    special: Special,
     *,
-    bos: int,
-    eos: int,
-    pad: int,
     prefixes: Sequence[Sequence[int]] | None = None,
     first_row: int = 0,
     max_tokens: int = MAX_TOKENS,
@@ -50,7 +48,7 @@ def translate_ids(
         model: the translator, wherever it is; it is put in evaluation mode meanwhile.
         sources: ids as in training, EOS included. A source without any ids has an empty translation.
         config: how to search, or with `config.sample` how to sample.
-        bos, eos, pad: special ids of the target vocabulary (pad also pads the sources).
+        special: the ids that pad sources, and begin and end translations.
         prefixes: tokens each translation must begin with; not with sampling.
         first_row: row number of the first source, for callers that hand over sources in pieces.
         max_tokens: most source tokens in a batch, each counted once a hypothesis.
@@ -59,14 +57,8 @@ def translate_ids(
     Raises:
         UsageError: a source longer than the model's max_len, or settings that contradict each other.
     """
-    for number, source in enumerate(sources):
-        if len(source) > model.max_len:
-            what = f"source {number} has {len(source)} tokens, and the model reads at most {model.max_len}"
-            raise UsageError(what, hint="cut or split it, or train with a larger --text.max-len")
-    if config.sample and prefixes is not None:
-        raise UsageError("forced prefixes work with beam search, not with sampling")
-    if config.n_best < 1 or config.max_new_tokens < 1:
-        raise UsageError("n_best and max_new_tokens must be 1 or more")
+    _check(model, sources, config, prefixes)
+    pad, bos, eos = special
     device = next(model.parameters()).device
     hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
@@ -91,6 +83,22 @@ def translate_ids(
             for i, hypotheses in zip(numbers, found, strict=True):
                 results[i].extend(hypotheses)
     return [sorted(result, key=lambda h: (not h.finished, -h.score)) for result in results]
+
+
+def _check(
+    model: Translator,
+    sources: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> None:
+    for number, source in enumerate(sources):
+        if len(source) > model.max_len:
+            what = f"source {number} has {len(source)} tokens, and the model reads at most {model.max_len}"
+            raise UsageError(what, hint="cut or split it, or train with a larger --text.max-len")
+    if config.sample and prefixes is not None:
+        raise UsageError("forced prefixes work with beam search, not with sampling")
+    if config.n_best < 1 or config.max_new_tokens < 1:
+        raise UsageError("n_best and max_new_tokens must be 1 or more")
 
 
 def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:

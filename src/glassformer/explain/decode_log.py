@@ -16,6 +16,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import (
     Hypothesis,
     LanguageModelStepper,
+    Special,
     TranslatorStepper,
     beam_search,
     sample,
@@ -148,7 +149,7 @@ def translate(
     bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
         forced = [prefix] if prefix else None
-        found = translate_ids(model, [source], config, bos=bos, eos=eos, pad=pad, prefixes=forced)[0]
+        found = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
         return DecodeLog("sample", config, [LoggedHypothesis.of(h, t) for h in found], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:

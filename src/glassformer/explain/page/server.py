@@ -44,6 +44,9 @@ NO_TOKEN_PAGE = """<!doctype html>
 Result = TypeVar("Result")
 
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
 def build_app(
     service: Service, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
 ) -> Guard:
@@ -54,7 +57,6 @@ def build_app(
         port: part of the Host that requests must name. token: the secret they must carry.
         seconds: time an answer may take before it is refused with 504.
     """
-
     reader, worker = workers
 
     async def ask(request: Request, job: Callable[[], Result]) -> Result:
@@ -63,9 +65,7 @@ def build_app(
     async def run(request: Request) -> Response:
         return json_response(await ask(request, service.run))
 
-    def question(
-        answer: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def question(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return json_response(await ask(request, partial(answer, await read_json(request))))
 
@@ -92,12 +92,7 @@ def build_app(
     async def icon(request: Request) -> Response:
         return Response(status_code=204)
 
-    posts = {
-        "trace": service.trace,
-        "attribute": service.attribute,
-        "erase": service.erase,
-        "decode": service.decode,
-    }
+    posts = (service.trace, service.attribute, service.erase, service.decode)
     routes = [
         Route("/", _answered(page)),
         Route("/app.js", _answered(static)),
@@ -106,7 +101,7 @@ def build_app(
         Route("/api/run", _answered(run)),
         Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
-        *(Route(f"/api/{name}", _answered(question(f)), methods=["POST"]) for name, f in posts.items()),
+        *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
     ]
     application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
     application.router.redirect_slashes = False

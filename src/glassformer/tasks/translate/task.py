@@ -16,7 +16,7 @@ from glassformer.data.columns import SOURCE, TARGET
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.forms import Form
 from glassformer.data.splits import Split, TextData
-from glassformer.decode import Hypothesis, translate_ids
+from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.evaluate.translation import copy_baseline, headline_of, score
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
@@ -148,6 +148,5 @@ class Translate(Task):
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, ids with an end token; an empty one is not asked of the model."""
         model, t = cast(Translator, model), self.tokenizer
-        return translate_ids(
-            model, sources, decode, bos=t.bos_id, eos=t.eos_id, pad=t.pad_id, first_row=first
-        )
+        special = Special(t.pad_id, t.bos_id, t.eos_id)
+        return translate_ids(model, sources, decode, special, first_row=first)
