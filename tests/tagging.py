@@ -188,9 +188,9 @@ n_heads = 2
 d_ff = 64
 
 [train]
-epochs = 20
+epochs = 24
 max_tokens = 128
-lr = 5e-3
+lr = 8e-3
 save_every = 7
 validate_every = 1.0
 precision = "fp32"

@@ -8,6 +8,7 @@ import pytest
 
 from glassformer.config import DataConfig, Multi30kConfig, TextConfig
 from glassformer.data.datasets import load_text_data
+from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
