@@ -12,6 +12,7 @@ from pathlib import Path
 from glassformer import __version__, console
 from glassformer.cli import flags
 from glassformer.report.diagnosis import diagnose
+from glassformer.report.facts import load_facts
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,16 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
     if words:
         path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
-        return _run_folder(path, arguments.json)
-    facts = machine()
-    if arguments.json:
-        console.write_json(facts)
+        findings = diagnose(load_facts(path))
+        if arguments.json:
+            console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
+        else:
+            told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in findings]
+            console.write("\n".join(told or ["nothing stands out"]))
+    elif arguments.json:
+        console.write_json(machine())
     else:
-        console.write_table(("what", "here"), list(facts.items()))
-    return 0
-
-
-def _run_folder(path: Path, as_json: bool) -> int:
-    from glassformer.report.facts import load_facts
-
-    findings = diagnose(load_facts(path))
-    if as_json:
-        console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
-        return 0
-    told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in findings]
-    console.write("\n".join(told or ["nothing stands out"]))
+        console.write_table(("what", "here"), list(machine().items()))
     return 0
 
 

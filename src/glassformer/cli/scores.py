@@ -33,11 +33,10 @@ def headline_of(evaluation: Evaluation) -> str:
 def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Nested scores as one line each, `baselines.majority.accuracy`."""
     for name, value in scores.items():
+        nested = isinstance(value, list) and any(isinstance(item, list | dict) for item in value)
         if isinstance(value, Mapping):
             yield from _rows(value, f"{prefix}{name}.")
-        elif name not in TOO_LONG and not (
-            isinstance(value, list) and any(isinstance(v, list | dict) for v in value)
-        ):
+        elif name not in TOO_LONG and not nested:
             yield f"{prefix}{name}", _plain(value)
 
 

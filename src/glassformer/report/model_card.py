@@ -34,9 +34,8 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
     cut = f"; {percent(share)} of the {facts.telling.lengths_of} were longer" if share else ""
     labels = model.get("label_names") or []
-    classes = ", ".join(map(code, labels[:50])) + (
-        f" and {len(labels) - 50} more" if len(labels) > 50 else ""
-    )
+    shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
+    classes = f"{shown} and {more} more" if more > 0 else shown
     parts = [
         f"# {cell_text(facts.name)}",
         f"A {facts.telling.what} trained from scratch with Glassformer on {sentences.dataset(facts)}. "

@@ -50,8 +50,7 @@ def loss(facts: RunFacts) -> bytes | None:
     low, high = float(shown.min()), float(np.percentile(shown, 99.7))
     axes.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low) + 1e-9)
     _x_of_updates(axes, max([*steps[-1:], *valid_steps[-1:]]))
-    best = facts.best_validation()
-    if best and len(facts.validations) > 1:
+    if len(facts.validations) > 1 and (best := facts.best_validation()):
         axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
         axes.annotate("kept", (best.step, 0.985), (-4, 0), xycoords=("data", "axes fraction"),
                       textcoords="offset points", ha="right", va="top", color=ps.ACCENT, fontsize=10)  # fmt: skip
@@ -110,8 +109,7 @@ def learning_rate(facts: RunFacts) -> bytes | None:
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
     height, title = (4.4, "Learning rate and gradient norm") if with_norms else (3.0, "Learning rate")
     subtitle = f"For each update; the rate peaks at {rates.max():.3g}"
-    rows = (1, 1) if with_norms else (1,)
-    figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=rows)
+    figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=(1, 1)[: 1 + with_norms])
     figure.subplots_adjust(hspace=0.3)
     panels[0].plot(steps, rates, color=ps.ACCENT, linewidth=1.6, clip_on=False)
     panels[0].set_ylim(0, float(rates.max()) * 1.12 + 1e-12)
@@ -152,8 +150,7 @@ def lengths(facts: RunFacts) -> bytes | None:
     subtitle = f"Share of {facts.telling.lengths_of} by tokens, as the model sees them"
     figure, (axes,) = ps.new_figure(3.3, "Length of texts", subtitle)
     shares = counts / counts.sum()
-    bars: Any = {"align": "edge", "color": ps.SOFT, "edgecolor": ps.PAPER, "linewidth": 0.6}
-    axes.bar(edges[:-1], shares, np.diff(edges), **bars)
+    axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=ps.SOFT, ec=ps.PAPER, lw=0.6)
     axes.set_xlim(0 if edges[0] < 0.3 * edges[-1] else edges[0], edges[-1])
     axes.set_ylim(0, float(shares.max()) * 1.2)  # room for the words about the limit
     axes.set_xlabel("tokens")

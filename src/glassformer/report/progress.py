@@ -28,8 +28,7 @@ class TrainingProgress:
         with TrainingProgress() as progress:
             glassformer.train("dates", on_report=progress)
 
-    Args:
-        clock: seconds, monotonic; another one in tests.
+    `clock` gives seconds, monotonic; another one in tests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,6 +9,9 @@ from glassformer.data.splits import LIMITED
 from glassformer.report.facts import RunFacts
 from glassformer.style.words import code, duration, fenced, quoted
 
+UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
+NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
+
 
 def headline(facts: RunFacts) -> str:
     """Return the score to quote in one sentence, with its interval, split and size; or that there is none."""
@@ -52,15 +55,10 @@ def warnings(facts: RunFacts) -> list[str]:
     """Return what a reader must know before believing the score, as quotations."""
     evaluation, found = facts.evaluation, []
     if facts.config.data.use_test_as_validation:
-        found.append(
-            "The test split was used as validation, so the weights were chosen on it: no clean test score."
-        )
+        found.append(UNCLEAN)
     found += [f"{note[0].upper()}{note[1:]}." for note in facts.data.notes if note.endswith(LIMITED)]
-    if evaluation and evaluation.split != "test":
-        found.append(
-            "There was no test split: these scores are on the validation split, which also chose the weights."
-        )
     if evaluation:
+        found += [NO_TEST] if evaluation.split != "test" else []
         found += [*facts.telling.caveats(evaluation), *(evaluation.scores.get("notes") or [])]
     return [quoted(f"**Mind:** {warning}") for warning in found]
 

@@ -44,12 +44,8 @@ def report_markdown(facts: RunFacts, plots: list[str]) -> str:
 
 def _images(facts: RunFacts, plots: list[str], names: Iterable[str]) -> list[str]:
     """Return pictures with their captions, those of them that exist."""
-    captions = {**CAPTIONS, **facts.telling.captions}
-    return [
-        f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*"
-        for name in names
-        if name in plots
-    ]
+    captions, there = {**CAPTIONS, **facts.telling.captions}, [name for name in names if name in plots]
+    return [f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*" for name in there]
 
 
 def _opening(facts: RunFacts) -> list[str]:
@@ -105,10 +101,8 @@ def _how_it_went(facts: RunFacts) -> list[str]:
     optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
     told.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
-        told.append(
-            f"The training loss includes label smoothing of {train.label_smoothing:g} and dropout; the "
-            "validation loss has neither."
-        )
+        more = f"label smoothing of {train.label_smoothing:g} and dropout"
+        told.append(f"The training loss includes {more}; the validation loss has neither.")
     if best := facts.best_validation():
         value, averaged = facts.validation_score(best)
         whose = "the average of the last validations' weights, at" if averaged else "the weights of"

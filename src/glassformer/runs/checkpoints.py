@@ -36,8 +36,7 @@ def save_checkpoint(
     Args:
         folder: the run's checkpoints.
         name: "step-" and the step in eight digits, so that names sort by age.
-        tensors: by name; on any device, in any layout.
-        state: whatever JSON holds.
+        tensors: by name; on any device, in any layout. state: whatever JSON holds.
         keep: how many to keep up to this one, itself included; older ones are removed afterwards.
         protect: names never removed.
 
@@ -83,10 +82,9 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
         else:
             return path, warnings
     if warnings:
-        raise CheckpointError(
-            f"none of the {len(warnings)} checkpoints in {folder} is sound: {warnings[0].partition(';')[0]}",
-            "restore one from a copy, or start a new run with another --out",
-        )
+        first = warnings[0].partition(";")[0]
+        told = f"none of the {len(warnings)} checkpoints in {folder} is sound: {first}"
+        raise CheckpointError(told, "restore one from a copy, or start a new run with another --out")
     return None, []
 
 

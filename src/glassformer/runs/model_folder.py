@@ -70,16 +70,13 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
     files = read_sealed_folder(folder, KIND)
     missing = {CONFIG, WEIGHTS, TOKENIZERS[0]} - files.keys()
     unknown = files.keys() - {CONFIG, WEIGHTS, CARD, *TOKENIZERS}
-    if missing or unknown:
-        odd = min(missing or unknown)
-        raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {odd}")
+    if odd := missing or unknown:
+        raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {min(odd)}")
     config = parse_object(files[CONFIG], folder / CONFIG)
     tokenizers = {name: data for name, data in files.items() if name in TOKENIZERS}
     if config.pop("tokenizer_files", None) != _hashes(tokenizers):
-        raise CheckpointError(
-            f"the tokenizer in {folder} is not the one its weights were trained with",
-            "copy model folders whole; their files cannot be exchanged",
-        )
+        told = f"the tokenizer in {folder} is not the one its weights were trained with"
+        raise CheckpointError(told, "copy model folders whole; their files cannot be exchanged")
     weights = read_tensors(files[WEIGHTS], folder / WEIGHTS)
     _bound_sizes(config, n_layers, sum(t.numel() for t in weights.values()), folder / CONFIG)
     return config, weights
@@ -111,8 +108,8 @@ def _bound_sizes(config: Facts, n_layers: LayersOf, n_weights: int, where: Path)
     layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
     at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if at_least > n_weights:
-        told = f"{where} describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
-        raise CheckpointError(told)
+        told = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
+        raise CheckpointError(f"{where} {told}")
     # Positions are allocated for the longest text and are not in the weights.
     if max_len * c.d_model > max(1 << 30, n_weights):
         raise CheckpointError(f"{where}: max_len {max_len:,} is beyond any text")
