@@ -109,7 +109,7 @@ def learning_rate(facts: RunFacts) -> bytes | None:
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
     height, title = (4.4, "Learning rate and gradient norm") if with_norms else (3.0, "Learning rate")
     subtitle = f"For each update; the rate peaks at {rates.max():.3g}"
-    figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=(1, 1)[: 1 + with_norms])
+    figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=(1, 1) if with_norms else (1,))
     figure.subplots_adjust(hspace=0.3)
     panels[0].plot(steps, rates, color=ps.ACCENT, linewidth=1.6, clip_on=False)
     panels[0].set_ylim(0, float(rates.max()) * 1.12 + 1e-12)

@@ -21,8 +21,7 @@ SOFT = "#c9c3b8"
 ACCENT = "#a8321f"
 """A book's red. Against greys it differs in lightness too, so it is told apart without colour vision."""
 
-DPI = 200
-WIDTH = 6.6
+DPI, WIDTH = 200, 6.6
 
 STYLE: Any = {
     # Each glyph comes from the first family that has it: STIX sets the page, DejaVu the rest of the world.
