@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -376,7 +376,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
     for tensor in state.ema.tensors.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
     state.progress.best_step = 20
-    extra = {"progress": state.progress_dict(), "tokenizer": sha}
+    extra = {"progress": asdict(state.progress), "tokenizer": sha}
     save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_facts(run)["checkpoints"]]
