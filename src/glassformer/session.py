@@ -67,7 +67,7 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     for line in facts.lines():
         console.say(line)
     if c.minutes is not None:
-        console.say(f"budget      {c.minutes:g} minutes are {settled.config.train.steps:,} updates here")
+        console.say(f"budget      {c.minutes:g} min is {settled.config.train.steps:,} updates here")
     return settled, facts
 
 
@@ -177,6 +177,6 @@ def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
     else:
         steps = max(at.step + 1, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
         config = replace(p.config, train=replace(c, minutes=None, steps=steps))
-        console.say(f"{c.minutes:g} minutes are {steps:,} updates at the speed of this run so far")
+        console.say(f"a budget of {c.minutes:g} min is {steps:,} updates at the speed of this run so far")
     folder.write_config(config)
     return config
