@@ -1,4 +1,4 @@
-"""`glassformer demo`: the whole way in two minutes, with nothing to download.
+"""`glassformer demo`: the whole way in a few minutes, with nothing to download.
 
 Dates as people write them in many languages become ISO 8601: trained, evaluated on dates never seen, and shown.
 """
