@@ -1,0 +1,48 @@
+"""The sizes and choices of a Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.config.fields import number
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The Transformer. The paper is Vaswani et al. 2017, "Attention Is All You Need"."""
+
+    n_layers: int = number(4, "[1, 1000]")
+    """Layers of the encoder (and of the decoder), the paper's N."""
+    n_decoder_layers: int | None = number(None, "[1, 1000]")
+    """Layers of a translator's decoder where they differ from the encoder's."""
+    d_model: int = number(256, "[1, 65536]")
+    """Width of the residual stream."""
+    n_heads: int = number(4, "[1, 1024]")
+    """Attention heads."""
+    d_head: int | None = number(None, "[1, 65536]")
+    """Width of a head; d_model / n_heads when absent. Narrow and wide heads are allowed."""
+    d_ff: int | None = number(None, "[1, 1000000]")
+    """Inner width of the feed-forward block; 4 · d_model when absent."""
+    dropout: float = number(0.1, "[0, 1)")
+    """Dropout on embeddings and on every sublayer's output."""
+    attention_dropout: float = number(0.0, "[0, 1)")
+    """Dropout on attention weights (the paper has none)."""
+    embedding_dropout: float | None = number(None, "[0, 1)")
+    """Dropout on embeddings alone, where it differs from `dropout`."""
+    norm: Literal["layer", "rms"] = "layer"
+    """LayerNorm (the paper's) or RMSNorm."""
+    pre_norm: bool = True
+    """Norm before each sublayer (trains more stably) or after the residual (the paper's)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Feed-forward activation; ReLU is the paper's."""
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    """How positions are told apart; sinusoidal is the paper's."""
+    bias: bool = True
+    """Biases in linear layers."""
+    qk_norm: bool = False
+    """RMS-normalise each head's queries and keys."""
+    tie_embeddings: bool = True
+    """Share input and output embeddings (source too when translating with one vocabulary)."""
+    pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
+    """Classifier: how token vectors become one, padding excluded."""
