@@ -128,17 +128,20 @@ def test_average_is_kept_only_if_it_validates_better() -> None:
 
 
 def test_masking_words_spares_special_tokens() -> None:
-    from glassformer.training.loop import mask_words
+    from glassformer.training.loop import hide_words
 
     run = small("translate")
     batch = run.batch(run.batches()[0])
-    mask_id = run.task.tokenizer.mask_id
-    masked = mask_words(batch, mask_id, 0.5)
+    tokenizer, mask_id = run.task.tokenizer, run.task.tokenizer.mask_id
+    masked = hide_words(batch, tokenizer, 0.5, 0.0)
     special = batch.ids <= mask_id
     assert torch.equal(masked.ids[special], batch.ids[special])
     share = (masked.ids != batch.ids)[~special].float().mean().item()
     assert 0.3 < share < 0.7
-    assert mask_words(batch, mask_id, 0.0) is batch
+    assert hide_words(batch, tokenizer, 0.0, 0.0) is batch
+    unknown = hide_words(batch, tokenizer, 0.0, 0.5)
+    changed = unknown.ids != batch.ids
+    assert (unknown.ids[changed] == tokenizer.unk_id).all() and not changed[special].any() and changed.any()
 
 
 def test_the_training_split_is_scored_too_when_asked() -> None:

@@ -24,6 +24,10 @@ class ModelConfig:
     """Width of a head; d_model / n_heads when absent. Narrow and wide heads are allowed."""
     d_ff: int | None = number(None, "[1, 1000000]")
     """Inner width of the feed-forward block; 4 · d_model when absent."""
+    embedding_std: float | None = number(None, "(0, inf)")
+    """Standard deviation that embeddings start with, positions scaled alike; the paper's 1 where absent."""
+    members: int = number(1, "[1, 100]")
+    """Models trained side by side from different starts, whose probabilities are averaged (an ensemble)."""
     dropout: float = number(0.1, "[0, 1)")
     """Dropout on embeddings and on every sublayer's output."""
     attention_dropout: float = number(0.0, "[0, 1)")

@@ -68,6 +68,8 @@ class TrainConfig:
     """Share of the target probability spread over all classes (paper, 5.4)."""
     word_mask_prob: float = number(0.0, "[0, 1)")
     """Share of input tokens replaced by [MASK] while training (word dropout); makes erasing words meaningful later."""
+    word_unknown_prob: float = number(0.0, "[0, 1)")
+    """Share of input tokens read as [UNK] while training, their spelling kept: so an unknown word has a vector that was trained."""
     ema_decay: float = number(0.0, "[0, 1)")
     """Exponential moving average of the weights, used for validation and the final model; 0 for none."""
     average_last: int = number(1, "[1, inf)")

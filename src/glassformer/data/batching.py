@@ -13,6 +13,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.models.spelling import Spelling
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -26,6 +29,7 @@ class Batch:
         index: which examples these are (of a running text: where the windows begin).
         n_tokens: real tokens that go in, source and target together.
         n_labels: labels that are scored.
+        spelling: how the tokens of `ids` are spelled, for models with n-grams.
     """
 
     ids: Int[Tensor, "B S"]
@@ -35,6 +39,7 @@ class Batch:
     index: np.ndarray
     n_tokens: int
     n_labels: int
+    spelling: Spelling | None = None
 
     @property
     def n_examples(self) -> int:
@@ -48,10 +53,23 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
-        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors.items()})
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | Spelling)}
+        return replace(self, **{name: x.to(device) for name, x in tensors.items()})
 
 
 def mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
     """Which tokens of a padded batch are real, or None where all are."""
     return None if real.all() else torch.from_numpy(real)
+
+
+def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> Spelling | None:
+    """How the texts at `index` are spelled, where the corpus knows: each different word once."""
+    if corpus.spelled is None or corpus.spellings is None:
+        return None
+    which, _ = corpus.spelled.padded(index, 0)
+    words, which = np.unique(
+        np.append(0, which), return_inverse=True
+    )  # row 0 is the empty spelling of padding
+    ngrams, _ = corpus.spellings.padded(words, 0)
+    rows = which.ravel()[1:].reshape(len(index), -1)
+    return Spelling(torch.from_numpy(rows), torch.from_numpy(ngrams))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from glassformer.config import TextConfig
 from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
+from glassformer.text.spelling import Spelling
 from glassformer.text.tokenizer import Tokenizer
 
 VERSION = 2
@@ -37,6 +39,8 @@ class EncodedCorpus:
         ids: what goes in, a sequence an example (of running text: one sequence, the whole of it).
         target: what comes out where that is a sequence, too.
         labels: (N,) what comes out where that is a number.
+        spelled: for each token of `ids` the number of its spelling.
+        spellings: the n-grams of each spelling; the first is that of padding, empty.
         stats: examples (n), tokens kept, cut and unknown, texts cut, and what else the task counts.
         sha256: of the text, the tokenizer and the settings: equal hashes mean equal arrays.
     """
@@ -44,6 +48,8 @@ class EncodedCorpus:
     ids: Ragged
     target: Ragged | None = None
     labels: np.ndarray | None = None
+    spelled: Ragged | None = None
+    spellings: Ragged | None = None
     stats: dict[str, int] = field(default_factory=dict)
     sha256: str = ""
 
@@ -67,7 +73,7 @@ class Encoder:
     """Tokenizes a split chunk by chunk into a writer, counting what it does; a task says with what.
 
     Args:
-        writer: takes the columns "ids", "target" and "labels".
+        writer: takes the columns "ids", "target", "labels", "spelled" and "spellings".
         tokenizer: of all texts.
         text: `max_len` is the most tokens `cut` leaves.
     """
@@ -75,7 +81,8 @@ class Encoder:
     def __init__(self, writer: ArrayWriter, tokenizer: Tokenizer, text: TextConfig) -> None:
         self.writer, self.tokenizer, self.text = writer, tokenizer, text
         self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4")
-        self.ends = {"ids": 0, "target": 0}
+        self.ends: dict[str, int] = {}
+        self.words: dict[str, int] = {"": 0}
         names = "n n_tokens n_truncated n_tokens_cut n_unknown".split()
         self.stats: dict[str, int] = dict.fromkeys(names, 0)
 
@@ -99,23 +106,44 @@ class Encoder:
     def begin(self, *names: str) -> None:
         """Columns of sequences, still empty; what is put into them follows."""
         for name in names:
+            self.ends[name] = 0
             self.writer.append(f"{name}.offsets", np.zeros(1, "<i8"))
 
     def put(self, name: str, ids: list[int]) -> None:
         """One sequence of a column."""
         self.append(name, ids)
-        self.writer.append(f"{name}.offsets", np.array([self.ends[name]], "<i8"))
+        self._end(name)
 
     def append(self, name: str, ids: list[int]) -> None:
         """More of the sequence that a later `put` ends."""
-        self.writer.append(name, np.asarray(ids, self.dtype))
-        self.ends[name] += len(ids)
+        self._append(name, ids, self.dtype)
         self.stats["n_tokens"] += len(ids)
         self.stats["n_unknown"] += ids.count(self.tokenizer.unk_id)
+
+    def spell(self, words: list[str]) -> None:
+        """How the tokens of one text are spelled, beside their ids: the number each spelling has here."""
+        self._put("spelled", [self.words.setdefault(word, len(self.words)) for word in words], "<i4")
+
+    def spellings(self, spelling: Spelling) -> None:
+        """The n-grams of each spelling that was met."""
+        self.begin("spellings")
+        for word in self.words:
+            self._put("spellings", spelling.numbers(word) if word else [], "<i4")
 
     def numbers(self, name: str, values: Sequence[int]) -> None:
         """A column of one number an example."""
         self.writer.append(name, np.asarray(values, "<i4"))
+
+    def _append(self, name: str, numbers: list[int], dtype: np.dtype | str) -> None:
+        self.writer.append(name, np.asarray(numbers, dtype))
+        self.ends[name] += len(numbers)
+
+    def _end(self, name: str) -> None:
+        self.writer.append(f"{name}.offsets", np.array([self.ends[name]], "<i8"))
+
+    def _put(self, name: str, numbers: list[int], dtype: str) -> None:
+        self._append(name, numbers, dtype)
+        self._end(name)
 
 
 def encode_split(
@@ -142,11 +170,11 @@ def encode_split(
         return filled.stats
 
     arrays, stats = cached_arrays(cache, key, fill)
-    target = _ragged(arrays, "target") if "target.offsets" in arrays else None
-    return EncodedCorpus(_ragged(arrays, "ids"), target, arrays.get("labels"), stats, key)
+    more = {n: _ragged(arrays, n) for n in ("target", "spelled", "spellings") if f"{n}.offsets" in arrays}
+    return EncodedCorpus(_ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, sha256=key, **more)
 
 
-def truncate(ids: list[int], max_len: int, keep: str) -> list[int]:
+def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
     """The first `max_len` ids, the last, or half of each (the odd one from the head)."""
     if len(ids) <= max_len:
         return ids

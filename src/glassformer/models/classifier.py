@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
+from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.cache import positions_of
 from glassformer.nn.masks import Mask
 
@@ -52,25 +53,36 @@ class TextClassifier(nn.Module):
         vocab_size: rows of the embedding.
         n_classes: number of classes C ≥ 2.
         max_len: longest text, in tokens.
+        n_ngrams: rows of a table of n-grams, which tell how a word is spelled; 0 for none.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int) -> None:
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int, n_ngrams: int = 0
+    ) -> None:
         super().__init__()
         if n_classes < 2:
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.config, self.n_classes, self.max_len = config, n_classes, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
+        self.ngrams = (
+            NgramEmbedding(n_ngrams, config.d_model, config.embedding_std or 1.0) if n_ngrams else None
+        )
         self.encoder = make_encoder(config)
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
         initialise(self)
 
     def forward(
-        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None
-    ) -> Float[Tensor, "B C"]:
-        """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are."""
+        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None,
+        spelling: Spelling | None = None,
+    ) -> Float[Tensor, "B C"]:  # fmt: skip
+        """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are.
+
+        Without a `spelling` words are their own rows alone.
+        """
         positions = positions_of(ids.shape[1], None, ids.device)
-        x = self.embedding(ids, positions)
+        more = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]
+        x = self.embedding(ids, positions, *more)
         x = self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
         logits = self.head(pool(x, padding_mask, self.config.pooling))
         if self.n_classes == 2:

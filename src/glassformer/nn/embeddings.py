@@ -14,8 +14,9 @@ from glassformer.nn.dropout import Dropout
 class TokenEmbedding(nn.Module):
     """embedding[id] · √d_model + position, then dropout (paper, 3.4 and 3.5).
 
-    The table is drawn from N(0, 1/d_model), so that a scaled embedding has unit variance, like the
-    sinusoids beside it, and the same table works as output projection when it is tied.
+    The table is drawn from N(0, 1/d_model), so that a scaled embedding has unit variance, like the sinusoids beside
+    it, and the same table works as output projection when it is tied. Given a `std` it starts with that instead, and is
+    not scaled: the rows of rare words soon leave a small random start.
 
     Args:
         vocab_size, d_model: the table's shape (V, D).
@@ -23,16 +24,17 @@ class TokenEmbedding(nn.Module):
         dropout: dropout on the sum (paper, 5.4).
     """
 
-    def __init__(self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float) -> None:
+    def __init__(self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float,
+                 std: float | None = None) -> None:  # fmt: skip
         super().__init__()
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if std is None else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        nn.init.normal_(self.weight, std=d_model**-0.5)
-        self.positions = positions
-        self.dropout = Dropout(dropout)
+        nn.init.normal_(self.weight, std=std or d_model**-0.5)
+        self.positions, self.dropout = positions, Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"]) -> Float[Tensor, "B L D"]:
+    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"],
+                added: Float[Tensor, "B L D"] | None = None) -> Float[Tensor, "B L D"]:  # fmt: skip
+        """`added` is what else is known of each token, such as the vectors of its n-grams."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
-        if self.positions is not None:
-            x = x + self.positions(positions)
-        return self.dropout(x)
+        x = x if added is None else x + added
+        return self.dropout(x if self.positions is None else x + self.positions(positions))

@@ -33,13 +33,14 @@ def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids for positions 0 … max_len - 1."""
+    """Fixed sinusoids for positions 0 … max_len - 1, times an amplitude: 1, as in the paper, beside rows of size 1."""
 
     table: Tensor
 
-    def __init__(self, max_len: int, d_model: int) -> None:
+    def __init__(self, max_len: int, d_model: int, amplitude: float = 1.0) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoidal(max_len, d_model), persistent=False)
+        self.amplitude = amplitude
+        self.register_buffer("table", sinusoidal(max_len, d_model) * amplitude, persistent=False)
 
     def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         return self.table[positions]

@@ -7,7 +7,7 @@ Encoding, saving and loading are in `tokenizer.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import tokenizers
@@ -15,12 +15,14 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from glassformer.config import TextConfig
 from glassformer.errors import DataError, UsageError
+from glassformer.text.spelling import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 
-# A word may hold apostrophes ("don't"); any other mark is a token of its own; white space is only a border.
-WORDS = r"\w+(?:['’]\w+)*|[^\w\s]"
+# A word may hold apostrophes ("don't"); any other mark is a token of its own, and so is a character of a script
+# without spaces, which would make one word of a whole clause. White space is only a border.
+WORDS = rf"[{UNSPACED}]\p{{M}}*|[\w&&[^{UNSPACED}]]+(?:['’][\w&&[^{UNSPACED}]]+)*|[^\w\s]"
 # Letters, digits and marks never share a token; one space before them belongs to it. This also keeps a merge
 # from ever spelling a special token, whose brackets are marks and whose name is letters.
 PIECES = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE}]+|{SPACE}+(?={SPACE})|{SPACE}|\s+"
@@ -61,6 +63,20 @@ def kind_of(backend: tokenizers.Tokenizer) -> str:
     if isinstance(backend.model, models.WordLevel):
         return "word" if backend.decoder is None else "char"
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"
+
+
+def with_ngrams(backend: tokenizers.Tokenizer, ngrams: Sequence[str]) -> tokenizers.Tokenizer:
+    """A word tokenizer with n-grams behind its words: each begins with a space, which no word does, so none is found."""
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    vocabulary |= {f" {ngram}": len(vocabulary) + i for i, ngram in enumerate(ngrams)}
+    backend.model = models.WordLevel(vocabulary, UNK)
+    return backend
+
+
+def ngrams_in(backend: tokenizers.Tokenizer) -> list[str]:
+    """The n-grams behind the words of a word tokenizer, in order."""
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    return [token[1:] for token in sorted(vocabulary, key=vocabulary.__getitem__) if token[0] == " "]
 
 
 def readable_bytes(token: str) -> str:

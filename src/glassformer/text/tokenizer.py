@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
 import tokenizers
 
 from glassformer.config import TextConfig
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import kinds
 from glassformer.text.kinds import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
+from glassformer.text.spelling import Spelling, spell
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
 
@@ -48,7 +49,9 @@ class Tokenizer:
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
         self.kind: str = kinds.kind_of(backend)
-        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
+        ngrams = kinds.ngrams_in(backend) if self.kind == "word" else []
+        self.spelling = Spelling(ngrams) if ngrams else None
+        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - len(ngrams)
 
     @staticmethod
     def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
@@ -56,15 +59,23 @@ class Tokenizer:
 
         Args:
             texts: the training split; for a joint vocabulary, both sides of it.
-            config: its `tokenizer`, `vocab_size` and `lowercase` are used.
+            config: its `tokenizer`, `vocab_size`, `lowercase` and `ngrams` are used.
             extra_tokens: strings to keep whole wherever they stand, such as "[de_DE]".
 
         Raises:
             DataError: there is no text.
-            UsageError: `vocab_size` cannot hold the alphabet.
+            UsageError: `vocab_size` cannot hold the alphabet; n-grams of what are not words.
         """
         _keep_threads_quiet()
-        return Tokenizer(kinds.train_backend(texts, config, tuple(extra_tokens)))
+        texts = list(texts)
+        trained = Tokenizer(kinds.train_backend(texts, config, tuple(extra_tokens)))
+        if config.ngrams:
+            if trained.kind != "word":
+                told = f"text.ngrams are of words, and text.tokenizer is {config.tokenizer}"
+                raise UsageError(told, "use --text.tokenizer word, or --text.ngrams 0")
+            spelling = Spelling.train(trained._spelled(texts), config.ngrams)
+            return Tokenizer(kinds.with_ngrams(trained._backend, spelling.ngrams))
+        return trained
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special tokens around them."""
@@ -81,6 +92,29 @@ class Tokenizer:
         except (TypeError, UnicodeEncodeError) as error:
             raise _not_text(texts) from error
         return [encoding.ids for encoding in encodings]
+
+    def encode_spelled(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """The ids of each text, and how each of its tokens is spelled (`spelling.spell`)."""
+        lowercase = self.lowercases
+        for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
+            some = list(texts[start : start + 1024])
+            try:
+                encodings = self._backend.encode_batch(some, add_special_tokens=False)
+            except (TypeError, UnicodeEncodeError) as error:
+                raise _not_text(some) from error
+            for text, encoding in zip(some, encodings, strict=True):
+                spelled = spell(text, encoding.offsets)
+                yield encoding.ids, [word.lower() for word in spelled] if lowercase else spelled
+
+    @cached_property
+    def lowercases(self) -> bool:
+        """Whether a text is lower-cased first."""
+        normalizer = self._backend.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    def _spelled(self, texts: Sequence[str]) -> Iterator[str]:
+        for _, spelled in self.encode_spelled(texts):
+            yield from spelled
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, special tokens left out. How exact it is depends on the kind (see the class)."""

@@ -18,6 +18,7 @@ from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.schedule import lr_factor
 from glassformer.training.state import TrainState
@@ -95,7 +96,7 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
     total = torch.zeros((), device=run.device)
     for batch in batches:
         with autocast(run.device, run.precision):
-            hidden = mask_words(batch, run.task.tokenizer.mask_id, c.word_mask_prob)
+            hidden = hide_words(batch, run.task.tokenizer, c.word_mask_prob, c.word_unknown_prob)
             loss = run.task.loss_sum(state.model, hidden, c.label_smoothing)
         (loss / n_labels).backward()
         total += loss.detach()
@@ -124,12 +125,23 @@ def spent(state: TrainState, c: TrainConfig, n_batches: int) -> float:
     return min(1.0, max(epochs, at.step / (c.steps or math.inf)))
 
 
-def mask_words(batch: Batch, mask_id: int, probability: float) -> Batch:
-    """Replace a share of the input tokens by [MASK]; special tokens, which come first, stay."""
-    if probability <= 0.0:
-        return batch
-    chosen = torch.rand(batch.ids.shape, device=batch.ids.device) < probability
-    return replace(batch, ids=batch.ids.masked_fill(chosen & (batch.ids > mask_id), mask_id))
+def hide_words(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_prob: float) -> Batch:
+    """Word dropout (Iyyer et al. 2015): a share of the input tokens becomes [MASK], another [UNK].
+
+    A masked token loses its spelling, too; an unknown one keeps it, as words that training never saw do.
+    Special tokens, which come first, stay.
+    """
+    word = batch.ids > tokenizer.mask_id
+    if unknown_prob > 0.0:
+        chosen = word & (torch.rand(batch.ids.shape, device=batch.ids.device) < unknown_prob)
+        batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.unk_id))
+    if mask_prob > 0.0:
+        chosen = word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
+        batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.mask_id))
+        if batch.spelling is not None:
+            spelling = replace(batch.spelling, which=batch.spelling.which.masked_fill(chosen, 0))
+            batch = replace(batch, spelling=spelling)
+    return batch
 
 
 def diverged(state: TrainState, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:

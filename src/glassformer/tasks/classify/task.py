@@ -13,12 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.data.batching import Batch, mask_of
+from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.columns import LABEL, TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
 from glassformer.data.forms import Form, Rows
-from glassformer.data.plans import by_length
-from glassformer.data.ragged import Ragged
 from glassformer.data.reading import Findings
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
@@ -26,9 +24,10 @@ from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
 from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
+from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
+from glassformer.tasks.base import PARALLEL_FILES, Task
 from glassformer.tasks.classify.telling import ClassifyTelling
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
@@ -99,23 +98,38 @@ class Classify(Task):
         return replace(self.form, check=partial(check_labels, known=self.labels))
 
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
-        """Columns: ids, a sequence a text; labels, the number of its class."""
-        encoder.begin("ids")
+        """Columns: ids, a sequence a text; how its tokens are spelled; labels, the number of its class, if told."""
+        text, spelling = self.config.text, self.tokenizer.spelling
+        encoder.begin("ids", *(["spelled"] if spelling else []))
         for part in encoder.chunks(split):
-            for ids in self.tokenizer.encode_batch(part.text):
-                encoder.put("ids", encoder.cut(ids, self.config.text.truncate))
-        encoder.numbers("labels", self._numbers(split))
+            if spelling is None:
+                for ids in self.tokenizer.encode_batch(part.text):
+                    encoder.put("ids", encoder.cut(ids, text.truncate))
+                continue
+            for ids, words in self.tokenizer.encode_spelled(part.text):
+                encoder.put("ids", encoder.cut(ids, text.truncate))
+                encoder.spell(truncate(words, text.max_len, text.truncate))
+        if spelling is not None:
+            encoder.spellings(spelling)
+        if split.answer is not None:
+            encoder.numbers("labels", self._numbers(split))
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        if corpus.labels is None:
-            raise ValueError("a corpus to classify needs labels")
+        """Texts without labels, which are only to be read, get zeros."""
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
-        labels = torch.from_numpy(corpus.labels[index].astype(np.int64))
-        return Batch(torch.from_numpy(ids), mask_of(real), labels, None, index, int(real.sum()), len(index))
+        labels = (
+            np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
+        )
+        return Batch(
+            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), None, index, int(real.sum()), len(index),
+            spelling_of(corpus, index),
+        )  # fmt: skip
 
-    def build_model(self) -> TextClassifier:
-        text = self.config.text
-        return TextClassifier(self.config.model, self.tokenizer.vocab_size, len(self.labels), text.max_len)
+    def build_model(self) -> TextClassifier | Ensemble:
+        c, spelling = self.config, self.tokenizer.spelling
+        sizes = self.tokenizer.vocab_size, len(self.labels), c.text.max_len, len(spelling) if spelling else 0
+        members = [TextClassifier(c.model, *sizes) for _ in range(c.model.members)]
+        return members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:
@@ -125,10 +139,16 @@ class Classify(Task):
         return encoder_flops(self.config.model, length)
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
-        return model(batch.ids, batch.padding_mask)
+        return model(batch.ids, batch.padding_mask, batch.spelling)
+
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """Of an ensemble the mean over its members, each of which learns by itself."""
+        members = model.members if isinstance(model, Ensemble) else [model]
+        each = [super(Classify, self).loss_sum(member, batch, label_smoothing) for member in members]
+        return torch.stack(each).mean()
 
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        logits, labels = self._all_logits(model, corpus.ids), torch.from_numpy(np.array(corpus.labels)).long()
+        logits, labels = self._all_logits(model, corpus), torch.from_numpy(np.array(corpus.labels)).long()
         loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
@@ -136,7 +156,7 @@ class Classify(Task):
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         corpus = self.encode(split, training=False)
-        probabilities = self._probabilities(model, corpus.ids)
+        probabilities = self._probabilities(model, corpus)
         scores = score(np.array(corpus.labels), probabilities, self.labels)
         scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
         if train is not None:
@@ -152,9 +172,7 @@ class Classify(Task):
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "label", "probability", "probabilities"} each."""
-        encoded, settings = self.tokenizer.encode_batch(list(texts)), self.config.text
-        kept = Ragged.of(truncate(ids, settings.max_len, settings.truncate) for ids in encoded)
-        probabilities = self._probabilities(model, kept)
+        probabilities = self._probabilities(model, self.encode(Split(list(texts)), training=False))
         return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
@@ -162,19 +180,15 @@ class Classify(Task):
         number = {name: i for i, name in enumerate(self.labels)}
         return [number[label] for label in split.answers]
 
-    def _probabilities(self, model: nn.Module, texts: Ragged) -> np.ndarray:
-        return self._all_logits(model, texts).double().softmax(dim=-1).numpy()
+    def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
+        return self._all_logits(model, corpus).double().softmax(dim=-1).numpy()
 
-    def _all_logits(self, model: nn.Module, texts: Ragged) -> Tensor:
+    def _all_logits(self, model: nn.Module, corpus: EncodedCorpus) -> Tensor:
         """Logits (N, C) on the CPU, in the order of the texts."""
-        logits = torch.zeros(len(texts), len(self.labels))
-        device = next(model.parameters()).device
+        logits = torch.zeros(len(corpus), len(self.labels))
         with evaluation_mode(model):
-            for index in by_length(np.maximum(texts.lengths, 1), EVALUATION_TOKENS):
-                ids, real = texts.padded(index, self.tokenizer.pad_id)
-                mask = mask_of(real)
-                said = model(torch.from_numpy(ids).to(device), None if mask is None else mask.to(device))
-                logits[torch.from_numpy(index)] = said.float().cpu()
+            for batch in self.batches(model, corpus):
+                logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()
         return logits
 
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:

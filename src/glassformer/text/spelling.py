@@ -1,0 +1,101 @@
+"""How words are spelled, as numbers: character n-grams, so that a word never seen is still a word.
+
+A bag of n-grams says what a word looks like: "refunding" shares most of its n-grams with "refund" and "funding"
+(Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information"). Unlike there the n-grams are not
+hashed: those of the training texts are listed, and their number bounded. A word none of whose n-grams is listed
+(an emoji, a name in another script) is spelled by its UTF-8 bytes, so nothing at all is ever unknown.
+
+Scripts without spaces have no words to spell. Each character there is a token, spelled by what begins with it:
+itself with the next one, and with the next two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+LENGTHS = (3, 4, 5)
+"""Characters of an n-gram of a word, the marks "<" and ">" at its ends counted."""
+AHEAD = 2
+"""Characters that an n-gram of a script without spaces reaches beyond the one it begins with."""
+MOST = 24
+"""Most n-grams of a word: those it begins with."""
+FIRST = 1 + 256
+"""Number of the first n-gram: 0 stands for none, and 1 to 256 are the bytes."""
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese kana and Chinese characters, as the inside of a character class."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+class Spelling:
+    """The n-grams there are, in the order of their numbers.
+
+    Args:
+        ngrams: of words with their marks ("<re", "fund", "ing>"), and of scripts without spaces ("好吃").
+    """
+
+    def __init__(self, ngrams: Sequence[str]) -> None:
+        self.ngrams = list(ngrams)
+        self._number = {ngram: FIRST + i for i, ngram in enumerate(self.ngrams)}
+
+    def __len__(self) -> int:
+        """How many numbers there are, those of none and of the bytes included."""
+        return FIRST + len(self.ngrams)
+
+    @staticmethod
+    def train(spelled: Iterable[str], most: int) -> Spelling:
+        """The `most` commonest n-grams that are in two different words, or begin in two places.
+
+        What is in one word alone says nothing that the word's own vector does not.
+
+        Args:
+            spelled: every token of the training texts, as `spell` gives it.
+            most: bounds the list.
+        """
+        counts: Counter[str] = Counter()
+        for text, n in Counter(spelled).items():
+            for ngram in dict.fromkeys(ngrams_of(text)):
+                counts[ngram] += 1 if text[0] == "<" else n
+        shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
+        return Spelling([ngram for _, ngram in shared[:most]])
+
+    def numbers(self, spelled: str) -> list[int]:
+        """The numbers of the n-grams of one spelled token, or of its bytes where it has none that is listed."""
+        known = [self._number[ngram] for ngram in ngrams_of(spelled) if ngram in self._number]
+        own = spelled[1:-1] if spelled[0] == "<" else spelled[0]
+        return known[:MOST] or [1 + byte for byte in own.encode("utf-8", "replace")[:MOST]]
+
+
+def spell(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+    """Each token of a text as it is spelled: a word with its marks, "<refund>", or a character and what follows.
+
+    Args:
+        text: what the spans count in.
+        spans: the characters of each token, in order.
+    """
+    places = list(spans)
+    spelled = []
+    for i, (start, end) in enumerate(places):
+        if not _UNSPACED.match(text, start):
+            spelled.append(f"<{text[start:end]}>")
+            continue
+        for later, stop in places[i + 1 : i + 1 + AHEAD]:
+            if later != end or not _UNSPACED.match(text, later):
+                break
+            end = stop
+        spelled.append(text[start:end])
+    return spelled
+
+
+def ngrams_of(spelled: str) -> Iterator[str]:
+    """All n-grams of one spelled token, listed or not."""
+    if spelled[0] == "<":
+        for start in range(len(spelled)):
+            yield from (spelled[start : start + n] for n in LENGTHS if start + n <= len(spelled))
+    else:
+        yield from (spelled[:n] for n in range(2, len(spelled) + 1))
