@@ -26,6 +26,7 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
+from glassformer.training.fitting import fit_to_data
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import stop_requests
@@ -37,12 +38,13 @@ OnReport = Callable[[StepReport], None]
 
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     """Load the text, train the tokenizer unless given, encode both splits, choose the device."""
-    if not any((config.train.epochs, config.train.steps, config.train.minutes)):
+    kind = task_class(config.task)
+    budget = any((config.train.epochs, config.train.steps, config.train.minutes))
+    if not budget and "epochs" not in config.fit.split():
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
-    kind = task_class(config.task)
-    data = load_text_data(kind.form, config.data)
+    config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)

@@ -46,6 +46,12 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     if config.task and config.task not in TASK_NAMES:
         told = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
         raise UsageError(told, nearest(config.task, TASK_NAMES).strip())
+    known = [name for names in section_fields().values() for name in names]
+    for name in config.fit.split():
+        if name not in known:
+            raise UsageError(
+                f"{where}: fit names {name!r}, which is no setting", nearest(name, known).strip()
+            )
     _check_idle(config, where)
     _check_model(config.model, where)
     decode = config.decode

@@ -53,6 +53,7 @@ def override(
         config: what to start from.
         overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs, steps and minutes
             replaces whatever bounded the run before; another optimizer or data set begins with its own defaults.
+            What is set here is no longer found from the data (`Config.fit`).
         where: what to name in errors.
         ignores: fields and sections that the task has no use for: `Task.ignores`.
 
@@ -71,6 +72,7 @@ def override(
             raise UsageError(told, checks.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
+    config = replace(config, fit=_left_to_fit(config, changes))
     values = checks.config_to_dict(checks.check_config(config, where))
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
@@ -79,6 +81,13 @@ def override(
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
     return checks.build_config(values, where)
+
+
+def _left_to_fit(config: Config, changes: dict[str, dict[str, Any]]) -> str:
+    """The settings still to be found from the data after these changes; a budget of any kind is a budget."""
+    given = {name for values in changes.values() for name, value in values.items() if value is not None}
+    given |= set(BUDGETS) if given & set(BUDGETS) else set()
+    return " ".join(name for name in config.fit.split() if name not in given)
 
 
 def _refuse_ignored(

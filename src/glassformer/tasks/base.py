@@ -69,6 +69,16 @@ class Task(ABC):
         """Which way the metric is better."""
         return self.telling.metric(self.metric).higher_is_better
 
+    # --- from the data to settings --------------------------------------------------------------------------
+
+    @classmethod
+    def rules(cls, data: TextData) -> tuple[dict[str, Any], str]:
+        """Settings that suit this data, by field, and the reason in words; for a recipe to name in `fit`.
+
+        They look at the training split alone, and at nothing of it but sizes.
+        """
+        return {}, ""
+
     # --- from texts to ids ----------------------------------------------------------------------------------
 
     @classmethod

@@ -18,7 +18,7 @@ from glassformer.data.columns import LABEL, TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
 from glassformer.data.forms import Form, Rows
 from glassformer.data.reading import Findings
-from glassformer.data.splits import Split
+from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
@@ -28,6 +28,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import PARALLEL_FILES, Task
+from glassformer.tasks.classify import rules
 from glassformer.tasks.classify.telling import ClassifyTelling
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
@@ -78,6 +79,11 @@ class Classify(Task):
     telling = ClassifyTelling()
     ignores = PARALLEL_FILES | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
     fits_baselines = True
+
+    @classmethod
+    def rules(cls, data: TextData) -> tuple[dict[str, Any], str]:
+        facts = rules.Facts.of(data.train)
+        return rules.settings(facts), str(facts)
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:

@@ -1,0 +1,76 @@
+"""Settings that come from the data: told with their reason, kept by the run, and given way to what is set by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.small import config_of, data_of
+
+import glassformer
+from glassformer.config import Config
+from glassformer.errors import UsageError
+from glassformer.recipes import load_recipe, override
+from glassformer.tasks.classify.task import Classify
+from glassformer.training.fitting import fit_to_data
+
+FITTED = replace(config_of("classify"), fit="batch_size epochs")
+
+
+def test_the_rules_fill_what_the_recipe_leaves_to_them() -> None:
+    config, data = fit_to_data(FITTED, Classify, data_of("classify", 60))
+    assert config.fit == "" and config.train.batch_size and config.train.epochs
+    assert config.model == FITTED.model  # which fit does not name
+    assert (
+        "60 texts of 2 classes" in data.notes[-1]
+        and f"batch_size {config.train.batch_size}" in data.notes[-1]
+    )
+
+
+def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
+    assert override(FITTED, {"batch_size": 7}).fit == "epochs"
+    assert override(FITTED, {"steps": 7}).fit == "batch_size"  # a budget of any kind is a budget
+    assert override(FITTED, {"train": {"batch_size": 7, "minutes": 1.0}}).fit == ""
+    assert override(FITTED, {"lr": 0.1}).fit == FITTED.fit
+    config, _ = fit_to_data(override(FITTED, {"batch_size": 7}), Classify, data_of("classify"))
+    assert config.train.batch_size == 7
+
+
+def test_the_rules_see_sizes_alone() -> None:
+    data = data_of("classify", 60)
+    other = replace(data, valid=data.valid.take([0]), test=None)
+    assert fit_to_data(FITTED, Classify, data)[0] == fit_to_data(FITTED, Classify, other)[0]
+
+
+def test_a_setting_without_a_rule_is_refused() -> None:
+    with pytest.raises(UsageError, match="no rule for clip"):
+        fit_to_data(replace(FITTED, fit="clip"), Classify, data_of("classify"))
+    with pytest.raises(UsageError, match="no setting"):
+        override(replace(FITTED, fit="batchsize"), {})
+
+
+def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pn'[i % 2]}" for i in range(60)]
+    file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    run = glassformer.train(
+        "classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, members=1
+    )
+    assert run is not None
+    kept = load_recipe(tmp_path / "run")
+    assert kept.fit == "" and kept.train.steps == 3 and kept.train.epochs is None
+    assert kept.train.batch_size and kept.model.d_model == 8
+    assert "by rule" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert glassformer.resume(tmp_path / "run").config == kept
+
+
+def test_rules_hold_for_every_size() -> None:
+    from glassformer.tasks.classify.rules import Facts, settings
+
+    for n in (2, 10, 500, 3000, 25_000, 10**6):
+        for classes in (2, 6, 150):
+            for words in (0.0, 1.0, 20.0, 10_000.0):
+                override(
+                    Config(task="classify"), settings(Facts(n, classes, words))
+                )  # all in their intervals
