@@ -18,8 +18,8 @@ LONG = 60
 """Words in the mean from which texts are long: reviews, not sentences."""
 LONGEST = 512
 """Words of a text that count: longer ones are cut."""
-UPDATES = 1000
-"""About how many updates a small set needs; its batches are made small enough for them."""
+UPDATES, FEW_UPDATES = 1000, 600
+"""About how many updates a small set needs, and one of two classes of short texts; batches are made small enough."""
 MOST_TOKENS = 9_000_000
 """Tokens that all members together read in a run, so that long texts, too, are learned in minutes on two cores."""
 
@@ -53,15 +53,13 @@ def settings(facts: Facts) -> dict[str, Any]:
     """
     n, long = max(1, facts.n_texts), facts.n_words >= LONG
     two_short = facts.n_classes <= 2 and not long
-    if two_short:
-        epochs = min(6.0, max(2.0, 600 * 32 / n))
-    else:
-        epochs = min(10.0, 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5)
-    epochs = max(1.0, epochs)
+    by_size = 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5
+    epochs = max(1.0, min(6.0, FEW_UPDATES * 32 / n) if two_short else min(10.0, by_size))
+    updates = FEW_UPDATES if two_short else UPDATES
     tokens = epochs * n * max(1.0, min(facts.n_words, LONGEST))
     return {
         "epochs": round(epochs, 1),
-        "batch_size": int(min(32, max(8, n * epochs / UPDATES))),
+        "batch_size": int(min(32, max(8, n * epochs / updates))),
         "lr": 5e-4 if two_short else 1e-3,
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
