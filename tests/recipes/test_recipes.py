@@ -270,7 +270,7 @@ def test_an_old_recipe_loads_unless_it_asks_for_what_cannot_be() -> None:
 
 
 def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
-    base = load_recipe("shakespeare")
+    base = override(load_recipe("shakespeare"), {"optimizer": "adamw", "weight_decay": 0.1})
     assert base.train.adamw.weight_decay == 0.1
     config = override(base, {"momentum": 0.5, "optimizer": "sgd"})
     assert config.train.sgd == SGDConfig(momentum=0.5)
