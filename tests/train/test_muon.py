@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.small import small
 
 from glassformer.config import ModelConfig, MuonConfig, TrainConfig
 from glassformer.models import LanguageModel
-from glassformer.training.muon import orthogonalise
+from glassformer.training.muon import Muon, orthogonalise
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
 CONFIG = TrainConfig(
@@ -54,8 +55,6 @@ def test_it_is_the_iteration_of_torch() -> None:
     ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
     theirs.data.copy_(ours.data)
     group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
-    from glassformer.training.muon import Muon
-
     optimizers = Muon([group], 5, torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
     for seed in range(4):
         gradient = torch.randn(24, 8, generator=torch.Generator().manual_seed(seed))
@@ -85,8 +84,6 @@ def test_matrices_of_layers_turn_and_the_rest_is_adamw() -> None:
 
 
 def test_both_rates_follow_the_schedule() -> None:
-    from tests.small import small
-
     run = small("lm", optimizer="muon")
     state = run.new_state()
     rates = run.config.train.muon.matrix_lr, run.config.train.lr

@@ -3,7 +3,7 @@
 A gradient of a matrix is dominated by a few directions. Muon averages gradients (momentum) and replaces the mean
 by the nearest orthogonal matrix, so that rare directions are learned as fast as common ones. It is meant for the
 matrices inside the layers; embeddings, norms, biases and heads are left to AdamW. torch has a Muon of its own, which
-always multiplies in bf16; that is ten times slower on a processor without it, so here the precision is the run's.
+always multiplies in bf16, many times slower on a processor without it; here products have the run's precision.
 """
 
 from __future__ import annotations
