@@ -28,6 +28,7 @@ CHANGES = {
     "n_layers": 3, "d_model": 16, "n_heads": 4, "d_head": 3, "d_ff": 5, "dropout": 0.5, "attention_dropout": 0.5,
     "embedding_dropout": 0.5, "norm": "rms", "pre_norm": False, "activation": "gelu", "positions": "learned",
     "bias": False, "qk_norm": True, "pooling": "max", "embedding_std": 0.05,
+    "zero_init": True,
 }  # fmt: skip
 
 
@@ -145,3 +146,32 @@ def test_depth_does_not_swell_the_residual_stream(n_layers: int) -> None:
     model.decoder.norm.register_forward_pre_hook(lambda _, args: sizes.append(args[0].std().item()))
     model(torch.randint(100, (4, 32)))
     assert 0.8 < sizes[0] < 3
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_layers_that_begin_at_zero_are_the_identity(tied: bool) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(
+        replace(SMALL, zero_init=True, tie_embeddings=tied, positions="rotary"), 20, 12
+    ).eval()
+    ids = torch.tensor([[3, 4, 5, 6]])
+    x = model.embedding(ids, torch.arange(4)[None])
+    kept = []
+    for layer in model.decoder.layers:
+        kept.append(layer(x))
+    assert all(torch.equal(x, y) for y in kept)
+    if not tied:
+        assert not model(ids).any(), "every token is equally likely"
+
+
+def test_layers_that_begin_at_zero_learn() -> None:
+    """Nothing flows back into a branch before its last projection has moved: after one update all of it does."""
+    torch.manual_seed(0)
+    model = LanguageModel(replace(SMALL, zero_init=True, tie_embeddings=False), 20, 12)
+    optimizer, ids = torch.optim.SGD(model.parameters(), 0.1), torch.tensor([[3, 4, 5, 6], [6, 5, 4, 3]])
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(ids).log_softmax(-1)[..., 3].sum().neg().backward()
+        optimizer.step()
+    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert [name for name in still if not name.endswith("k_proj.bias")] == []

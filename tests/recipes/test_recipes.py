@@ -266,11 +266,11 @@ def test_an_old_recipe_loads_unless_it_asks_for_what_cannot_be() -> None:
     assert config.data.multi30k.src_lang == "fr" and config.train.adam.beta2 == 0.999
     with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
         config_from_dict({"train": train | {"weight_decay": 0.1}}, "mine")
-    assert caught.value.hint == "use adamw or sgd: --optimizer adamw"
+    assert caught.value.hint == "use adamw or sgd or muon: --optimizer adamw"
 
 
 def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
-    base = load_recipe("shakespeare")
+    base = override(load_recipe("shakespeare"), {"optimizer": "adamw", "weight_decay": 0.1})
     assert base.train.adamw.weight_decay == 0.1
     config = override(base, {"momentum": 0.5, "optimizer": "sgd"})
     assert config.train.sgd == SGDConfig(momentum=0.5)
@@ -286,7 +286,7 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
     [
         ({"optimizer": "adam", "weight_decay": 0.1}, "adam has no weight decay", "use adamw or sgd"),
         ({"optimizer": "sgd", "beta1": 0.9}, "sgd has no beta1", "use adamw or adam"),
-        ({"momentum": 0.9}, "adamw has no momentum", "use sgd: --optimizer sgd"),
+        ({"momentum": 0.9}, "adamw has no momentum", "use sgd or muon: --optimizer sgd"),
         ({"train": {"adam": {"beta1": 0.5}}}, "train.adam.beta1 is set, and train.optimizer is adamw", "leave it out"),
         ({"n_dates": 5}, "data.dates.n_dates is for dates, and this recipe reads imdb", "that reads dates"),
         ({"train_file": "a"}, "data.files.train_file is for files of your own", "classify, translate or lm"),

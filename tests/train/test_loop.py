@@ -39,10 +39,12 @@ def hashes(run: Small) -> tuple[list[str], list[StepReport]]:
     return found, reports
 
 
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
-def test_resumed_is_uninterrupted_at_every_step(task: str, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("task", "optimizer"), [("classify", "adamw"), ("translate", "adamw"), ("lm", "adamw"), ("lm", "muon")]
+)
+def test_resumed_is_uninterrupted_at_every_step(task: str, optimizer: str, tmp_path) -> None:
     """Stop after any update (epoch ends and validations included), resume from disk: the same bits, the same log."""
-    run = small(task, accumulate=2 if task == "classify" else 1)
+    run = small(task, accumulate=2 if task == "classify" else 1, optimizer=optimizer)
     expected, reports = hashes(run)
     epochs = [int(r.epoch) for r in reports]
     assert epochs[0] == 0 and max(epochs) >= 1, "the run must cross an epoch boundary"

@@ -13,11 +13,11 @@ from glassformer.config.data import DataConfig, DatesConfig, FilesConfig, Multi3
 from glassformer.config.decoding import DecodeConfig
 from glassformer.config.fields import idle
 from glassformer.config.model import ModelConfig
-from glassformer.config.training import AdamConfig, AdamWConfig, SGDConfig, TrainConfig
+from glassformer.config.training import AdamConfig, AdamWConfig, MuonConfig, SGDConfig, TrainConfig
 
 __all__ = [
     "AdamConfig", "AdamWConfig", "Config", "DataConfig", "DatesConfig", "DecodeConfig", "FilesConfig", "ModelConfig",
-    "Multi30kConfig", "SGDConfig", "TextConfig", "TrainConfig", "idle",
+    "Multi30kConfig", "MuonConfig", "SGDConfig", "TextConfig", "TrainConfig", "idle",
 ]  # fmt: skip
 
 

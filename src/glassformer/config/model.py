@@ -50,3 +50,5 @@ class ModelConfig:
     """Share input and output embeddings (source too when translating with one vocabulary)."""
     pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
     """Classifier: how token vectors become one, padding excluded."""
+    zero_init: bool = False
+    """Begin with every residual branch, and an output layer that is not tied, at zero: each layer starts as identity."""

@@ -39,6 +39,20 @@ class SGDConfig:
 
 
 @dataclass(frozen=True)
+class MuonConfig(AdamConfig):
+    """Muon for the matrices of the layers, AdamW for the rest: embeddings, norms, biases and heads (`lr`, beta, eps)."""
+
+    matrix_lr: float = number(0.02, "(0, inf)")
+    """Peak learning rate of the matrices: every update turns them by about so much, whatever the gradient's size."""
+    momentum: float = number(0.95, "[0, 1)")
+    """Decay of the mean of the matrices' gradients."""
+    weight_decay: float = number(0.0, "[0, inf)")
+    """Decoupled weight decay, of the matrices of the layers only."""
+    newton_schulz_steps: int = number(5, "[1, 99]")
+    """Rounds of the iteration that makes an update orthogonal: fewer cost less and leave it rougher."""
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """The optimisation. One of epochs, steps or minutes bounds it; the first reached ends it."""
 
@@ -54,7 +68,7 @@ class TrainConfig:
     """Examples in a batch instead of a token budget."""
     accumulate: int = number(1, "[1, inf)")
     """Batches summed into one update."""
-    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
     """How a gradient becomes an update; each has settings of its own."""
     lr: float = number(1e-3, "(0, inf)")
     """Peak learning rate."""
@@ -102,3 +116,5 @@ class TrainConfig:
     """For `optimizer = "adam"`."""
     sgd: SGDConfig = field(default_factory=SGDConfig, metadata=BY_OPTIMIZER)
     """For `optimizer = "sgd"`."""
+    muon: MuonConfig = field(default_factory=MuonConfig, metadata=BY_OPTIMIZER)
+    """For `optimizer = "muon"`."""

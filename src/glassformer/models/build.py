@@ -82,10 +82,11 @@ def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
     return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
 
 
-def initialise(model: nn.Module) -> None:
+def initialise(model: nn.Module, zero: bool = False) -> None:
     """Xavier-uniform matrices and zero biases (Glorot and Bengio 2010); the projections that end a
     residual branch are scaled by 1/√(2 n), as in GPT-2, so that depth does not swell the sum: n is the
-    number of layers in their own stack.
+    number of layers in their own stack. With `zero` they are zero, so that every layer begins as the identity
+    (Zhang et al. 2019, "Fixup"), and so are linear layers outside the stacks: all answers begin equally likely.
 
     The paper does not state its initialisation. Embeddings and norms initialise themselves.
     """
@@ -99,7 +100,10 @@ def initialise(model: nn.Module) -> None:
             for name, weight in stack.named_parameters():
                 if name.endswith(("o_proj.weight", "w_out.weight")):
                     with torch.no_grad():
-                        weight.mul_((2 * len(stack.layers)) ** -0.5)
+                        weight.mul_(0.0 if zero else (2 * len(stack.layers)) ** -0.5)
+    for module in model.children():
+        if zero and isinstance(module, nn.Linear):
+            nn.init.zeros_(module.weight)
 
 
 def _attention(c: ModelConfig) -> MultiHeadAttention:

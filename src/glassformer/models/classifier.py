@@ -70,7 +70,7 @@ class TextClassifier(nn.Module):
         self.encoder = make_encoder(config)
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
-        initialise(self)
+        initialise(self, config.zero_init)
 
     def forward(
         self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None,

@@ -28,7 +28,7 @@ class LanguageModel(nn.Module):
         self.embedding = make_embedding(config, vocab_size, max_len)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
-        initialise(self)
+        initialise(self, config.zero_init)
 
     def forward(
         self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None,

@@ -26,7 +26,7 @@ CAPTIONS = {
 }
 """Of the plots every run has; those of its scores are the task's."""
 
-OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD"}
+OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "muon": "Muon and AdamW"}
 
 
 def report_markdown(facts: RunFacts, plots: list[str]) -> str:

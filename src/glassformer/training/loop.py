@@ -106,7 +106,7 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
     if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
         raise diverged(state, mean_loss, grad_norm, batches)
     for group in state.optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_factor", 1.0)
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
     if state.ema is not None:

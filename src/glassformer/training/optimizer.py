@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.training.muon import muon_beside_adamw
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter 2019) or Adam (the paper's, 5.3), each fused into one kernel, or SGD.
+    """AdamW (Loshchilov and Hutter 2019) or Adam (the paper's, 5.3), each fused into one kernel, SGD, or Muon
+    for the matrices of the layers beside AdamW for the rest (`muon.py`).
 
     Weight decay is for the matrices of linear layers; embeddings, norms and biases are left alone.
     """
@@ -25,6 +27,8 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
         case "sgd":
             c = config.sgd
             return torch.optim.SGD(decay_groups(model, c.weight_decay), config.lr, c.momentum)
+        case "muon":
+            return muon_beside_adamw(model, config)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
