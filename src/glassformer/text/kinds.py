@@ -7,8 +7,10 @@ Encoding, saving and loading are in `tokenizer.py`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -19,6 +21,7 @@ from glassformer.text.spelling import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
 # A word may hold apostrophes ("don't"); any other mark is a token of its own, and so is a character of a script
 # without spaces, which would make one word of a whole clause. White space is only a border.
@@ -53,7 +56,7 @@ def train_backend(
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
         raise UsageError(
             f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs.",
-            hint="Raise --text.vocab-size, or use --text.tokenizer byte-bpe, whose alphabet is the 256 bytes.",
+            hint="Raise --text.vocab-size: 5 special tokens and 256 bytes are in every vocabulary of pieces.",
         )
     return backend
 
@@ -123,30 +126,47 @@ def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> toke
     backend.normalizer = normalizers.Sequence(_lowercase(config))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     backend.decoder = decoders.ByteLevel()
-    backend.train_from_iterator(texts, _bpe_trainer(size, alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    backend.train_from_iterator(
+        texts, _bpe_trainer(size, SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    )
     return backend
 
 
 def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: bool) -> tokenizers.Tokenizer:
     """Merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
 
+    No character is ever unknown: one that training saw less than twice is spelled in UTF-8, a token a byte, as
+    in SentencePiece (Kudo and Richardson 2018). Two make the bytes known to training, too.
+
     With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
     Not with extra tokens: they cut the text into parts, each of which would get a mark of its own.
     """
-    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
+    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
     marks = [normalizers.Prepend(SPACE)] if mark_start else []
     backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
     strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
-    backend.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), *strip])
-    backend.train_from_iterator(texts, _bpe_trainer(size, alphabet=[]))
+    whole = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
+    backend.decoder = decoders.Sequence(whole)
+    texts = list(texts)
+    n_letters = _n_letters(map(backend.normalizer.normalize_str, texts), size - len(SPECIAL_TOKENS) - 256)
+    # As special tokens the bytes are never found in text, like the five.
+    trainer = _bpe_trainer(size, [*SPECIAL_TOKENS, *BYTE_TOKENS], limit_alphabet=n_letters)
+    backend.train_from_iterator(texts, trainer)
     return backend
 
 
-def _bpe_trainer(size: int, alphabet: list[str]) -> trainers.BpeTrainer:
+def _n_letters(texts: Iterable[str], most: int) -> int:
+    """How many characters get a token: the frequent ones, of equally frequent ones all or none."""
+    counts = sorted(Counter(character for text in texts for character in text).values(), reverse=True)
+    least = max(2, counts[most] + 1 if 0 <= most < len(counts) else 0)
+    return sum(count >= least for count in counts)
+
+
+def _bpe_trainer(size: int, special: Sequence[str], **alphabet: Any) -> trainers.BpeTrainer:
     """A pair must occur twice to be merged: a merge seen once says nothing about new text."""
-    settings = {"vocab_size": max(size, 0), "min_frequency": 2, "initial_alphabet": alphabet}
-    return trainers.BpeTrainer(**settings, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
+    settings = {"vocab_size": max(size, 0), "min_frequency": 2, "special_tokens": list(special)}
+    return trainers.BpeTrainer(**settings, **alphabet, show_progress=False)
 
 
 def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:

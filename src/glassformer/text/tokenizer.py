@@ -35,7 +35,7 @@ class Tokenizer:
 
     - `byte-bpe`: the text, whatever it is;
     - `char`: the text, if all its characters were in training (others are [UNK], which decodes to nothing);
-    - `bpe`: likewise, except that "▁" itself comes back as a space;
+    - `bpe`: the text, whatever it is, except that "▁" itself comes back as a space;
     - `word`: the words joined by single spaces.
 
     A lower-casing tokenizer gives the lower-cased text back.
