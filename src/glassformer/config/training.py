@@ -84,6 +84,10 @@ class TrainConfig:
     """Share of input tokens replaced by [MASK] while training (word dropout); makes erasing words meaningful later."""
     word_unknown_prob: float = number(0.0, "[0, 1)")
     """Share of input tokens read as [UNK] while training, their spelling kept: so an unknown word has a vector that was trained."""
+    bpe_dropout: float = number(0.0, "[0, 1)")
+    """BPE-dropout of a translator: chance of passing over each merge of letters, so that every epoch cuts words anew."""
+    r_drop: float = number(0.0, "[0, inf)")
+    """R-Drop: weight of how far two passes with different dropout disagree; twice the work an update."""
     ema_decay: float = number(0.0, "[0, 1)")
     """Exponential moving average of the weights, used for validation and the final model; 0 for none."""
     average_last: int = number(1, "[1, inf)")

@@ -21,7 +21,9 @@ from glassformer.text.spelling import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
-BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
+BYTE_TOKENS = [
+    f"<0x{byte:02X}>" for byte in range(256)
+]  # they spell a character that has no token of its own
 
 # A word may hold apostrophes ("don't"); any other mark is a token of its own, and so is a character of a script
 # without spaces, which would make one word of a whole clause. White space is only a border.

@@ -20,6 +20,7 @@ from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
+from glassformer.training.objective import objective_of
 from glassformer.training.schedule import lr_factor
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
@@ -46,12 +47,14 @@ class StepReport:
 def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Iterator[StepReport]:
     """Update `state` until its budget is spent or patience is lost, one report an update."""
     at, c = state.progress, run.config.train
+    corpus_of = run.task.varied(run.train)
     while not at.finished:
-        plan = run.task.epoch_batches(run.train, at.epoch)
+        corpus = corpus_of(at.epoch)
+        plan = run.task.epoch_batches(corpus, at.epoch)
         while at.position < len(plan) and not at.finished:
             began = time.perf_counter()
             chosen = plan[at.position : at.position + c.accumulate]
-            batches = [run.task.make_batch(run.train, index).to(run.device) for index in chosen]
+            batches = [run.task.make_batch(corpus, index).to(run.device) for index in chosen]
             lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, spent(state, c, len(plan)))
             loss, grad_norm = update(state, run, batches, lr)
 
@@ -91,14 +94,15 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
         DivergedError: loss or gradient is not finite; nothing was updated.
     """
     c = run.config.train
+    objective = objective_of(c)
     state.model.train()
     n_labels = sum(batch.n_labels for batch in batches)
     total = torch.zeros((), device=run.device)
     for batch in batches:
         with autocast(run.device, run.precision):
             hidden = hide_words(batch, run.task.tokenizer, c.word_mask_prob, c.word_unknown_prob)
-            loss = run.task.loss_sum(state.model, hidden, c.label_smoothing)
-        (loss / n_labels).backward()
+            minimised, loss = objective(run.task, state.model, hidden)
+        (minimised / n_labels).backward()
         total += loss.detach()
     max_norm = c.clip if c.clip > 0 else math.inf
     grad_norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm).item()
