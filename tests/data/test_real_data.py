@@ -8,6 +8,7 @@ import pytest
 
 from glassformer.config import DataConfig, Multi30kConfig, TextConfig
 from glassformer.data.datasets import load_text_data
+from glassformer.evaluate.translation import tokenised
 from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
 
@@ -39,6 +40,19 @@ if os.environ.get("GLASSFORMER_DATA"):
             sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer)
             == 12_103
         )
+
+    @pytest.mark.parametrize("language", ["de", "en", "fr"])
+    def test_raw_text_becomes_the_tokenised_text_of_the_papers(language):
+        source = "de" if language == "en" else "en"
+        config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(src_lang=source, tgt_lang=language))
+        data = load_text_data(TASKS["translate"].form, config)
+        published = data.valid.published
+        assert published is not None and published.language == language
+        pairs = zip(data.valid.answers, published.answers, strict=True)
+        assert sum(tokenised(raw, language) != line for raw, line in pairs) <= 1
+        words = {"de": 12_103, "en": 12_968, "fr": 13_988}[language]
+        assert data.test is not None and data.test.published is not None
+        assert sum(len(line.split()) for line in data.test.published.answers) == words
 
     @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
     def test_a_joint_vocabulary_restores_every_training_sentence(kind):

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.translation import (
     copy_baseline,
     headline_of,
     paired_bootstrap,
+    published_score,
     score,
+    tokenised,
     tokenizer_for,
 )
 
@@ -157,3 +160,17 @@ def test_one_cut_off_says_what_a_short_answer_is() -> None:
         lines = [" ".join("abcdefghij"[:words])] * 3
         assert headline_of(lines) == score(lines, lines, n_bootstrap=0)["headline"]
         assert headline_of(lines) == ("exact_match" if words < 6 else "bleu")
+
+
+def test_the_published_score_counts_lowercased_words_as_they_are() -> None:
+    """By hand: text as people write it is brought to the references' form; what has it already is left alone."""
+    published = ["ein mann sagt : &quot; wie geht &apos;s ? &quot;", "l &apos; eau , z.b. 3,5 liter ."] * 4
+    written = ['Ein Mann sagt: "Wie geht \'s?"', "l 'eau, z.B. 3,5 Liter."] * 4
+    result = published_score(written, Published(published, "de"), n_bootstrap=20)
+    assert 70 < result["bleu_lc"] < 100 and "tok:none" in result["bleu_lc_signature"]
+    assert result["bleu_lc_words"] == 4 * (10 + 8) and len(result["bleu_lc_ci95"]) == 2
+    assert published_score(published, Published(published, None), n_bootstrap=0)["bleu_lc"] == pytest.approx(
+        100
+    )
+    assert tokenised("Ein Mann, z.B. im Park.", "de") == "ein mann , z.b. im park ."
+    assert tokenised("L'homme dort.", "fr") == "l&apos; homme dort ."

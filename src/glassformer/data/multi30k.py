@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Published, Split, TextData
 from glassformer.errors import DataError, UsageError
 
 LANGUAGES = ("en", "de", "fr")
@@ -71,7 +71,8 @@ def load(data: DataConfig) -> TextData:
         if len(text) != len(answer):
             what = f"{part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}"
             raise DataError(f"{folder}: {what}.", hint="A file is cut short: fetch it again.")
-        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
+        published = Published(answer, None) if version else _published(folder, part, tgt)
+        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}", published))
     train, valid, test = splits
     notes = []
     if other := [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]:
@@ -80,6 +81,14 @@ def load(data: DataConfig) -> TextData:
         valid = test
         notes.append(TEST_IS_VALIDATION)
     return TextData(train, valid, test, notes, hashes)
+
+
+def _published(folder: Path, part: str, language: str) -> Published | None:
+    """The tokenised answers that belong to raw ones, if they are in the folder and the published ones."""
+    hashes: dict[str, str] = {}
+    name = f"{part}.lc.norm.tok.{language}"
+    lines = _lines(folder, name, hashes) if _existing(folder, name) else []
+    return Published(lines, language) if hashes.get(name) == SHA256[name] else None
 
 
 def _probe(folder: Path, names: list[str]) -> Path | None:

@@ -14,6 +14,19 @@ from glassformer.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
+class Published:
+    """Answers in the form that published work is scored on, where that is not the form a model writes.
+
+    Args:
+        answers: lowercased, normalised and tokenised.
+        language: whose rules of tokenising are Moses's; None where the split itself has that form.
+    """
+
+    answers: list[str]
+    language: str | None
+
+
+@dataclass(frozen=True)
 class Split:
     """The texts of one part of a data set, and what belongs to each.
 
@@ -22,6 +35,7 @@ class Split:
         answer: what should come out for each of them, as it is written: a label, a sentence. None where
             the text itself is all there is.
         source: where the texts came from, for messages ("aclImdb/train").
+        published: the answers once more, for a score that can be laid beside others'.
 
     Raises:
         DataError: when the columns are not equally long.
@@ -30,6 +44,7 @@ class Split:
     text: list[str]
     answer: list[str] | None = None
     source: str = ""
+    published: Published | None = None
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -56,7 +71,11 @@ class Split:
         """The rows at `index`, in that order, under a new name if `source` is given."""
         rows = [int(i) for i in index]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
-        return Split([self.text[i] for i in rows], answer, self.source if source is None else source)
+        published = self.published and replace(
+            self.published, answers=[self.published.answers[i] for i in rows]
+        )
+        source = self.source if source is None else source
+        return Split([self.text[i] for i in rows], answer, source, published)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.forms import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
-from glassformer.evaluate.translation import copy_baseline, headline_of, score
+from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -126,7 +126,10 @@ class Translate(Task):
     ) -> dict[str, Any]:
         references = split.answers
         rows = self.predict(model, split.text, decode)
-        scores = score([row["translation"] for row in rows], references, tokenize=decode.bleu_tokenize)
+        found = [row["translation"] for row in rows]
+        scores = score(found, references, tokenize=decode.bleu_tokenize)
+        if split.published is not None:
+            scores |= published_score(found, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
         scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]

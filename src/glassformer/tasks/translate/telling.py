@@ -13,6 +13,8 @@ from glassformer.style import plots as ps
 from glassformer.style.words import table
 from glassformer.tasks.telling import Telling
 
+SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
+
 
 class TranslateTelling(Telling):
     """Sentences beside their references; BLEU and chrF come with sacreBLEU's signatures."""
@@ -23,7 +25,7 @@ class TranslateTelling(Telling):
     loss_unit = "nats a target token"
     lengths_of = "source sentences"
     headline = "bleu"
-    shown = ("bleu", "chrf", "exact_match", "length_ratio")
+    shown = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
     baselines: ClassVar = {"copy": "copying the source"}
     captions: ClassVar = {"bleu_by_length": "BLEU by length of the reference."}
     limits = "It translates sentences of the kind it was trained on. Others may come out fluent and wrong."
@@ -31,11 +33,13 @@ class TranslateTelling(Telling):
 
     def details(self, evaluation: Evaluation) -> list[str]:
         scores = evaluation.scores
-        signatures = [f"`{scores[key]}`" for key in ("bleu_signature", "chrf_signature") if key in scores]
+        signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
         if not signatures:
             return []
         beam = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
-        return [f"{beam}sacreBLEU signatures: {', '.join(signatures)}."]
+        words = scores.get("bleu_lc_words")
+        lower = f" The lowercased references have {words:,} words." if words else ""
+        return [f"{beam}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         image = bleu_by_length(evaluation)
