@@ -50,7 +50,7 @@ def hostile_run(kind: str) -> Run:
     answers = {"classify": ["</script><b>no</b>", "<i>yes"] * 15, "translate": [TEXT] * 30}.get(task)
     split = Split([TEXT] * 30, answers, "train")
     data = TextData(split, split, split)
-    vocab = {"char": 200, "byte-bpe": 400, "bpe": 300, "word": 300}[kind]
+    vocab = {"char": 200, "byte-bpe": 400, "bpe": 600, "word": 300}[kind]
     return subject_of(KINDS[kind], data, 500, tokenizer=kind, vocab_size=vocab)
 
 
