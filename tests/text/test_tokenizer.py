@@ -77,53 +77,6 @@ def test_byte_bpe_restores_any_unicode(text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-SCRIPTS = "Ünïcode straße, Ελληνικά, русский язык, 日本語と中文, ภาษาไทย, हिन्दी, العربية, שלום, 한국어, e\u0301 👩‍👩‍👧🏽 <0x41>"
-
-
-@given(text=st.text(max_size=60) | st.text(alphabet=SCRIPTS, max_size=60))
-@settings(max_examples=400, deadline=None)
-def test_pieces_restore_any_unicode_and_know_every_character(text):
-    """Of the letters here most were never seen in training: they are spelled in bytes."""
-    text = text.replace("▁", "")  # the one character that pieces cannot tell from a space
-    for tokenizer in (TRAINED["bpe"], TRAINED_WITH_TAGS["bpe"]):
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert set(ids).isdisjoint(range(5))
-
-
-def test_bytes_spell_what_was_seen_once_and_are_never_found_in_text():
-    texts = ["ab ba ab ba", "a b ж ab ж 本"]
-    tokenizer = Tokenizer.train(texts, TextConfig(tokenizer="bpe", vocab_size=300))
-    assert tokenizer.pieces(tokenizer.encode("ж本")) == ["▁ж", "<0xE6>", "<0x9C>", "<0xAC>"]
-    assert tokenizer.decode(tokenizer.encode("<0x41>")) == "<0x41>"
-    assert "<0x41>" not in tokenizer.pieces(tokenizer.encode("<0x41> A"))[:-1]
-    assert tokenizer.decode(tokenizer.encode("本")[:-1]) == "��"
-
-
-def test_pieces_of_before_the_bytes_still_load(tmp_path):
-    content = json.loads(TRAINED["bpe"]._backend.to_str())
-    content["model"] |= {
-        "byte_fallback": False,
-        "vocab": {"▁": 5, "a": 6, "b": 7, "ab": 8},
-        "merges": [["a", "b"]],
-    }
-    content["model"]["vocab"] |= {token: i for i, token in enumerate(SPECIAL_TOKENS)}
-    content["added_tokens"] = content["added_tokens"][:5]
-    content["decoder"]["decoders"] = content["decoder"]["decoders"][1:]
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    old = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert (old.kind, old.pieces(old.encode("ab ж"))) == ("bpe", ["▁", "ab", "▁", "[UNK]"])
-    assert old.decode(old.encode("ab ba")) == "ab ba"
-
-
-def test_an_alphabet_larger_than_the_vocabulary_leaves_its_rarest_letters_to_the_bytes():
-    texts = ["aaaa bbbb cccc dd ee ff"]
-    tokenizer = Tokenizer.train(texts, TextConfig(tokenizer="bpe", vocab_size=5 + 256 + 5))
-    assert tokenizer.vocab_size <= 266
-    assert [len(tokenizer.encode(letter)) for letter in "abcde"] == [2, 2, 2, 2, 2]
-    assert tokenizer.pieces(tokenizer.encode("f"))[1:] == ["<0x66>"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
