@@ -7,6 +7,7 @@ anew. Afterwards the new run needs the other one no more; only before its first 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -24,10 +25,11 @@ from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import TASKS, task_class
 from glassformer.text.tokenizer import Tokenizer
 
-FREE = frozenset("dropout attention_dropout embedding_dropout pooling".split())
+FREE = frozenset("dropout attention_dropout embedding_dropout pooling members".split())
 """What of a model may differ from the one it begins from: no weight is shaped by it or meant for it."""
-TEXT = ("tokenizer", "vocab_size", "lowercase", "max_len")
+TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "max_len")
 """What of the text goes with the tokenizer, and the longest text, which may differ."""
+_MEMBER = re.compile(r"^members\.\d+\.")
 
 
 @dataclass(frozen=True)
@@ -89,18 +91,21 @@ def check_base(config: Config, base: Base) -> None:
 def load_base(model: nn.Module, base: Base) -> None:
     """Copy all weights that agree in name and shape, and say how many; the others stay as they were drawn.
 
+    Each member of an ensemble begins from the one model that a base is.
+
     Raises:
         UsageError: there are none.
     """
     own = dict(model.named_parameters())
-    same = [name for name, p in own.items() if name in base.weights and base.weights[name].shape == p.shape]
+    there = {name: base.weights.get(name, base.weights.get(_MEMBER.sub("", name))) for name in own}
+    same = {name: w for name, w in there.items() if w is not None and w.shape == own[name].shape}
     if not same:
         told = f"{base.path}, a run to {base.config.task}, shares no weights with this model"
         raise UsageError(told, "begin from a run of the same task, or classify from one to pretrain")
     with torch.no_grad():
-        for name in same:
-            own[name].copy_(base.weights[name])
-    new = [name for name in own if name not in set(same)]
+        for name, weight in same.items():
+            own[name].copy_(weight)
+    new = [name for name in own if name not in same]
     n, rest = sum(own[name].numel() for name in same), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
     console.say(f"begins from {base.path}: {len(same)} of {len(own)} tensors, {n:,} weights{rest}{more}")
