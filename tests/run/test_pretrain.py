@@ -62,7 +62,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     lines, _ = texts(1500, seed=0)
     (folder / "texts.txt").write_text("\n\n".join(lines), encoding="utf-8")
-    glassformer.train("pretrain", out=folder / "run", train_file=folder / "texts.txt", steps=200, **TINY)
+    glassformer.train(
+        "pretrain", out=folder / "run", train_file=folder / "texts.txt", steps=200, ngrams=0, **TINY
+    )
     return folder / "run"
 
 
@@ -73,7 +75,7 @@ def tune(base: Path, place: Path, out: str, **more: Any) -> Path:
         table(place / "valid.csv", 200, seed=2)
     files = {"train_file": place / "train.csv", "valid_file": place / "valid.csv"}
     given = {"init_from": base, "steps": 12, "snapshots": True, **files} | more
-    config: Any = {"max_tokens": 128, "lr": 3e-3, "device": "cpu", "precision": "fp32"} | given
+    config: Any = {"max_tokens": 128, "lr": 3e-3, "members": 1, "device": "cpu", "precision": "fp32"} | given
     glassformer.train("classify", out=place / out, **config)
     return place / out
 
@@ -286,7 +288,7 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
 
 def test_pretraining_helps_where_labels_are_few(base: Path, tmp_path: Path) -> None:
     """Of forty words sixteen texts show some; the others are known from pretraining alone."""
-    own = {"model": TINY["model"], "steps": 40, "snapshots": False}
+    own = {"model": TINY["model"], "ngrams": 0, "steps": 40, "snapshots": False}
     begun = tune(base, tmp_path, "begun", **{key: own[key] for key in ("steps", "snapshots")})
     alone = tune(base, tmp_path, "alone", **own, init_from=None)
     scores = [RunFolder(run).read_evaluation() for run in (begun, alone)]
@@ -346,7 +348,7 @@ def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(
 
 
 def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
-    run = tune(base, tmp_path, "run", model={"members": 2})
+    run = tune(base, tmp_path, "run", members=2)
     start, before = load_snapshot(snapshots(RunFolder(run).snapshots)[0][1]), weights_of(base)
     for member in ("members.0.", "members.1."):
         assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])

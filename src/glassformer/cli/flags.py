@@ -121,10 +121,6 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
     if values.keys() & set(BUDGETS):
         base = without_budget(base)
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
-    if begin := values.get("init-from", base.train.init_from):
-        from glassformer.training.initial import with_sizes_of
-
-        base = with_sizes_of(base, begin)
     own = section_fields().keys() & get_type_hints(cls).keys()
     start = cls(**{name: getattr(base, name) for name in own})
     arguments = parse(cls, given, usage, start, task_class(base.task))
