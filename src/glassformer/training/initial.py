@@ -28,7 +28,7 @@ from glassformer.text.tokenizer import Tokenizer
 FREE = frozenset("dropout attention_dropout embedding_dropout pooling members".split())
 """What of a model may differ from the one it begins from: no weight is shaped by it or meant for it."""
 TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "max_len")
-"""What of the text goes with the tokenizer, and the longest text, which may differ."""
+"""What of the text goes with the tokenizer, and the longest text, which goes with learned positions."""
 _MEMBER = re.compile(r"^members\.\d+\.")
 
 
@@ -82,8 +82,6 @@ def check_base(config: Config, base: Base) -> None:
         UsageError: a size or a setting of the text differs; it is named.
     """
     for section, name, ours, theirs in _differences(config, base.config):
-        if name == "max_len" and config.model.positions != "learned":
-            continue
         told = f"{section}.{name} is {_written(ours)}, and {_written(theirs)} in {base.path}, which this run begins from"
         raise UsageError(told, "leave it out: it is taken over from there")
 
@@ -127,6 +125,8 @@ def recorded_base(path: str, sha256: str) -> Base:
 def _differences(config: Config, base: Config) -> Iterator[tuple[str, str, Any, Any]]:
     """(section, field, ours, theirs) of all that must agree, where both tasks have a use for it, and does not."""
     ignored = task_class(config.task).ignores | task_class(base.task).ignores
+    if base.model.positions != "learned":
+        ignored |= {"text.max_len"}
     names = [("model", f.name) for f in fields(ModelConfig) if f.name not in FREE]
     for section, name in [*names, *(("text", name) for name in TEXT)]:
         ours, theirs = (getattr(getattr(c, section), name) for c in (config, base))
