@@ -25,7 +25,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import load_snapshot, snapshots
 from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
-from glassformer.training.initial import Base, load_base, read_base
+from glassformer.training.initial import Base, check_base, load_base, read_base
 
 MASK = 4
 TINY: dict[str, Any] = {
@@ -75,7 +75,14 @@ def tune(base: Path, place: Path, out: str, **more: Any) -> Path:
         table(place / "valid.csv", 200, seed=2)
     files = {"train_file": place / "train.csv", "valid_file": place / "valid.csv"}
     given = {"init_from": base, "steps": 12, "snapshots": True, **files} | more
-    config: Any = {"max_tokens": 128, "lr": 3e-3, "members": 1, "device": "cpu", "precision": "fp32"} | given
+    named = {
+        "batch_size": 8,
+        "lr": 3e-3,
+        "members": 1,
+        "dropout": 0.1,
+        "embedding_dropout": 0.1,
+    }  # not by rule
+    config: Any = {"device": "cpu", "precision": "fp32"} | named | given
     glassformer.train("classify", out=place / out, **config)
     return place / out
 
@@ -389,10 +396,24 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
 
 
 def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
-    run = tune(base, tmp_path, "run", model={"dropout": 0.3, "pooling": "max"}, max_len=300)
+    run = tune(base, tmp_path, "run", dropout=0.3, pooling="max", max_len=300)
     config = RunFolder(run).read_config()
     assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
     assert (config.model.d_model, config.train.init_from) == (32, str(base))
+
+
+def test_learned_positions_bind_the_longest_text(base: Path) -> None:
+    plain, text = read_base(str(base)), TextConfig("word", 20000, True, 0, 300)
+    learned = replace(
+        plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned"))
+    )
+    for known, refused in ((plain, False), (learned, True)):
+        config = Config(task="classify", model=known.config.model, text=text)
+        if refused:
+            with pytest.raises(UsageError, match=r"text\.max_len is 300, and"):
+                check_base(config, known)
+        else:
+            check_base(config, known)
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
