@@ -43,6 +43,8 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
         if task == "translate":
             sources = [w.replace(" ", "") for w in words]
             return Split(sources, [s[::-1] for s in sources], name)
+        if task == "pretrain":
+            return Split(words, None, name)
         return Split(["".join(words)], None, name)
 
     return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)))

@@ -19,7 +19,7 @@ from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.errors import DataError, UsageError
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
@@ -27,6 +27,7 @@ from glassformer.runs.values import Facts
 from glassformer.runtime import choose_device, tuned
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
+from glassformer.training.initial import with_sizes_of
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.state import load_weights
 
@@ -55,6 +56,9 @@ def train(
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
+    begin = overrides.get("init_from") or (None if isinstance(recipe, Config) else config.train.init_from)
+    if begin:
+        config = with_sizes_of(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     with tuned(choose_device(config.train.device), config.train.deterministic):
@@ -80,11 +84,7 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
     """
     folder = RunFolder(path)
-    model_folder = folder.model_folder
-    if model_folder is None:
-        go_on = f"go on with: glassformer train --resume {path}"
-        hint = go_on if folder.resumable else "give the folder that --out named"
-        raise CheckpointError(f"{path} holds no trained model", hint)
+    model_folder = folder.trained_model()
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target, task = choose_device(device), _restore_task(facts, model_folder, folder)
     model = task.build_model()

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import torch
 
@@ -27,6 +28,7 @@ from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.fitting import fit_to_data
+from glassformer.training.initial import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import stop_requests
@@ -37,13 +39,17 @@ OnReport = Callable[[StepReport], None]
 
 
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
-    """Load the text, train the tokenizer unless given, encode both splits, choose the device."""
-    kind = task_class(config.task)
+    """Load the text, train the tokenizer unless given (by a run to begin from, too), encode both splits, choose the device."""
+    kind, base = task_class(config.task), None
     budget = any((config.train.epochs, config.train.steps, config.train.minutes))
     if not budget and "epochs" not in config.fit.split():
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
+    if config.train.init_from and tokenizer is None:
+        base = read_base(config.train.init_from)
+        check_base(config, base)
+        tokenizer = base.tokenizer
     config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
@@ -51,7 +57,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(config, data, task, train, valid, device, precision)
+    return RunContext(config, data, task, train, valid, device, precision, base)
 
 
 def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
@@ -104,9 +110,13 @@ def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
 def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resume: bool) -> None:
     torch.manual_seed(p.config.train.seed)
     model = p.task.build_model().to(p.device)
+    checkpoint = _newest_checkpoint(folder) if resume else None
+    if checkpoint is None and p.config.train.init_from:
+        known = folder.read_data().base.get("sha256", "")
+        load_base(model, p.base or recorded_base(p.config.train.init_from, known))
     state = TrainState.start(model, p.config.train)
     if resume:
-        _restore(state, folder)
+        _restore(state, folder, checkpoint)
         if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
             p = replace(p, config=_settled(p, state, folder))
     if p.config.train.snapshots and state.progress.step == 0:
@@ -154,11 +164,16 @@ def _keep_snapshot(state: TrainState, folder: RunFolder) -> None:
     state.progress.seconds += time.perf_counter() - began
 
 
-def _restore(state: TrainState, folder: RunFolder) -> None:
-    """The newest sound checkpoint into the state, and the log cut back to it."""
+def _newest_checkpoint(folder: RunFolder) -> Path | None:
+    """The newest sound checkpoint; people are told of those that are not."""
     path, warnings = latest_checkpoint(folder.checkpoints)
     for warning in warnings:
         console.warn(warning)
+    return path
+
+
+def _restore(state: TrainState, folder: RunFolder, path: Path | None) -> None:
+    """A checkpoint into the state, and the log cut back to it."""
     if path is not None:
         tensors, saved = load_checkpoint(path)
         if saved["tokenizer"] != folder.read_tokenizer().sha256:

@@ -124,6 +124,8 @@ OFFERED = {
     "multi30k-en-de": ({"--src-lang", "--multi30k-version", "--weight-decay"}, {"--n-dates", "--src-file"}),
     "classify": ({"--train-file", "--label-column"}, {"--src-file", "--src-column", "--n-dates", "--top-k"}),
     "translate": ({"--train-file", "--src-file", "--src-column"}, {"--label-column"}),
+    "pretrain": ({"--train-file", "--text-column", "--top-k", "--init-from"},
+                 {"--label-column", "--src-file", "--model.pooling", "--word-mask-prob", "--beam-size"}),
     "lm": ({"--train-file", "--top-k", "--max-new-tokens"},
            {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling", "--model.n-decoder-layers"}),
 }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from glassformer.config import DataConfig
 from glassformer.data import imdb
 from glassformer.data.datasets import load_text_data
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
 N = 40
@@ -170,3 +170,41 @@ def test_the_large_tables_of_the_official_archive_are_passed_over(archive, tmp_p
             for member in small:
                 tar.addfile(member, small.extractfile(member))
     assert load(tmp_path / "aclImdb_v1.tar.gz") == load(archive)
+
+
+def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
+    form, options = TASKS["pretrain"].form, {"data_dir": str(archive), "valid_fraction": 0.3}
+    data = load_text_data(form, DataConfig(dataset="imdb-texts", **options))
+    labelled = load(archive, valid_fraction=0.3)
+    assert data.valid.text == labelled.valid.text and data.test is None and data.train.answer is None
+    assert {*labelled.train.text} < {*data.train.text}
+    assert any(text.startswith("train unsup") for text in data.train.text)
+    films = [{text.split("<")[0].split()[3] for text in split.text} for split in (data.train, data.valid)]
+    assert films[0].isdisjoint(films[1])
+    assert "aclImdb/train/unsup" in data.hashes
+    assert load_text_data(form, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
+
+
+def test_a_review_of_the_test_split_is_not_pretrained_on_under_another_name(folder):
+    test, unsup = folder / "aclImdb/test/pos/3_3.txt", folder / "aclImdb/train/unsup/4_4.txt"
+    unsup.write_bytes(test.read_bytes())
+    (folder / "aclImdb/train/neg/5_5.txt").write_bytes(test.read_bytes())
+    data = load_text_data(
+        TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", data_dir=str(folder), valid_fraction=0.1)
+    )
+    assert not {*data.train.text} & {*load(folder).test.text}
+
+
+def test_a_folder_without_unlabelled_reviews_still_classifies(folder):
+    for path in (folder / "aclImdb/train/unsup").iterdir():
+        path.unlink()
+    assert len(load(folder).test) == 80
+    with pytest.raises(DataError, match="no reviews in train/unsup"):
+        load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", data_dir=str(folder)))
+
+
+def test_labelled_reviews_can_be_pretrained_on_and_unlabelled_ones_not_classified(archive):
+    data = load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb", data_dir=str(archive)))
+    assert len(data.train) == 72
+    with pytest.raises(UsageError, match="holds texts alone, and classify needs texts with labels"):
+        load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb-texts", data_dir=str(archive)))

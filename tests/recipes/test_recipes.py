@@ -42,8 +42,8 @@ RANGES = {
     for f in fields(cls)
     if "interval" in f.metadata
 }
-SHIPPED = ["classify", "dates", "imdb", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de", "multi30k-en-fr",
-           "shakespeare", "translate"]  # fmt: skip
+SHIPPED = ["classify", "dates", "imdb", "imdb-pretrain", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de",
+           "multi30k-en-fr", "pretrain", "shakespeare", "translate"]  # fmt: skip
 
 
 def test_what_is_shipped() -> None:

@@ -49,7 +49,8 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(TrainArguments, given, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    arguments, config = flags.parse_for_recipe(TrainArguments, given, load_recipe(recipe), f"train {recipe}")
+    base = _begun(load_recipe(recipe), given)
+    arguments, config = flags.parse_for_recipe(TrainArguments, given, base, f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if not (arguments.dry_run or arguments.overfit_batch):
         RunFolder(out).check_new()
@@ -86,12 +87,25 @@ def _resume(words: list[str], given: list[str]) -> int:
     return 0
 
 
+def _begun(recipe: Config, given: list[str]) -> Config:
+    """The recipe with the sizes of the run it begins from, if there is one; flags come over them."""
+    named = [flag.partition("=")[2] for flag in given if flag.startswith("--init-from=")]
+    if not (path := named[-1] if named else recipe.train.init_from):
+        return recipe
+    from glassformer.training.initial import with_sizes_of
+
+    return with_sizes_of(recipe, path)
+
+
 def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
+    from glassformer.tasks import task_class
+
     folder = RunFolder(out)
     if evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():
         console.say(f"report: {folder.report}")
     console.say(f"use it:  glassformer predict {out} …")
-    console.say(f"look inside: glassformer explain {out}")
+    if task_class(folder.read_config().task).telling.explained:
+        console.say(f"look inside: glassformer explain {out}")

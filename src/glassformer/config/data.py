@@ -13,7 +13,7 @@ class FilesConfig:
     """Files of your own: what they hold is for the task to say."""
 
     train_file: str | None = None
-    """Own data: CSV, TSV or JSONL to classify; TSV or JSONL of pairs to translate; .txt or a folder of them for a language model."""
+    """Own data: CSV, TSV or JSONL to classify; TSV or JSONL of pairs to translate; .txt or a folder of them for lm and pretrain."""
     valid_file: str | None = None
     """Own validation data in the same form; without it a seeded share of the training data is set aside."""
     test_file: str | None = None
@@ -64,7 +64,7 @@ class DatesConfig:
 class DataConfig:
     """Which text: a built-in data set, or files of your own."""
 
-    dataset: Literal["files", "dates", "imdb", "multi30k", "shakespeare"] = "files"
+    dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
     """Folder (or archive) that holds the built-in data set; before GLASSFORMER_DATA, the cache and a download."""

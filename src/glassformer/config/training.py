@@ -68,6 +68,8 @@ class TrainConfig:
     """Examples in a batch instead of a token budget."""
     accumulate: int = number(1, "[1, inf)")
     """Batches summed into one update."""
+    init_from: str | None = None
+    """Run to begin from instead of random weights (fine-tuning): its tokenizer and sizes are taken over."""
     optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
     """How a gradient becomes an update; each has settings of its own."""
     lr: float = number(1e-3, "(0, inf)")

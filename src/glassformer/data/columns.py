@@ -1,4 +1,4 @@
-"""Two columns out of a table: named by flags, or guessed, and then always announced.
+"""Two columns out of a table, or one of texts alone: named by flags, or guessed, and then always announced.
 
 The rules, in order: a flag; a usual name in the header; what the values look like (the label is the column
 with the fewest different values, the text the one with the longest; of pairs, the first two columns).
@@ -52,7 +52,8 @@ class Role:
         return self if column is None else replace(self, usual=(column.strip().lower(), *self.usual))
 
 
-Roles = tuple[Role, Role]
+Roles = tuple[Role, ...]
+"""Of the text and of its answer, or of the text alone."""
 _TEXTS = """text review sentence content comment message body tweet post document question utterance phrase
 description abstract headline title"""
 _LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
@@ -70,35 +71,36 @@ _LANGUAGE = re.compile(
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts with what belongs to each, as read, the line each begins on, and what a header calls the two."""
+    """Texts with what belongs to each (nothing, if they stand alone), as read, the line each begins on, and what a
+    header calls the columns."""
 
     text: list[str]
     answer: list[str]
     lines: Sequence[int]
     path: Path
-    columns: tuple[str | None, str | None] = (None, None)
+    columns: tuple[str | None, ...] = (None, None)
 
     def split(self) -> Split:
         """The rows without their places."""
-        return Split(self.text, self.answer, str(self.path))
+        return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
 
 
 @dataclass(frozen=True)
 class Chosen:
     """The columns by position (JSON: by name), how many a row must have (JSON: 0), rows of header, names."""
 
-    keys: tuple[int, int] | tuple[str, str]
+    keys: tuple[int, ...] | tuple[str, ...]
     n_columns: int
     n_header: int
-    names: tuple[str | None, str | None]
+    names: tuple[str | None, ...]
 
 
 def read_table(path: Path, roles: Roles, findings: Findings) -> Rows:
-    """Two columns of a CSV, TSV or JSON Lines file.
+    """The columns of these roles in a CSV, TSV or JSON Lines file.
 
     Args:
         path: the file.
-        roles: what the columns are for, such as (TEXT, LABEL).
+        roles: what the columns are for, such as (TEXT, LABEL), or (TEXT,).
         findings: takes problems, and a note on columns that were guessed. Rows with a problem are left out.
 
     Raises:
@@ -109,14 +111,14 @@ def read_table(path: Path, roles: Roles, findings: Findings) -> Rows:
     chosen = _choose(path, sample, roles, findings) if sample else None
     if chosen is None:
         deque(rows, maxlen=0)  # to the end, so that everything wrong is found
-        return Rows([], [], [], path)
+        return Rows([], [], [], path, (None,) * len(roles))
     lines, first, second = array("q"), [], []
     for row in itertools.chain(sample[chosen.n_header :], rows):
         if (values := _values(row, chosen, roles, path, findings)) is not None:
             lines.append(row.line)
             first.append(values[0])
-            second.append(values[1].strip() if roles[1].is_label else values[1])
-    if roles[1].is_label:
+            second += [value.strip() if roles[-1].is_label else value for value in values[1:]]
+    if roles[-1].is_label:
         for line in (line for line, label in zip(lines, second, strict=True) if not label):
             findings.error(path, line, "label", "the label is empty")
     return Rows(first, second, lines, path, chosen.names)
@@ -134,24 +136,23 @@ def _choose(path: Path, sample: list[Row], roles: Roles, findings: Findings) -> 
         body = [row.fields for row in sample[1:] if isinstance(row.fields, list)]
         body = [fields for fields in body if len(fields) == len(names)]
         header = any(role.asked for role in roles) or _has_header(names, body, roles)
-    if len(names) < 2:
-        what = f"two columns are needed ({roles[0].name} and {roles[1].name}), but there is {len(names)}"
+    if len(names) < len(roles):
+        what = f"two columns are needed ({' and '.join(r.name for r in roles)}), but there is {len(names)}"
         findings.error(path, sample[0].line, "columns", what)
         return None
-    chosen: list[int | None] = _by_name(path, names, roles) if header else [None, None]
+    chosen: list[int | None] = _by_name(path, names, roles) if header else [None] * len(roles)
     _by_looks(chosen, body if header else [names, *body], roles, len(names))
-    a, b = (i for i in chosen if i is not None)
+    places = tuple(i for i in chosen if i is not None)
     if not all(role.asked for role in roles):
-        shown = [repr(names[i]) if header else f"number {i + 1}" for i in (a, b)]
+        shown = [repr(names[i]) if header else f"number {i + 1}" for i in places]
+        told = ", ".join(f"{role.name} is column {at}" for role, at in zip(roles, shown, strict=True))
         how = "" if header else "; there is no header line"
-        findings.notes.append(
-            f"{path.name}: {roles[0].name} is column {shown[0]}, {roles[1].name} is column {shown[1]} "
-            f"(guessed{how}; {roles[0].flag} and {roles[1].flag} choose)"
-        )
-    called = (names[a], names[b])
+        choose = " and ".join(role.flag for role in roles) + (" choose" if len(roles) > 1 else " chooses")
+        findings.notes.append(f"{path.name}: {told} (guessed{how}; {choose})")
+    called = tuple(names[i] for i in places)
     if isinstance(first, dict):
         return Chosen(called, 0, 0, called)
-    return Chosen((a, b), len(names), int(header), called if header else (None, None))
+    return Chosen(places, len(names), int(header), called if header else (None,) * len(roles))
 
 
 def _has_header(names: Sequence[str], body: list[list[str]], roles: Roles) -> bool:
@@ -159,6 +160,9 @@ def _has_header(names: Sequence[str], body: list[list[str]], roles: Roles) -> bo
     lowered = [name.strip().lower() for name in names]
     if any(name in role.usual for role in roles for name in lowered):
         return True
+    if len(roles) == 1:  # texts have spaces, and what they are called has not
+        longest = _longest(range(len(names)), body)
+        return " " not in names[longest] and any(" " in row[longest] for row in body)
     if roles[1].is_label:
         label = min(range(len(names)), key=lambda i: _label_rank([row[i] for row in body]))
         return bool(body) and names[label] not in {row[label] for row in body}
@@ -169,7 +173,7 @@ def _has_header(names: Sequence[str], body: list[list[str]], roles: Roles) -> bo
 def _by_name(path: Path, names: Sequence[str], roles: Roles) -> list[int | None]:
     """Where the header has the columns asked for, and usual names for the others."""
     lowered = [name.strip().lower() for name in names]
-    chosen: list[int | None] = [None, None]
+    chosen: list[int | None] = [None] * len(roles)
     for k, role in enumerate(roles):
         if role.asked is None:
             continue
@@ -190,16 +194,22 @@ def _by_name(path: Path, names: Sequence[str], roles: Roles) -> list[int | None]
 
 def _by_looks(chosen: list[int | None], body: list[list[str]], roles: Roles, n: int) -> None:
     """Fill in what names did not tell."""
-    for k in (1, 0) if roles[1].is_label else (0, 1):  # a label is easier to tell than a text
+    order = range(len(roles))
+    for k in reversed(order) if roles[-1].is_label else order:  # a label is easier to tell than a text
         if chosen[k] is not None:
             continue
         free = [i for i in range(n) if i not in chosen]
         if roles[k].is_label:
             chosen[k] = min(free, key=lambda i: _label_rank([row[i] for row in body]))
-        elif roles[1].is_label:
-            chosen[k] = max(free, key=lambda i: sum(len(row[i]) for row in body))
+        elif roles[-1].is_label or len(roles) == 1:
+            chosen[k] = _longest(free, body)
         else:
             chosen[k] = free[0]
+
+
+def _longest(columns: Sequence[int], body: list[list[str]]) -> int:
+    """The column with the most characters."""
+    return max(columns, key=lambda i: sum(len(row[i]) for row in body))
 
 
 def _label_rank(values: list[str]) -> tuple[bool, int, int]:
@@ -215,14 +225,14 @@ def _object(row: Row) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else fields
 
 
-def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findings) -> tuple[str, str] | None:
-    """The two values of a row; None after noting why there are none."""
+def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findings) -> tuple[str, ...] | None:
+    """The values of a row; None after noting why there are none."""
     if isinstance(row.fields, list):
         if len(row.fields) != chosen.n_columns:
             what = f"{chosen.n_columns} columns are expected, but there are {len(row.fields)}"
             findings.error(path, row.line, "columns", what)
             return None
-        return row.fields[int(chosen.keys[0])], row.fields[int(chosen.keys[1])]
+        return tuple(row.fields[int(key)] for key in chosen.keys)
     values = []
     for key, role in zip(chosen.keys, roles, strict=True):
         value = _object(row).get(str(key))
@@ -236,7 +246,7 @@ def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findin
             findings.error(path, row.line, *problem)
             return None
         values.append(value)
-    return values[0], values[1]
+    return tuple(values)
 
 
 def _unwritable(text: str) -> tuple[Kind, str] | None:

@@ -12,10 +12,18 @@ from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 from glassformer.recipes import check_config
 
-LOADERS = {"imdb": imdb.load, "multi30k": multi30k.load, "dates": dates.load, "shakespeare": shakespeare.load}
-ANSWERS = {"imdb": "label", "multi30k": "target", "dates": "target", "shakespeare": None}
-"""What the texts of each built-in data set come with; None is running text."""
-_IN_WORDS = {None: "running text", "label": "texts with labels", "target": "pairs of sentences"}
+LOADERS = {
+    "imdb": imdb.load, "imdb-texts": imdb.load_texts, "multi30k": multi30k.load, "dates": dates.load,
+    "shakespeare": shakespeare.load,
+}  # fmt: skip
+ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
+"""What the texts of each built-in data set come with: "" is nothing; None is running text."""
+_IN_WORDS = {
+    None: "running text",
+    "": "texts alone",
+    "label": "texts with labels",
+    "target": "pairs of sentences",
+}
 
 
 def load_text_data(form: Form, data: DataConfig) -> TextData:
@@ -31,7 +39,7 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
         DataError: its files are missing, malformed or misaligned.
     """
     held = ANSWERS.get(data.dataset, form.answers)
-    if held != form.answers:
+    if not form.accepts(held):
         wanted = _IN_WORDS.get(form.answers, f"texts with {form.answers}")
         what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.'
         raise UsageError(what, hint=f"Start from a recipe for {form.task}.")

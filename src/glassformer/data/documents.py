@@ -1,14 +1,16 @@
-"""Running text of one's own: a .txt file, or a folder of them, in three parts."""
+"""Plain text of one's own, a .txt file or a folder of them: running text in three parts, or a text a line."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.reading import Findings, read_document
+from glassformer.data.columns import Rows
+from glassformer.data.reading import Findings, numbered_lines, read_document
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 
@@ -56,13 +58,32 @@ def read_documents(path: Path, findings: Findings) -> Documents:
         if not text and not findings.n_problems:
             findings.error(path, 0, "empty file", "the file is empty")
         return [(path.name, text)]
-    names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*.txt") if p.is_file())
-    if not names:
-        findings.error(path, 0, "missing", "there is no .txt file in this folder")
-    documents = [(name, read_document(path / name, findings)) for name in names]
+    files = _files_in(path, findings)
+    documents = [(file.relative_to(path).as_posix(), read_document(file, findings)) for file in files]
     filled = [(name, text) for name, text in documents if text]
     findings.counts["empty files"] += len(documents) - len(filled)
     return filled
+
+
+def read_texts(path: Path, findings: Findings) -> Rows:
+    """Texts that stand alone, one a line, of a .txt or of every .txt in a folder and below; blank lines are none."""
+    texts, lines = [], array("q")
+    for file in _files_in(path, findings) if path.is_dir() else [path]:
+        for number, line in numbered_lines(file, findings):
+            if line.strip():
+                texts.append(line)
+                lines.append(number)
+            else:
+                findings.counts["empty lines"] += 1
+    return Rows(texts, [], lines, path, (None,))
+
+
+def _files_in(folder: Path, findings: Findings) -> list[Path]:
+    """Every .txt in a folder and below, in the order of their names."""
+    files = [path for path in folder.rglob("*.txt") if path.is_file()]
+    if not files:
+        findings.error(folder, 0, "missing", "there is no .txt file in this folder")
+    return sorted(files, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def _set_aside(

@@ -1,7 +1,7 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive or its folder in one pass.
 
-25,000 reviews to train on, 25,000 to test on, half of each positive; the 50,000 without labels are left. Texts
-stay as they are, line breaks of HTML included. What was read once is kept in the cache as one file.
+25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels, to pretrain on. Texts
+stay as they are, line breaks of HTML included. What was read once is kept in the cache.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +29,12 @@ SHA256 = {
     "train/pos": "5ef06e000db12340fefa78bbcf7e2ab8211cf5feebd75e903380788528ef46f5",
     "test/neg": "8f545bcb91d48200c7e9ccef9caff8b32e5a88ac8fe8adbeef359cb7b3c6f93d",
     "test/pos": "77cd7b02291ee46a6348d24523e7b98bc1f56ef469b411ee4f60e541392c5a88",
+    "train/unsup": "cbd93af92f9a4dff2e9c33280f49b8e8babeabcbb8171ca34f17f9e289de43f9",
 }
-_REVIEW = re.compile(r"(?:^|.*/)(train|test)/(neg|pos)/(\d+)_\d+\.txt$")
-_URLS = re.compile(r"(?:^|.*/)(train|test)/urls_(neg|pos)\.txt$")
+LABELLED = ("train/neg", "train/pos", "test/neg", "test/pos")
+UNLABELLED = ("train/unsup",)
+_REVIEW = re.compile(r"(?:^|.*/)(train|test)/(neg|pos|unsup)/(\d+)_\d+\.txt$")
+_URLS = re.compile(r"(?:^|.*/)(train|test)/urls_(neg|pos|unsup)\.txt$")
 _CACHE_VERSION = 1
 
 
@@ -63,8 +66,41 @@ def load(data: DataConfig) -> TextData:
         valid = everything.take(in_valid, "aclImdb/train, set aside")
         share = f"{len(valid):,} of {len(everything):,} training reviews"
         notes.append(f"validation: {share}, seed {data.split_seed}, by film")
-    hashes = {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
-    return TextData(train, valid, test, notes, hashes)
+    return TextData(train, valid, test, notes, _hashes(parts))
+
+
+def load_texts(data: DataConfig) -> TextData:
+    """The reviews of training and those without labels, to pretrain on; validation is the part that `load` sets aside.
+
+    There is no test part, and nothing is seen that a classifier is scored on later: a review with the text of one in
+    validation or test is left out, and so are unlabelled reviews of films in validation.
+
+    Raises:
+        DataError: as `load`.
+    """
+    parts = _load_parts(data)
+    (everything, films), (test, _) = _labelled(parts, "train"), _labelled(parts, "test")
+    in_train, in_valid = random_group_split(films, data.valid_fraction, data.split_seed)
+    valid = Split([everything.text[i] for i in in_valid], source="aclImdb/train, set aside")
+    parts |= _load_parts(data, UNLABELLED)
+    more, films_held_out = parts["train/unsup"], {films[i] for i in in_valid}
+    candidates = [everything.text[i] for i in in_train]
+    candidates += [
+        text for text, film in zip(more.texts, more.films, strict=True) if film not in films_held_out
+    ]
+    scored_later = {*valid.text, *test.text}
+    train = Split([t for t in candidates if t not in scored_later], source="aclImdb/train and unsup")
+    n_left = len(everything) + len(more.texts) - len(valid) - len(train)
+    notes = [note] if (note := _deviation(parts)) else []
+    notes.append(
+        f"{len(train):,} reviews without labels; validation: {len(valid):,}, seed {data.split_seed}, by film; {n_left:,} "
+        "left out, for their films are in validation or their texts in validation or test"
+    )
+    return TextData(train, valid, None, notes, _hashes(parts))
+
+
+def _hashes(parts: dict[str, _Part]) -> dict[str, str]:
+    return {f"aclImdb/{name}": part.sha256 for name, part in parts.items()}
 
 
 def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
@@ -81,16 +117,18 @@ def _deviation(parts: dict[str, _Part]) -> str:
     return f"these reviews differ from the published data set: {', '.join(other)}" if other else ""
 
 
-def _load_parts(data: DataConfig) -> dict[str, _Part]:
-    """All parts, from the cache if they were read before, else from the archive or folder."""
+def _load_parts(data: DataConfig, names: tuple[str, ...] = LABELLED) -> dict[str, _Part]:
+    """The parts of these names, from the cache if they were read before, else from the archive or folder."""
     source = find(data, "imdb", _probe, "IMDB (aclImdb/, aclImdb_v1.tar.gz or aclImdb.tar.gz)")
     if source is None:
         remote = Remote(URL, ARCHIVES[0], MAX_ARCHIVE_BYTES, _check)
         source = fetch(remote, cache_dir() / "data" / "imdb")
-    cached = cache_dir() / "parsed" / f"imdb-labelled-{_fingerprint(source)[:16]}.json"
+    kind = "labelled" if names == LABELLED else "unlabelled"
+    cached = cache_dir() / "parsed" / f"imdb-{kind}-{_fingerprint(source, names)[:16]}.json"
     parts = _read_cache(cached)
     if parts is None:
-        parts = _parse(read_members(source) if source.is_file() else _read_folder(source), str(source))
+        files = read_members(source) if source.is_file() else _read_folder(source, names)
+        parts = _parse(files, str(source), names)
         _write_cache(cached, parts)
     return parts
 
@@ -111,13 +149,13 @@ def _check(archive: Path) -> None:
         raise DataError(f"{archive}: {wrong}.", hint="The download is damaged, or its source has changed.")
 
 
-def _fingerprint(source: Path) -> str:
+def _fingerprint(source: Path, parts: Iterable[str]) -> str:
     """Changes when the archive's bytes do; for a folder, when a file comes, goes, or changes size or time."""
     if source.is_file():
         with open(source, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     digest = hashlib.sha256()
-    for part in SHA256:
+    for part in parts:
         folder = source / part
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             facts = path.stat()
@@ -125,20 +163,22 @@ def _fingerprint(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _read_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
-    for part in SHA256:
+def _read_folder(folder: Path, parts: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    for part in parts:
         side, label = part.split("/")
         urls = folder / side / f"urls_{label}.txt"
         for path in [*([urls] if urls.is_file() else []), *sorted((folder / part).glob("*.txt"))]:
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _parse(files: Iterator[tuple[str, bytes]], source: str) -> dict[str, _Part]:
-    """Sort reviews into their parts by name; those without labels, and whatever else there is, are passed over."""
-    reviews: dict[str, dict[int, str]] = {part: {} for part in SHA256}
+def _parse(
+    files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str] = LABELLED
+) -> dict[str, _Part]:
+    """Sort reviews into the wanted parts by name; those of others, and whatever else there is, are passed over."""
+    reviews: dict[str, dict[int, str]] = {part: {} for part in wanted}
     urls: dict[str, list[str]] = {}
     for name, content in files:
-        if match := _REVIEW.match(name):
+        if (match := _REVIEW.match(name)) and f"{match[1]}/{match[2]}" in reviews:
             reviews[f"{match[1]}/{match[2]}"][int(match[3])] = _text(content, f"{source}: {name}")
         elif match := _URLS.match(name):
             urls[f"{match[1]}/{match[2]}"] = _text(content, f"{source}: {name}").split("\n")

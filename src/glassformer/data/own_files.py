@@ -1,7 +1,7 @@
 """A person's own files as training, validation and test texts.
 
-A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; or running text, a .txt or a folder
-of them: a task's `Form` says which. What is guessed or set aside is announced in the notes; what is wrong is
+A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; texts alone, also one a line; or running
+text, a .txt or a folder of them: a task's `Form` says which. What is guessed or set aside is announced in the notes; what is wrong is
 raised with file and line. The same functions, given `Findings`, serve `check.py`, which tells everything.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.columns import Roles, Rows, read_table
-from glassformer.data.documents import load_documents, read_documents
+from glassformer.data.documents import load_documents, read_documents, read_texts
 from glassformer.data.forms import Form
 from glassformer.data.reading import Findings, read_lines
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
@@ -96,14 +96,13 @@ def read_parts(form: Form, parts: dict[str, Part], data: DataConfig, findings: F
     Problems go to `findings`, those among them that the task finds in the answers; rows with others are left out.
     """
     rows: dict[str, Rows] = {}
-    text, answer = (
+    roles = tuple(
         replace(role, asked=getattr(data.files, role.flag[2:].replace("-", "_"))) for role in form.roles or ()
     )
     for name, part in parts.items():
         if part:
-            rows[name] = _read_part(part, (text, answer), findings)
-            first, second = rows[name].columns
-            text, answer = text.preferring(first), answer.preferring(second)
+            rows[name] = _read_part(part, roles, findings)
+            roles = tuple(r.preferring(name) for r, name in zip(roles, rows[name].columns, strict=True))
     for part in rows.values():
         if not part.text and not findings.n_problems:
             findings.error(part.path, 0, "empty file", "there is no example in this file")
@@ -116,7 +115,8 @@ def read_parts(form: Form, parts: dict[str, Part], data: DataConfig, findings: F
 
 def _read_part(part: Path | tuple[Path, Path], roles: Roles, findings: Findings) -> Rows:
     if isinstance(part, Path):
-        return read_table(part, roles, findings)
+        lines = len(roles) == 1 and (part.is_dir() or part.suffix.lower() == ".txt")
+        return read_texts(part, findings) if lines else read_table(part, roles, findings)
     src, tgt = (read_lines(path, findings) for path in part)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:

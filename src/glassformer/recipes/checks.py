@@ -23,7 +23,7 @@ Section = TypeVar("Section")
 kinds = cache(get_type_hints)
 """The type of each field of a section, by name."""
 
-TASK_NAMES = ["classify", "translate", "lm"]
+TASK_NAMES = ["classify", "translate", "lm", "pretrain"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 
 

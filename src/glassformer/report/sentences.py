@@ -35,7 +35,9 @@ def model(facts: RunFacts) -> str:
     if tokenizer:
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
     what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
-    return f"{what}, {'; '.join([*parts, 'trained from random weights'])}."
+    begin = facts.config.train.init_from
+    parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
+    return f"{what}, {'; '.join(parts)}."
 
 
 def dataset(facts: RunFacts) -> str:
@@ -48,7 +50,11 @@ def dataset(facts: RunFacts) -> str:
             own = data.files.train_file or data.files.src_file or facts.data.source
             return f"own data ({code(own)}){took}" if own else f"own data{took}"
         case name:
-            return {"imdb": "IMDB", "shakespeare": "tiny Shakespeare"}.get(name, name) + took
+            return {
+                "imdb": "IMDB",
+                "imdb-texts": "IMDB without labels",
+                "shakespeare": "tiny Shakespeare",
+            }.get(name, name) + took
 
 
 def warnings(facts: RunFacts) -> list[str]:

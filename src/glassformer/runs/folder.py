@@ -106,6 +106,14 @@ class RunFolder:
                 return folder
         return None
 
+    def trained_model(self) -> Path:
+        """`model_folder`; a CheckpointError says that there is none."""
+        if (folder := self.model_folder) is None:
+            go_on = f"go on with: glassformer train --resume {self.path}"
+            hint = go_on if self.resumable else "give the folder that --out named"
+            raise CheckpointError(f"{self.path} holds no trained model", hint)
+        return folder
+
     # What it was begun with
 
     def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:

@@ -47,6 +47,7 @@ class DataFacts:
     Attributes:
         metric: what chooses the weights. splits: train, valid and perhaps test. hashes: file to SHA-256.
         notes: sentences for people. tokenizer: kind, vocab_size, sha256. preflight: size, work, memory, time.
+        base: the run it begins from, path and sha256 of its weights; empty where those are random.
     """
 
     task: str = ""
@@ -59,6 +60,7 @@ class DataFacts:
     notes: list[str] = field(default_factory=list)
     tokenizer: Facts = field(default_factory=dict)
     preflight: Facts = field(default_factory=dict)
+    base: Facts = field(default_factory=dict)
 
     @property
     def train(self) -> SplitFacts:

@@ -7,9 +7,12 @@ from glassformer.recipes import TASK_NAMES, nearest
 from glassformer.tasks.base import Task
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm.task import LanguageModelling
+from glassformer.tasks.pretrain.task import Pretrain
 from glassformer.tasks.translate.task import Translate
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Classify, Translate, LanguageModelling)}
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (Classify, Translate, LanguageModelling, Pretrain)
+}
 
 
 def register(task: type[Task]) -> type[Task]:

@@ -39,6 +39,7 @@ class Telling:
             names another. shown: the scores of the result table; every known one where this is empty.
         baselines: what its yardsticks are called. captions: of its own plots, in the order of the report.
         limits: what its models cannot do. examples_note: how the examples were chosen.
+        explained: whether `explain` looks into its models.
         compared: the keys of a stored prediction that hold what was right and what was predicted; None when
             its runs are not compared example by example.
     """
@@ -57,6 +58,7 @@ class Telling:
     captions: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: ClassVar[str] = "The first of the split, not chosen."
+    explained: ClassVar[bool] = True
     compared: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:

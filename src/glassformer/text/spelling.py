@@ -47,6 +47,11 @@ class Spelling:
         """How many numbers there are, those of none and of the bytes included."""
         return FIRST + len(self.ngrams)
 
+    @property
+    def reaching_ahead(self) -> list[bool]:
+        """For each number, whether its n-gram is of a script without spaces, and so tells of later tokens."""
+        return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
+
     @staticmethod
     def train(spelled: Iterable[str], most: int) -> Spelling:
         """The `most` commonest n-grams that are in two different words, or begin in two places.

@@ -11,6 +11,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
 from glassformer.runtime import Precision
 from glassformer.tasks import Task
+from glassformer.training.initial import Base
 
 
 @dataclass(frozen=True)
@@ -24,3 +25,5 @@ class RunContext:
     valid: EncodedCorpus
     device: torch.device
     precision: Precision
+    base: Base | None = None
+    """What a new run begins from, where that is not random weights."""

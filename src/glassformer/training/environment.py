@@ -42,6 +42,7 @@ def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
         p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, splits,
         label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256}, preflight=preflight,
+        base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
     )  # fmt: skip
 
 

@@ -1,0 +1,60 @@
+"""`MaskedLanguageModel`: the encoder of a `TextClassifier`, which guesses hidden tokens instead of a class (BERT's form)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
+from glassformer.models.spelling import NgramEmbedding, Spelling
+from glassformer.nn.cache import positions_of
+from glassformer.nn.masks import Mask
+
+
+class MaskedLanguageModel(nn.Module):
+    """Embedding, encoder, and a guess at every token: a layer, GELU and norm, then a score for each token of the
+    vocabulary (Devlin et al. 2019, whose code has this head), its matrix tied to the embedding or not.
+
+    `embedding`, `ngrams` and `encoder` are named and made as in `TextClassifier`, so that their weights fit there.
+
+    Args:
+        config: the Transformer's numbers.
+        vocab_size: number of tokens V.
+        max_len: longest text, in tokens.
+        n_ngrams: rows of a table of n-grams, as `TextClassifier` has it; 0 for none.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, max_len: int, n_ngrams: int = 0) -> None:
+        super().__init__()
+        self.config, self.max_len = config, max_len
+        self.embedding = make_embedding(config, vocab_size, max_len)
+        self.ngrams = (
+            NgramEmbedding(n_ngrams, config.d_model, config.embedding_std or 1.0) if n_ngrams else None
+        )
+        self.encoder = make_encoder(config)
+        self.guess = nn.Linear(config.d_model, config.d_model)
+        self.guess_norm = make_norm(config)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size))
+        initialise(self)
+
+    def forward(
+        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None,
+        spelling: Spelling | None = None, wanted: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "N V"]:  # fmt: skip
+        """Logits (N, V) of the N tokens where `wanted` is True, row by row; of all B · S without it.
+
+        Few tokens are guessed and the vocabulary is large, so nothing is computed for the others behind the encoder.
+        `padding_mask` is True at real tokens, None when all are.
+        """
+        positions = positions_of(ids.shape[1], None, ids.device)
+        more = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]
+        x = self.embedding(ids, positions, *more)
+        x = self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
+        x = x.flatten(0, 1) if wanted is None else x[wanted]  # (N, D)
+        x = self.guess_norm(F.gelu(self.guess(x)))
+        weight = self.embedding.weight if self.output is None else self.output.weight
+        return F.linear(x, weight, self.output_bias)

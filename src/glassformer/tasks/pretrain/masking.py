@@ -1,0 +1,58 @@
+"""Which tokens a masked language model must guess, and what it sees in their place (Devlin et al. 2019, 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from glassformer.models.spelling import Spelling
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.text.spelling import AHEAD
+
+SHARE = 0.15
+"""Of the tokens of a text, how many are to be guessed."""
+HIDDEN, EXCHANGED = 0.8, 0.1
+"""Of those, how many read [MASK] and how many another token; the rest is left as it is, so that the model cannot tell
+which of the tokens it sees are true."""
+
+
+def mask_tokens(
+    ids: Int[Tensor, "B S"], spelling: Spelling | None, mask_id: int, generator: torch.Generator | None = None
+) -> tuple[Int[Tensor, "B S"], Spelling | None, Int[Tensor, "B S"]]:
+    """What the model sees of padded ids (B, S) and their spelling, and its labels: the true token where it must guess,
+    else IGNORE_INDEX.
+
+    That share of every text's tokens, rounded, and at least one: never a special token, whose ids come first, the mask
+    last. Drawn anew at each call (Liu et al. 2019, 4.1) from `generator`, or torch's own, which checkpoints keep. A
+    token is exchanged for one from anywhere in the batch, with its spelling; the paper draws from the vocabulary.
+    """
+    eligible = ids > mask_id
+    n_chosen = (SHARE * eligible.sum(dim=1)).round().clamp(min=1)
+    order = torch.rand(ids.shape, generator=generator).masked_fill(~eligible, 2.0)
+    chosen = eligible & (order.argsort(dim=1).argsort(dim=1) < n_chosen[:, None])
+    fate = torch.rand(ids.shape, generator=generator)
+    hidden, exchanged = chosen & (fate < HIDDEN), chosen & (fate >= 1 - EXCHANGED)
+    places = eligible.flatten().nonzero()[:, 0]
+    drawn = places[torch.randint(len(places), ids.shape, generator=generator)]
+    source = torch.where(exchanged, drawn, torch.arange(ids.numel()).view(ids.shape))  # (B, S) into B · S
+    seen = ids.flatten()[source].masked_fill(hidden, mask_id)
+    if spelling is not None:
+        spelling = replace(spelling, which=spelling.which.flatten()[source].masked_fill(hidden, 0))
+    return seen, spelling, ids.masked_fill(~chosen, IGNORE_INDEX)
+
+
+def without_previews(spelling: Spelling, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> Spelling:
+    """The spelling without what tells of guessed tokens from in front: in scripts without spaces n-grams reach ahead.
+
+    Args:
+        spelling: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
+        guessed: the tokens to guess.
+    """
+    telling = ahead[spelling.ngrams].any(dim=1)[spelling.which]  # (B, S)
+    near = torch.zeros_like(guessed)
+    for distance in range(1, AHEAD + 1):
+        near[:, :-distance] |= guessed[:, distance:]
+    return replace(spelling, which=spelling.which.masked_fill(telling & near, 0))

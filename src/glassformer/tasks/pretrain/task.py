@@ -1,0 +1,228 @@
+"""Pretraining on texts alone: some of their tokens are hidden, and the model guesses them from the others.
+
+Masked language modelling (Devlin et al. 2019, 3.1), without the pairs of sentences. What is learned is of use to a
+classifier of texts of the same kind: `--init-from`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer import console
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch, mask_of, spelling_of
+from glassformer.data.columns import TEXT
+from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.forms import Form
+from glassformer.data.ragged import Ragged
+from glassformer.data.splits import Split
+from glassformer.models import MaskedLanguageModel
+from glassformer.models.cost import encoder_flops
+from glassformer.models.inference import evaluation_mode
+from glassformer.models.spelling import Spelling
+from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.tasks.base import PARALLEL_FILES, Task
+from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
+from glassformer.tasks.pretrain.telling import PretrainTelling
+from glassformer.text.tokenizer import MASK
+
+HIDDEN_SEED = 0
+"""Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
+GUESSES = 5
+"""Tokens offered for each hidden one where `--top-k` names no other number."""
+N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
+
+
+class Pretrain(Task):
+    """Validated on nats per hidden token."""
+
+    name = "pretrain"
+    form = Form("pretrain", (TEXT,))
+    metric = "nats_per_hidden_token"
+    telling = PretrainTelling()
+    ignores = (
+        PARALLEL_FILES
+        | {
+            "data.files.label_column",
+            "data.use_test_as_validation",
+            "text.truncate",
+            "model.n_decoder_layers",
+        }
+        | {"model.pooling", "model.members", "train.word_mask_prob", "train.word_unknown_prob"}
+        | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
+    )
+
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        """Columns: ids, a text, or, of one longer than `max_len`, its pieces of that length, for nothing is cut off; how
+        its tokens are spelled. Left out is what has no token to guess.
+        """
+        most, t = self.config.text.max_len, self.tokenizer
+        encoder.begin("ids", *(["spelled"] if t.spelling else []))
+        for part in encoder.chunks(split):
+            for ids, words in self._read(part.text):
+                for start in range(0, len(ids), most):
+                    if max(piece := ids[start : start + most]) > t.mask_id:
+                        encoder.put("ids", piece)
+                        if t.spelling:
+                            encoder.spell(words[start : start + most])
+        if t.spelling:
+            encoder.spellings(t.spelling)
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """Other tokens are hidden each time."""
+        return self._batch(corpus, index, None)
+
+    def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
+        """The same tokens are hidden each time."""
+        device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
+        for index in self.eval_batches(corpus):
+            yield self._batch(corpus, index, generator).to(device)
+
+    def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
+        ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
+        spelling, mask_id = spelling_of(corpus, index), self.tokenizer.mask_id
+        seen, spelling, labels = mask_tokens(torch.from_numpy(ids), spelling, mask_id, generator)
+        guessed = labels != IGNORE_INDEX
+        if spelling is not None and self._ahead is not None:
+            spelling = without_previews(spelling, self._ahead, guessed)
+        n_labels = int(guessed.sum())
+        return Batch(seen, mask_of(real), labels, None, index, int(real.sum()), n_labels, spelling)
+
+    @cached_property
+    def _ahead(self) -> Tensor | None:
+        """For each number of an n-gram, whether it tells of later tokens; None where none does."""
+        ahead = self.tokenizer.spelling.reaching_ahead if self.tokenizer.spelling else []
+        return torch.tensor(ahead) if any(ahead) else None
+
+    def build_model(self) -> MaskedLanguageModel:
+        c, t = self.config, self.tokenizer
+        n_ngrams = len(t.spelling) if t.spelling else 0
+        return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams)
+
+    @classmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        return model.n_layers
+
+    def forward_flops(self, length: float) -> float:
+        d_model = self.config.model.d_model
+        return encoder_flops(self.config.model, length) + SHARE * 2 * d_model * (
+            d_model + self.tokenizer.vocab_size
+        )
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(N, V), of the tokens that have a label."""
+        return model(batch.ids, batch.padding_mask, batch.spelling, batch.labels != IGNORE_INDEX)
+
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        labels = batch.labels[batch.labels != IGNORE_INDEX]
+        return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
+
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+        nats, right, n = 0.0, 0, 0
+        with evaluation_mode(model):
+            for batch in self.batches(model, corpus):
+                labels = batch.labels[batch.labels != IGNORE_INDEX]
+                logits = self.logits(model, batch)
+                nats += cross_entropy_sum(logits, labels).item()
+                right += int((logits.argmax(dim=-1) == labels).sum())
+                n += batch.n_labels
+        loss = nats / max(1, n)
+        return {"loss": loss, self.metric: loss, "hidden_accuracy": right / max(1, n)}
+
+    def evaluate(
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
+    ) -> dict[str, Any]:
+        corpus = self.encode(split, training=False)
+        n = sum(batch.n_labels for batch in self.batches(model, corpus))
+        scores = {"n": n, **self.validate(model, corpus, split)}
+        return scores | {"examples": self._examples(model, split), "predictions": []}
+
+    def predict(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """{"text", "filled", "guesses"} each: for every [MASK] of the text the likeliest tokens, {"token", "probability"},
+        and the text with the first of them in its place. A text without one comes back as it is.
+        """
+        if n := sum(MASK not in text for text in texts):
+            console.warn(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
+        answers = []
+        for text in texts:
+            guesses = self._guesses(model, *self._with_masks(text), decode.top_k or GUESSES)
+            parts = text.split(MASK)
+            filled = parts[0] + "".join(
+                guess[0]["token"] + part for guess, part in zip(guesses, parts[1:], strict=True)
+            )
+            answers.append({"text": text, "filled": filled, "guesses": guesses})
+        return answers
+
+    def _read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
+        """The ids of each text, and how its tokens are spelled; no word where nothing is spelled."""
+        if self.tokenizer.spelling:
+            return self.tokenizer.encode_spelled(texts)
+        return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
+
+    def _with_masks(self, text: str) -> tuple[list[int], list[str]]:
+        """As `_read`, of one text in which [MASK] stands for a token, as it never does in a text to train on."""
+        parts = text.split(MASK)
+        if self.tokenizer.kind != "char":  # the space before a word belongs to the word
+            parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
+        (ids, words), *rest = self._read(parts)
+        for more_ids, more_words in rest:
+            ids, words = [*ids, self.tokenizer.mask_id, *more_ids], [*words, "", *more_words]
+        return ids, words
+
+    def _guesses(
+        self, model: nn.Module, ids: list[int], words: list[str], k: int
+    ) -> list[list[dict[str, Any]]]:
+        """The k likeliest tokens for each masked id, piece by piece as in training; none of them is special."""
+        found, most, t = [], self.config.text.max_len, self.tokenizer
+        device = next(model.parameters()).device
+        with evaluation_mode(model):
+            for start in range(0, len(ids), most):
+                row = torch.tensor([ids[start : start + most]], device=device)
+                if not bool((wanted := row == t.mask_id).any()):
+                    continue
+                spelling = self._spelling(words[start : start + most])
+                logits = model(row, None, spelling and spelling.to(device), wanted).float()
+                logits[:, : t.mask_id + 1] = -torch.inf
+                values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
+                found += [
+                    [{"token": self._word(i), "probability": p} for i, p in zip(*pair, strict=True)]
+                    for pair in zip(tokens.tolist(), values.tolist(), strict=True)
+                ]
+        return found
+
+    def _spelling(self, words: list[str]) -> Spelling | None:
+        """How one row of tokens is spelled; "" spells nothing."""
+        if (known := self.tokenizer.spelling) is None:
+            return None
+        rows = Ragged.of([[], *(known.numbers(word) if word else [] for word in words)])
+        ngrams, _ = rows.padded(np.arange(len(rows)), 0)
+        return Spelling(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
+
+    def _word(self, token: int) -> str:
+        """A token as it is written in a text."""
+        return self.tokenizer.decode([token]).strip() or self.tokenizer.pieces([token])[0]
+
+    def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
+        """Beginnings of the first texts with a token hidden in the middle, the first guess, and the truth."""
+        rows, t = [], self.tokenizer
+        for ids, words in self._read([text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
+            ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]
+            places = [at for at, token in enumerate(ids) if token > t.mask_id]
+            if not places:
+                continue
+            at = places[len(places) // 2]
+            hidden = [*ids[:at], t.mask_id, *ids[at + 1 :]]
+            spelled = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
+            ((guess,),) = self._guesses(model, hidden, spelled, 1)
+            told = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
+            rows.append({"text": told, "guess": guess["token"], "truth": self._word(ids[at])})
+        return rows

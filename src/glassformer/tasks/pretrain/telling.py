@@ -1,0 +1,36 @@
+"""How runs of pretraining are told."""
+
+from __future__ import annotations
+
+from glassformer.evaluate.metrics import Metric
+from glassformer.runs.values import Facts
+from glassformer.style.words import number, percent
+from glassformer.tasks.telling import Telling
+
+
+class PretrainTelling(Telling):
+    """How well hidden words are guessed, and what is guessed for some."""
+
+    what = "masked language model"
+    family = "encoder"
+    unit = "hidden tokens"
+    loss_unit = "nats a hidden token"
+    metrics = (
+        Metric("nats_per_hidden_token", "Nats per hidden token", "lower is better", number, False),
+        Metric("hidden_accuracy", "Hidden tokens right", "share whose first guess is right", percent),
+    )
+    headline = "nats_per_hidden_token"
+    limits = (
+        "It fills in words in the manner of its training texts. It is meant to be fine-tuned: glassformer train classify "
+        "--init-from with the folder of its run."
+    )
+    explained = False
+    examples_note = "Beginnings of the first texts, one token of each hidden."
+
+    def example_command(self, run: str) -> str:
+        return f'glassformer predict {run} "I [MASK] this film."'
+
+    def answer_lines(self, answer: Facts) -> list[str]:
+        """The text with the first guesses in it; the next ones behind it, hidden token by hidden token."""
+        guesses = [" ".join(guess["token"] for guess in one) for one in answer["guesses"]]
+        return ["\t".join([answer["filled"], *guesses])]
