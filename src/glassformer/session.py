@@ -68,6 +68,8 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     facts = preflight(settled, pace)
     for line in facts.lines():
         console.say(line)
+    for sentence in facts.warnings():
+        console.warn(sentence)
     if c.minutes is not None:
         console.say(f"budget      {c.minutes:g} min is {settled.config.train.steps:,} updates here")
     return settled, facts
@@ -82,7 +84,7 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
     folder.check_new()
     run, facts = look_ahead(prepare(config))
     env = describe_environment(run.device, run.precision)
-    folder.begin(run.config, env, describe_data(run, asdict(facts)), run.task.tokenizer)
+    folder.begin(run.config, env, describe_data(run, facts), run.task.tokenizer)
     _train(run, folder, on_report, resume=False)
 
 

@@ -11,7 +11,9 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from glassformer.data import unknown
 from glassformer.report.facts import RunFacts
+from glassformer.runs.values import SplitFacts
 
 PADDING = 0.25
 UNKNOWN = 0.05
@@ -105,6 +107,10 @@ def text(facts: RunFacts) -> Iterator[Finding]:
     if (train.unknown_rate or 0.0) > UNKNOWN:
         remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe"
         yield Finding(f"{train.unknown_rate:.1%} of the tokens are unknown", remedy)
+    for name, where in (("valid", "validation"), ("test", "test")):
+        split = facts.data.splits.get(name, SplitFacts())
+        if told := unknown.warning(where, split.unknown_rate, split.n_texts_unknown, split.n):
+            yield Finding(*told.split(": ", 1))
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")

@@ -5,8 +5,10 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 
 from __future__ import annotations
 
+from glassformer.data import unknown
 from glassformer.data.splits import LIMITED
 from glassformer.report.facts import RunFacts
+from glassformer.runs.values import SplitFacts
 from glassformer.style.words import code, duration, fenced, quoted
 
 UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
@@ -57,6 +59,10 @@ def warnings(facts: RunFacts) -> list[str]:
     if facts.config.data.use_test_as_validation:
         found.append(UNCLEAN)
     found += [f"{note[0].upper()}{note[1:]}." for note in facts.data.notes if note.endswith(LIMITED)]
+    for name, where in (("valid", "validation"), ("test", "test")):
+        split = facts.data.splits.get(name, SplitFacts())
+        if told := unknown.warning(where, split.unknown_rate, split.n_texts_unknown, split.n):
+            found.append(f"{told}.")
     if evaluation:
         found += [NO_TEST] if evaluation.split != "test" else []
         found += [*facts.telling.caveats(evaluation), *(evaluation.scores.get("notes") or [])]

@@ -130,11 +130,13 @@ def _validations(facts: RunFacts) -> list[str]:
 def _data(facts: RunFacts, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
-    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown"]
+    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown",
+              "texts with unknown"]  # fmt: skip
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
         f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the "
-        "vocabulary lacks. The tokenizer saw the training split alone.",
+        "vocabulary lacks; of the test split only the texts were looked at before it was scored. The tokenizer saw "
+        "the training split alone.",
         *_images(facts, plots, ("lengths",)),
         *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
     ]
@@ -146,7 +148,8 @@ def _split_cells(split: SplitFacts) -> list[str]:
     cells = ["–" if n is None else f"{n:,}" for n in counted]
     if split.n_truncated is not None:
         cells[2] += f" ({percent(split.n_truncated / max(split.n, 1))})"
-    return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2)]
+    texts = "–" if split.n_texts_unknown is None else f"{split.n_texts_unknown:,}"
+    return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2), texts]
 
 
 def _reproduce(facts: RunFacts) -> list[str]:
