@@ -83,9 +83,10 @@ def _tfidf_logistic(
     n = len(train_texts)
     min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
     characters = mostly_unspaced(train_texts)
-    units = {"analyzer": "char", "ngram_range": (1, 3)} if characters else {"ngram_range": (1, 2)}
+    counted = CHARACTERS if characters else "words and word pairs"
     vectorizer = TfidfVectorizer(
-        **units,
+        analyzer="char" if characters else "word",
+        ngram_range=(1, 3) if characters else (1, 2),
         min_df=min_df,
         sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
         dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
@@ -99,8 +100,8 @@ def _tfidf_logistic(
     return _scored(model.predict(vectorizer.transform(test_texts)), y_test) | {
         "n_train": n,
         "n_features": int(x_train.shape[1]),
-        "settings": f"TF-IDF of {CHARACTERS if characters else 'words and word pairs'} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear "
-        f"counts; logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
+        "settings": f"TF-IDF of {counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts; "
+        f"logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
         "seconds": round(time.perf_counter() - started, 1),
     }
 

@@ -148,9 +148,9 @@ def seeds_markdown(facts: SeedsFacts) -> str:
         f"*{sentences.model(first)}*",
         *sentences.warnings(best),
         table(header, rows),
-        "Each has its own report in its folder. The mean is what the recipe gives; the spread (sd, lowest and highest) is what chance does to one run of it. "
-        f"The best by validation is {best.path.name}: it is what `predict`, `evaluate` and `explain` use of this "
-        "folder, and its test score is one draw, not the recipe's.",
+        "Each has its own report in its folder. The mean is what the recipe gives; the spread (sd, lowest and highest) "
+        f"is what chance does to one run of it. The best by validation is {best.path.name}: it is what `predict`, "
+        "`evaluate` and `explain` use of this folder, and its test score is one draw, not the recipe's.",
     ]
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
