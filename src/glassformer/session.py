@@ -45,6 +45,9 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
     config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
+    if kind.form.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
+        what = f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
+        raise DataError(what, "look at the column of texts: glassformer data show")
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
@@ -68,7 +71,7 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     facts = preflight(settled, pace)
     for line in facts.lines():
         console.say(line)
-    for sentence in facts.warnings():
+    for sentence in facts.warnings:
         console.warn(sentence)
     if c.minutes is not None:
         console.say(f"budget      {c.minutes:g} min is {settled.config.train.steps:,} updates here")

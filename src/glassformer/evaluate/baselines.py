@@ -90,7 +90,9 @@ def _tfidf_logistic(
         min_df=min_df,
         sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
         dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
-        token_pattern=r"(?u)\b\w+\b",  # one-letter words too, so that no text with words is empty
+        token_pattern=None
+        if characters
+        else r"(?u)\b\w+\b",  # one-letter words too, so that no text with words is empty
     )
     try:
         x_train = vectorizer.fit_transform(train_texts)

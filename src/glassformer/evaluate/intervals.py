@@ -12,6 +12,8 @@ import numpy as np
 
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
+FEW = 30
+"""Examples below which an interval is so wide that it must be told with the score."""
 BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
 

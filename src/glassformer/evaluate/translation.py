@@ -15,6 +15,7 @@ import numpy as np
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate import significance
 from glassformer.evaluate.intervals import percentile_interval, resampled_sums, wilson_interval
+from glassformer.text.spelling import UNSPACED
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
 """First reference length, in BLEU's tokens, of each bucket of `by_length`."""
@@ -24,10 +25,8 @@ SHORT = 6.0
 """Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is: BLEU, which
 counts runs of four, says nothing then."""
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-HAN = re.compile(f"[{_HAN}]")
-UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
-"""Letters of scripts written without spaces: Thai, Lao, Burmese, Khmer, Japanese kana, Chinese characters."""
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def score(
@@ -143,14 +142,14 @@ def tokenizer_for(references: Sequence[str]) -> str:
     """
     if not mostly_unspaced(references):
         return "13a"
-    han, unspaced = (sum(len(script.findall(line)) for line in references) for script in (HAN, UNSPACED))
+    han, unspaced = (sum(len(script.findall(line)) for line in references) for script in (HAN, _UNSPACED))
     return "zh" if han > 0.9 * unspaced else "char"
 
 
 def mostly_unspaced(texts: Sequence[str]) -> bool:
     """Whether most letters of texts are of scripts that do not part words at spaces."""
     letters = sum(character.isalpha() for line in texts for character in line)
-    return 2 * sum(len(UNSPACED.findall(line)) for line in texts) > letters > 0
+    return 2 * sum(len(_UNSPACED.findall(line)) for line in texts) > letters > 0
 
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:

@@ -11,9 +11,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from glassformer.data import unknown
 from glassformer.report.facts import RunFacts
-from glassformer.runs.values import SplitFacts
 
 PADDING = 0.25
 UNKNOWN = 0.05
@@ -107,10 +105,6 @@ def text(facts: RunFacts) -> Iterator[Finding]:
     if (train.unknown_rate or 0.0) > UNKNOWN:
         remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe"
         yield Finding(f"{train.unknown_rate:.1%} of the tokens are unknown", remedy)
-    for name, where in (("valid", "validation"), ("test", "test")):
-        split = facts.data.splits.get(name, SplitFacts())
-        if told := unknown.warning(where, split.unknown_rate, split.n_texts_unknown, split.n):
-            yield Finding(*told.split(": ", 1))
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")
@@ -124,6 +118,13 @@ def text(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(f"there are only {train.n} training examples", remedy)
 
 
+def data(facts: RunFacts) -> Iterator[Finding]:
+    """What was warned of before the first update."""
+    for sentence in facts.data.preflight.get("warnings", []):
+        matter, _, remedy = sentence.partition(": ")
+        yield Finding(matter, remedy)
+
+
 def test_used(facts: RunFacts) -> Iterator[Finding]:
     """A score that is too good to be believed."""
     if facts.config.data.use_test_as_validation:
@@ -131,7 +132,7 @@ def test_used(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(matter, "leave out --use-test-as-validation")
 
 
-RULES = (how_it_ended, training_loss, validation_loss, text, test_used)
+RULES = (how_it_ended, training_loss, validation_loss, data, text, test_used)
 
 
 def _finite(value: float | None) -> bool:

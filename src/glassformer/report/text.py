@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts
 from glassformer.runs.folder import PLOTS, RunFolder
@@ -106,9 +107,17 @@ def _how_it_went(facts: RunFacts) -> list[str]:
     if best := facts.best_validation():
         value, averaged = facts.validation_score(best)
         whose = "the average of the last validations' weights, at" if averaged else "the weights of"
-        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}"
+        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
         told.append(f"Kept: {whose} update {best.step:,} ({score}).")
     return told
+
+
+def _interval(facts: RunFacts, share: float) -> str:
+    """The interval of a validation score that is a share of few examples."""
+    n = facts.data.splits.get("valid", SplitFacts()).n
+    if not 0 < n < FEW or not facts.metric.write(0.5).endswith("%"):
+        return ""
+    return f" of {n} examples, 95% interval {facts.metric.between(wilson_interval(round(share * n), n))}"
 
 
 def _validations(facts: RunFacts) -> list[str]:

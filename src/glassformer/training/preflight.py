@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.splits import Split
 from glassformer.data.unknown import count_unknown, unknown_texts, warning
+from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
 from glassformer.runs.values import SplitFacts
 from glassformer.style.words import duration, percent
@@ -39,6 +42,7 @@ class Preflight:
     seconds_per_epoch: float
     estimated_seconds: float
     splits: dict[str, SplitFacts]
+    warnings: list[str]
 
     def lines(self) -> list[str]:
         """The same for people."""
@@ -53,14 +57,11 @@ class Preflight:
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
         ]  # fmt: skip
 
-    def warnings(self) -> list[str]:
-        """What to mend before it is trained."""
-        told = (
-            warning(IN_WORDS[name], s.unknown_rate, s.n_texts_unknown, s.n) for name, s in self.splits.items()
-        )
-        return [sentence for sentence in told if sentence]
 
-
+FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
+"""Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
+MOST_OF_A_CLASS = 0.9
+"""Share of one class from which accuracy says little."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
@@ -72,6 +73,8 @@ def _unknown(name: str, split: SplitFacts) -> str:
 
 def preflight(run: RunContext, pace: Pace) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
+
+    The warnings are sentences, what is the matter before the colon and what to do behind it.
 
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the updates.
     """
@@ -94,8 +97,49 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.update),
-        splits=describe_splits(run),
+        splits=(splits := describe_splits(run)),
+        warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
     )
+
+
+def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
+    """Unseen parts of which much is unknown; nothing is to a model that reads how unknown words are spelled."""
+    if run.task.tokenizer.spelling is not None:
+        return
+    for name, split in list(splits.items())[1:]:
+        if told := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
+            yield told
+
+
+def _too_few(run: RunContext) -> Iterator[str]:
+    """What can be expected of few examples."""
+    n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
+    if run.task.telling.running_text:
+        return
+    if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
+        among = f" of {len(classes)} classes" if classes else ""
+        yield f"only {n:,} examples{among} to train on: expect little more than guessing on texts unlike them, and " \
+              "give more before trying settings"  # fmt: skip
+    if n_valid < FEW:
+        low, high = wilson_interval(round(0.8 * n_valid), n_valid)
+        yield f"only {n_valid} example{'s' * (n_valid != 1)} to validate on: where about 80% of them are right it may be {low:.0%} to " \
+              f"{high:.0%} of others, so give more with --valid-file or --valid-fraction"  # fmt: skip
+
+
+def _lopsided(run: RunContext) -> Iterator[str]:
+    """Classes that training hardly shows, or shows almost alone."""
+    if run.task.form.answers != "label":
+        return
+    counts = Counter(run.data.train.answers).most_common()
+    lonely, (commonest, most) = sorted(label for label, n in counts if n == 1), counts[0]
+    if lonely:
+        named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
+        yield f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be " \
+              "answered, and give more of them, or leave them out"  # fmt: skip
+    if most > MOST_OF_A_CLASS * len(run.data.train):
+        share = percent(most / len(run.data.train))
+        yield f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the " \
+              "table of classes, not accuracy"  # fmt: skip
 
 
 def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
