@@ -181,13 +181,14 @@ def stratified_group_split(
     taken: list[list[int]] = []
     for stratum, quota in zip(divisible, quotas, strict=True):
         for at in rng.permutation(len(stratum))[:-1]:
-            if len(stratum[at]) <= quota:
-                taken.append(stratum[at])
-                quota -= len(stratum[at])
+            rows = stratum[int(at)]
+            if len(rows) <= quota:
+                taken.append(rows)
+                quota -= len(rows)
     taken = taken or [min((rows for stratum in divisible for rows in stratum), key=len)]
     in_valid = np.zeros(len(groups), dtype=bool)
     in_valid[np.concatenate(taken)] = True
-    left = Counter(labels[i] for i in np.flatnonzero(~in_valid))
+    left = Counter(labels[int(i)] for i in np.flatnonzero(~in_valid))
     for rows in taken:  # a text labelled in two ways may hold the last example of one of them
         if not all(left[labels[i]] for i in rows):
             in_valid[rows] = False

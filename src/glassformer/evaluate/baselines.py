@@ -84,15 +84,14 @@ def _tfidf_logistic(
     min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
     characters = mostly_unspaced(train_texts)
     counted = CHARACTERS if characters else "words and word pairs"
+    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
+    if not characters:  # words of one letter too, so that no text with words is empty
+        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
     vectorizer = TfidfVectorizer(
-        analyzer="char" if characters else "word",
-        ngram_range=(1, 3) if characters else (1, 2),
+        **units,
         min_df=min_df,
         sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
         dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
-        token_pattern=None
-        if characters
-        else r"(?u)\b\w+\b",  # one-letter words too, so that no text with words is empty
     )
     try:
         x_train = vectorizer.fit_transform(train_texts)
