@@ -61,7 +61,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
     ]
     steps = [run.steps for run in runs]
     return {
-        "section": wanted.get("section") or sentences.dataset(first).partition(" in ")[0],
+        "section": wanted.get("section") or without_paths(sentences.dataset(first).partition(" in ")[0]),
         "command": wanted.get("command") or without_paths(env.get("command") or ""),
         "note": wanted.get("note", ""),
         "task": first.config.task,

@@ -169,7 +169,11 @@ def _curves(section: str, results: dict[str, Facts]) -> bytes:
         all_values += list(values)
     low, high = np.percentile(all_values, [0, 100] if metric.higher_is_better else [0, 97])
     axes.set_ylim(low - 0.06 * (high - low) - 1e-9, high + 0.08 * (high - low) + 1e-9)
-    axes.set_xlim(0, max(x for x, *_ in labels) * 1.01)
+    ends = [minutes for minutes, *_ in labels]
+    if max(ends) > 8 * min(ends):  # a minute beside an hour: on a plain axis it would be a wall
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(None if axes.get_xscale() == "log" else 0, max(ends) * 1.01)
     axes.set_xlabel("minutes")
     if metric.write(0.5).endswith("%"):
         axes.yaxis.set_major_formatter(lambda value, _: metric.write(value))

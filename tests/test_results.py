@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
         reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
         glassformer.train("classify", out=folder / "runs" / "three", seeds=2, train_file=reviews, test_file=tests,
-                          **TINY)  # fmt: skip
+                          validate_min_steps=1, **TINY)  # fmt: skip
         src, tgt = write_pairs(folder)
         glassformer.train("translate", out=folder / "runs" / "pairs", src_file=src, tgt_file=tgt, **TINY)
     (folder / "runs" / "begun").mkdir()
@@ -57,7 +57,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
         facts["flops"] == pytest.approx(expected) and facts["parameters"] == data["preflight"]["n_parameters"]
     )
     assert facts["seconds"] > 0 and "threads" in facts["hardware"] and len(facts["curve"]) == 3
-    assert found["pairs"]["ci95"] is not None and found["pairs"]["section"] == "own data"
+    assert found["pairs"]["ci95"] is not None and found["pairs"]["section"] == "own data (`s.txt`)"
     assert json.loads(json.dumps(found)) == found
 
 
