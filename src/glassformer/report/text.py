@@ -141,11 +141,12 @@ def _data(facts: RunFacts, plots: list[str]) -> list[str]:
         return ["The run does not say what it was trained on."]
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown",
               "texts with unknown"]  # fmt: skip
+    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("spelled") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
-        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the "
-        "vocabulary lacks; of the test split only the texts were looked at before it was scored. The tokenizer saw "
-        "the training split alone.",
+        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the vocabulary "
+        f"lacks{spelled}; of the test split only the texts were looked at before it was scored. The tokenizer saw the "
+        "training split alone.",
         *_images(facts, plots, ("lengths",)),
         *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
     ]

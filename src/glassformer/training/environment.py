@@ -39,5 +39,6 @@ def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
     return DataFacts(
         p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, facts.splits,
         label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
-        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256}, preflight=known,
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "spelled": t.spelling is not None},
+        preflight=known,
     )  # fmt: skip
