@@ -140,7 +140,15 @@ def seeds_markdown(facts: SeedsFacts) -> str:
             "" if valid is None else validation.write(valid), "" if value is None else test.write(value),
             test.between(interval), f"{run.steps:,}", duration(run.seconds or 0),
         ])  # fmt: skip
-    header = ["", f"validation {validation.title}", f"test {test.title}", "95% interval", "updates", "time"]
+    scored = "test" if first.evaluation and first.evaluation.split == "test" else "evaluation"
+    header = [
+        "",
+        f"validation {validation.title}",
+        f"{scored} {test.title}",
+        "95% interval",
+        "updates",
+        "time",
+    ]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
         f"A {first.telling.what} trained on {sentences.dataset(first)}, again and again from other random weights, in "
