@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-all browser lint web web-check clean
+.PHONY: help demo test test-all browser lint results results-train web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-all   the slow tests too"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make lint       ruff and pyright"
+	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
 	@echo "make web-check  the page's types, and that the built page is the one its sources give"
 	@echo "make clean      remove .venv and caches; your runs/ stay"
@@ -40,6 +41,12 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+results: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.results
+
+results-train: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.results --train
 
 web: web/node_modules/.installed
 	cd web && npm run --silent build

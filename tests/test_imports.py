@@ -23,7 +23,7 @@ LAYERS = [
     {"training"},
     {"report"},
     {"explain"},
-    {"finish", "session", "run"},
+    {"finish", "session", "seeds", "run"},
     {"cli"},
     {"__init__", "__main__"},
 ]

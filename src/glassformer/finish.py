@@ -8,7 +8,9 @@ from typing import Any
 from torch import nn
 
 from glassformer import console
+from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
+from glassformer.report.sentences import caveats
 from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
@@ -48,6 +50,8 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
         evaluate_run(p, model, folder)
     replace_card(folder.model, model_card(folder.path, model_facts(p.task)))
     write_report(folder.path)
+    for caveat in caveats(load_facts(folder.path)):
+        console.warn(caveat)
 
 
 def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:

@@ -23,8 +23,10 @@ from glassformer.errors import DataError, UsageError
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
+from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Facts
 from glassformer.runtime import choose_device, tuned
+from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.initial import with_sizes_of
@@ -40,7 +42,7 @@ CHUNK = 256
 
 def train(
     recipe: str | Config, *, out: str | Path | None = None, on_report: Callable[[Any], None] | None = None,
-    dry_run: bool = False, overfit_batch: bool = False, **overrides: Any,
+    dry_run: bool = False, overfit_batch: bool = False, seeds: int | None = None, **overrides: Any,
 ) -> Run | None:  # fmt: skip
     """Train, evaluate and report a run.
 
@@ -50,6 +52,8 @@ def train(
         on_report: called with each `StepReport`.
         dry_run: say what would be trained and how long it would take, and return None.
         overfit_batch: train on one batch until it is known by heart, and return None.
+        seeds: train so many runs, of seed, seed + 1, …, into `out/seed-1` and so on, and tell mean and spread in
+            `out/report.md` and `out/report.json`; the run returned is the best by validation, as `load(out)` is.
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
 
     Raises:
@@ -61,6 +65,11 @@ def train(
         config = with_sizes_of(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    if seeds is not None:
+        if dry_run or overfit_batch:
+            raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
+        start_seeds(config, folder, seeds, on_report)
+        return load(folder)
     with tuned(choose_device(config.train.device), config.train.deterministic):
         if dry_run or overfit_batch:
             prepared, _ = look_ahead(prepare(config))
@@ -72,18 +81,21 @@ def train(
 
 
 def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run:
-    """Go on with an interrupted run, to the same weights as if it had not been."""
-    resume_run(RunFolder(out), on_report)
+    """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been."""
+    if SeedsFolder(out).exists:
+        go_on(SeedsFolder(out), on_report)
+    else:
+        resume_run(RunFolder(out), on_report)
     return load(out)
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """Load a run folder (or its `model/` alone) for use.
+    """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
     """
-    folder = RunFolder(path)
+    folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.trained_model()
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target, task = choose_device(device), _restore_task(facts, model_folder, folder)

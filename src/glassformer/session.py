@@ -51,6 +51,9 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         check_base(config, base)
         tokenizer = base.tokenizer
     config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
+    if kind.form.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
+        what = f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
+        raise DataError(what, "look at the column of texts: glassformer data show")
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
@@ -74,6 +77,8 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     facts = preflight(settled, pace)
     for line in facts.lines():
         console.say(line)
+    for sentence in facts.warnings:
+        console.warn(sentence)
     if c.minutes is not None:
         console.say(f"budget      {c.minutes:g} min is {settled.config.train.steps:,} updates here")
     return settled, facts
@@ -88,7 +93,7 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
     folder.check_new()
     run, facts = look_ahead(prepare(config))
     env = describe_environment(run.device, run.precision)
-    folder.begin(run.config, env, describe_data(run, asdict(facts)), run.task.tokenizer)
+    folder.begin(run.config, env, describe_data(run, facts), run.task.tokenizer)
     _train(run, folder, on_report, resume=False)
 
 

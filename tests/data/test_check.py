@@ -220,3 +220,11 @@ def test_no_files_named_is_a_usage_error():
     for task in ("classify", "translate", "lm"):
         with pytest.raises(UsageError, match="no training data"):
             check_data(TASKS[task].form, DataConfig())
+
+
+def test_labels_with_one_example_are_counted(tmp_path):
+    rows = [f"text {i},{'ab'[i % 2]}" for i in range(10)] + ["odd one,c", "odd two,d"]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    files = FilesConfig(train_file=str(tmp_path / "a.csv"))
+    report = check_data(TASKS["classify"].form, DataConfig(files=files))
+    assert report.ok and report.counts == {"train: labels with one example": 2}

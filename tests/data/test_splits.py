@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.data.splits import Split, TextData, limited, random_group_split
+from glassformer.data.splits import Split, TextData, limited, random_group_split, stratified_group_split
 from glassformer.errors import DataError, UsageError
 
 
@@ -77,3 +77,37 @@ def test_limit_draws_training_examples_by_seed_and_says_so():
     assert "20 of 100 training examples are used, drawn by seed" in cut.notes[0]
     with pytest.raises(UsageError, match="at least 1"):
         limited(data, 0, 0)
+
+
+def test_a_stratified_split_keeps_every_label_in_training_and_gives_each_its_share():
+    labels = [*(["a"] * 600), *(["b"] * 300), *(["c"] * 95), *(["d"] * 4), "e"]
+    texts = [f"text {i}" if i % 10 else f"{label} {i // 100}" for i, label in enumerate(labels)]
+    train, valid = stratified_group_split(texts, labels, 0.1, seed=1)
+    assert sorted([*train, *valid]) == list(range(1000))
+    assert not {texts[i] for i in train} & {texts[i] for i in valid}, "equal texts stay together"
+    assert {labels[i] for i in train} == set("abcde")
+    counts = {label: sum(labels[i] == label for i in valid) for label in "abcde"}
+    assert counts == {"a": 60, "b": 30, "c": 10, "d": 0, "e": 0}
+    again = stratified_group_split(texts, labels, 0.1, seed=1)
+    assert np.array_equal(valid, again[1])
+    assert not np.array_equal(valid, stratified_group_split(texts, labels, 0.1, seed=2)[1])
+
+
+def test_small_labels_are_validated_in_turn_of_what_they_are_owed():
+    """Ten labels of six: six validation examples for ten labels, none with two."""
+    labels = [f"{i % 10}" for i in range(60)]
+    _, valid = stratified_group_split(range(60), labels, 0.1, seed=0)
+    assert len(valid) == 6 and len({labels[i] for i in valid}) == 6
+
+
+def test_where_each_label_has_one_text_nothing_can_be_set_aside():
+    with pytest.raises(DataError, match="each of 3 labels has a single text"):
+        stratified_group_split(list("xyz"), list("abc"), 0.5, seed=0)
+
+
+def test_the_last_example_of_a_label_is_given_back_to_training():
+    """Equal texts labelled in two ways: the rarer label has no other example."""
+    texts, labels = ["same", "same", *map(str, range(8))], ["a", "rare", *"aaaaaaaa"]
+    for seed in range(20):
+        train, _ = stratified_group_split(texts, labels, 0.4, seed=seed)
+        assert "rare" in {labels[i] for i in train}

@@ -71,3 +71,40 @@ def test_nothing_to_fit_or_unequal_counts_is_an_error() -> None:
         fit_baselines([], [], ["a"], [0])
     with pytest.raises(DataError, match="test"):
         fit_baselines(["a"], [0], ["a", "b"], [0])
+
+
+def clauses(
+    good: list[str], bad: list[str], n: int, seed: int, space: str = ""
+) -> tuple[list[str], list[int]]:
+    """Write texts without spaces: filler of random letters around one of seven good or bad phrases."""
+    rng, texts, labels = np.random.default_rng(seed), [], []
+    letters = sorted(set("".join(good + bad)))
+    for _ in range(n):
+        label = int(rng.integers(2))
+        phrase = str(rng.choice(good if label else bad))
+        before, after = ("".join(rng.choice(letters, 4)) for _ in range(2))
+        texts.append(space.join([before, phrase, after]))
+        labels.append(label)
+    return texts, labels
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (["非常好看", "值得推荐", "十分满意"], ["非常难看", "浪费时间", "十分失望"]),
+        (["とても良い", "すばらしい"], ["とても悪い", "つまらない"]),
+        (["ดีมาก", "ชอบมาก"], ["แย่มาก", "ผิดหวัง"]),
+    ],
+    ids=["Chinese", "Japanese", "Thai"],
+)
+def test_scripts_without_spaces_are_counted_by_characters(good: list[str], bad: list[str]) -> None:
+    """By words it would know no clause again and guess; by characters it is a yardstick."""
+    row = fit_baselines(*clauses(good, bad, 600, 0), *clauses(good, bad, 200, 1))["tfidf_logistic"]
+    assert row["accuracy"] > 0.97
+    assert "one, two and three characters" in row["settings"] and "script without spaces" in row["settings"]
+
+
+def test_words_stay_words_where_most_texts_have_spaces() -> None:
+    train, test = reviews(300, 0), reviews(100, 1)
+    mixed = [f"{text} 好" for text in train[0]]
+    assert "words and word pairs" in fit_baselines(mixed, train[1], *test)["tfidf_logistic"]["settings"]

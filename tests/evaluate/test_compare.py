@@ -93,3 +93,82 @@ def test_a_damaged_line_and_a_folder_that_is_no_run_are_named(tmp_path: Path) ->
         compare_runs([one])
     with pytest.raises(CheckpointError, match=r"config\.toml"):
         compare_runs([tmp_path])
+
+
+def blocks(extra: float, n: int = 120) -> list[dict]:
+    """Nats by block of a text whose blocks differ much more than two models do."""
+    return [{"block": i, "chars": 200, "nats": 300 + 100 * (i % 7) + extra + (i % 3)} for i in range(n)]
+
+
+def with_data(run: Path, sha256: str, tokenizer: str = "t") -> Path:
+    facts = {"splits": {"test": {"n": 1, "sha256": sha256}}, "tokenizer": {"sha256": tokenizer}}
+    (run / "data.json").write_text(json.dumps(facts), encoding="utf-8")
+    return run
+
+
+def test_language_models_are_compared_by_blocks_of_the_text(tmp_path: Path) -> None:
+    good = with_data(make_run(tmp_path / "good", "lm", blocks(0), bits_per_char=2.1), "x")
+    poor = with_data(make_run(tmp_path / "poor", "lm", blocks(9), bits_per_char=2.2), "x", "another")
+    comparison = compare_runs([poor, good])
+    (test,) = comparison.tests
+    assert test["metric"] == "bits_per_char" and test["p_value"] < 0.01
+    assert test["difference"] == pytest.approx(9 / 200 / 0.6931, abs=1e-4)
+    assert "good is better than" in comparison.verdicts[0] and "more than chance" in comparison.verdicts[0]
+    assert "120 blocks of the text" in comparison.verdicts[0]
+
+
+def test_scores_for_each_token_compare_only_with_one_tokenizer(tmp_path: Path) -> None:
+    scores = {"headline": "nats_per_token", "nats_per_token": 3.0}
+    one = with_data(make_run(tmp_path / "one", "lm", blocks(0), **scores), "x", "a")
+    two = with_data(make_run(tmp_path / "two", "lm", blocks(9), **scores), "x", "b")
+    assert "tokenizers differ" in compare_runs([one, two]).notes[0]
+    with_data(two, "x", "a")
+    assert compare_runs([one, two]).tests[0]["metric"] == "nats_per_char"
+
+
+def test_other_test_texts_with_the_same_answers_are_refused(tmp_path: Path) -> None:
+    one = with_data(make_run(tmp_path / "one", "classify", labelled(180), accuracy=0.9), "x")
+    two = with_data(make_run(tmp_path / "two", "classify", labelled(140), accuracy=0.7), "y")
+    comparison = compare_runs([one, two])
+    assert comparison.tests == [] and "not evaluated on the same examples" in comparison.notes[0]
+
+
+def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:
+    good = make_run(tmp_path / "good", "classify", labelled(180), accuracy=0.9)
+    poor = make_run(tmp_path / "poor", "classify", labelled(140), accuracy=0.7)
+    near = make_run(tmp_path / "near", "classify", labelled(179), accuracy=0.895)
+    (sentence,) = compare_runs([good, poor]).verdicts
+    assert sentence == (
+        f"{good} is better than {poor} by 20.0 points, which is more than chance "
+        "(p < .001, McNemar, exact, 200 examples)."
+    )
+    three = compare_runs([good, near, poor]).verdicts
+    assert "differ by 0.5 points, which may be chance (p = 1.000" in three[0]
+    assert all("corrected for 3 pairs" in sentence for sentence in three)
+
+
+def seeds(path: Path, scores: list[float]) -> Path:
+    path.mkdir()
+    asked = {"seeds": list(range(1, len(scores) + 1)), "config": {"task": "classify"}}
+    (path / "seeds.json").write_text(json.dumps(asked), encoding="utf-8")
+    for seed, score in zip(asked["seeds"], scores, strict=True):
+        run = make_run(path / f"seed-{seed}", "classify", labelled(round(200 * score)), accuracy=score)
+        line = {"step": 5, "loss": 1.0, "valid": {"loss": 1.0, "accuracy": 1 - score}}
+        (run / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+        (run / "config.toml").write_text(
+            f'task = "classify"\n[data]\ndataset = "files"\n[train]\nseed = {seed}\n', encoding="utf-8"
+        )
+    return path
+
+
+def test_several_seeds_are_compared_by_their_means(tmp_path: Path) -> None:
+    one, two = seeds(tmp_path / "one", [0.9, 0.91, 0.89]), seeds(tmp_path / "two", [0.7, 0.72])
+    alone = make_run(tmp_path / "alone", "classify", labelled(150), accuracy=0.75)
+    comparison = compare_runs([one, two, alone])
+    assert comparison.rows[0]["value"] == pytest.approx(0.9) and comparison.rows[0]["seeds"] == 3
+    assert comparison.rows[0]["sd"] == pytest.approx(0.01) and comparison.rows[2]["sd"] is None
+    means, *paired = comparison.tests
+    assert means["test"] == "Welch's t" and means["difference"] == pytest.approx(0.19)
+    assert "5 seeds" in comparison.verdicts[0] and "more than chance" in comparison.verdicts[0]
+    assert [test["test"] for test in paired] == ["McNemar, exact"] * 2
+    assert any("its best by validation, seed-3" in note for note in comparison.notes)

@@ -304,3 +304,29 @@ def test_nothing_that_tells_spells_a_tasks_name() -> None:
     ):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             assert not (isinstance(node, ast.Constant) and node.value in TASKS), f"{path}:{node.lineno}"
+
+
+def test_what_is_unknown_in_unseen_texts_is_told_with_the_remedy(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    told = "31.0% of the validation tokens are unknown to the model, in 60 of 80 texts: --text.tokenizer byte-bpe knows"
+
+    def change(data: dict) -> None:
+        data["splits"]["test"] = {"n": 90, "n_tokens": 1000, "unknown_rate": 0.31, "n_texts_unknown": 77}
+        data["preflight"]["warnings"] = [told]
+
+    edit(run / "data.json", change)
+    text = report_of(run)
+    opening, table = text.split("## Result")[0], text.split("## Data")[1]
+    assert f"**Mind:** {told}." in opening
+    assert "31.0% of the validation tokens" in model_card(run, {})
+    row = next(line for line in table.splitlines() if line.startswith("| test"))
+    assert "31.00%" in row and "| 77 |" in row
+    edit(run / "data.json", lambda data: data["tokenizer"].update(spelled=True))
+    assert "read by how they are spelled" in report_of(run)
+
+
+def test_a_validation_score_on_few_examples_has_its_interval(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    assert "examples, 95% interval" not in report_of(run)
+    edit(run / "data.json", lambda data: data["splits"]["valid"].update(n=12))
+    assert re.search(r"Accuracy on validation: \d+\.\d% of 12 examples, 95% interval \d", report_of(run))

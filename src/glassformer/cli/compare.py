@@ -1,4 +1,4 @@
-"""`glassformer compare`: runs side by side, with paired tests where both kept their predictions."""
+"""`glassformer compare`: runs side by side, and for each pair whether they differ by more than chance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.errors import UsageError
 
 @dataclass(frozen=True)
 class CompareArguments:
-    """Put the results of two or more runs into one table."""
+    """Put runs, or folders of several seeds, into one table, and tell which differences are more than chance."""
 
     json: bool = False
     """Print one JSON object."""
@@ -25,7 +25,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(CompareArguments, given, "compare RUN RUN ...")
     if not words:
         raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
-    folders = [flags.run_folder(word) for word in words]
+    folders = [flags.run_folder(word, whole=True) for word in words]
 
     from glassformer.report.compare import compare_runs
 
@@ -33,12 +33,15 @@ def run(argv: Sequence[str]) -> int:
     if arguments.json:
         console.write_json(asdict(comparison))
         return 0
-    columns = "run task dataset split n metric value ci95 parameters steps seconds".split()
+    columns = "run task dataset split n metric value ci95 seeds sd parameters steps seconds".split()
     console.write_table(columns, [[_cell(row[name]) for name in columns] for row in comparison.rows])
     if comparison.tests:
-        columns = "first second metric difference ci95 p_value n".split()
+        columns = "first second metric difference ci95 p_value p_holm n".split()
         console.write("")
         console.write_table(columns, [[_cell(test[name]) for name in columns] for test in comparison.tests])
+        console.write("")
+        for sentence in comparison.verdicts:
+            console.write(sentence)
     for note in comparison.notes:
         console.say(note)
     return 0

@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     trained = train(config, out, arguments)
     if trained is None:  # a dry run
         return 0
-    evaluation = RunFolder(out).read_evaluation() or Evaluation()
+    evaluation = RunFolder(trained.path).read_evaluation() or Evaluation()
     if arguments.json:
         write_scores(evaluation.as_json(), as_json=True)
         return 0

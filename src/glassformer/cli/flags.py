@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin,
 
 import tyro
 
+from glassformer import console
 from glassformer.config import Config, idle
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import BUDGETS, check_config, nearest, override, section_fields, without_budget
 from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.seeds_folder import SeedsFolder
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task
@@ -155,14 +157,23 @@ def one_word(words: list[str], what: str, usage: str) -> str:
     return words[0]
 
 
-def run_folder(word: str) -> Path:
-    """A run folder that exists; a CheckpointError says that there is none, and hints at one that resembles it."""
+def run_folder(word: str, whole: bool = False) -> Path:
+    """A run folder that exists; of several seeds the best by validation, or, as a `whole`, the folder of them.
+
+    A CheckpointError says that there is none, and hints at one that resembles it.
+    """
     path = Path(word)
+    if SeedsFolder(path).exists:
+        if whole:
+            return path
+        best = SeedsFolder(path).best.path
+        console.say(f"{path} holds several seeds; {best} is the best by validation")
+        return best
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     parent, hint = path.parent, "give the folder that --out named when training"
-    if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable]:
+    if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable or SeedsFolder(p).exists]:
         hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
     raise CheckpointError(f"{path} {wrong}", nearest(path.name, siblings).strip() or hint)
 

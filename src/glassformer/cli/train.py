@@ -14,8 +14,10 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
+from glassformer.files import read_json
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.seeds_folder import SeedsFolder
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class TrainArguments:
     """Say what would be trained and how long it would take, and stop."""
     overfit_batch: bool = False
     """Train on one batch only: the loss must go to zero, or something is broken."""
+    seeds: int | None = None
+    """Train so many runs, from seed on, into OUT/seed-1 and so on; tell mean, spread and the best by validation."""
     json: bool = False
     """Print the final scores as one JSON object."""
     data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
@@ -64,7 +68,9 @@ def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
-    special = {name: True for name in ("dry_run", "overfit_batch") if getattr(arguments, name)}
+    special = {
+        name: value for name in ("dry_run", "overfit_batch", "seeds") if (value := getattr(arguments, name))
+    }
     with TrainingProgress() as progress:
         return glassformer.train(config, out=out, on_report=progress, **special)
 
@@ -76,7 +82,7 @@ def _resume(words: list[str], given: list[str]) -> int:
         told = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(told, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, given, "train --resume RUN")
-    out = flags.run_folder(str(arguments.resume))
+    out = flags.run_folder(str(arguments.resume), whole=True)
 
     import glassformer
     from glassformer.report.progress import TrainingProgress
@@ -101,8 +107,10 @@ def _finish(out: Path, as_json: bool) -> None:
     """The scores to stdout, and where everything is to stderr."""
     from glassformer.tasks import task_class
 
-    folder = RunFolder(out)
-    if evaluation := folder.read_evaluation():
+    several, folder = SeedsFolder(out), RunFolder(out)
+    if several.exists:
+        write_scores(read_json(several.report_json), as_json)
+    elif evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():
         console.say(f"report: {folder.report}")

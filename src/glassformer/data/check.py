@@ -1,7 +1,8 @@
 """Everything that is wrong with data, with file and line, and what is merely worth knowing, before training.
 
 Errors are those `own_files.load` would stop at, all of them instead of the first. Counted and no errors:
-byte order marks, CRLF line ends, empty texts, duplicates, texts that training shares with the other parts.
+byte order marks, CRLF line ends, empty texts, duplicates, labels with one example, texts that training shares with
+the other parts.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
         rows = read_parts(form, data_parts(form, data), data, findings)
         splits = {name: part.split() for name, part in rows.items()}
     _count(splits, findings.counts)
+    if form.answers == "label" and "train" in splits:
+        of_label = Counter(splits["train"].answers)
+        findings.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
     counts = {name: n for name, n in findings.counts.items() if n}
     characters = form.roles is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}

@@ -162,7 +162,7 @@ def encode_split(
         settings: JSON; all that decides how these texts become these arrays.
         cache: folder for the arrays; None, or a folder that cannot be written, keeps them in memory.
     """
-    key = _fingerprint(split, [VERSION, *settings])
+    key = fingerprint(split, [VERSION, *settings])
 
     def fill(writer: ArrayWriter) -> dict[str, int]:
         filled = encoder(writer)
@@ -203,7 +203,7 @@ def pieces_of(document: str, kind: str) -> Iterator[list[str]]:
     yield [*batch, document[starts:]]
 
 
-def _fingerprint(split: Split, settings: Sequence[object]) -> str:
+def fingerprint(split: Split, settings: Sequence[object]) -> str:
     """A hash of every text and answer with its length, and of the settings."""
     digest = hashlib.sha256(json.dumps(settings).encode())
     for column in (split.text, split.answer or []):

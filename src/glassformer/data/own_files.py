@@ -16,7 +16,13 @@ from glassformer.data.columns import Roles, Rows, read_table
 from glassformer.data.documents import load_documents, read_documents, read_texts
 from glassformer.data.forms import Form
 from glassformer.data.reading import Findings, read_lines
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
+from glassformer.data.splits import (
+    TEST_IS_VALIDATION,
+    Split,
+    TextData,
+    random_group_split,
+    stratified_group_split,
+)
 from glassformer.errors import DataError, UsageError
 
 Part: TypeAlias = Path | tuple[Path, Path] | None
@@ -44,7 +50,7 @@ def load(form: Form, data: DataConfig) -> TextData:
         valid = splits["test"]
         findings.notes.append(TEST_IS_VALIDATION)
     elif valid is None:
-        train, valid = _set_aside(train, data, findings)
+        train, valid = _set_aside(form, train, data, findings)
     return TextData(train, valid, splits.get("test"), findings.notes, findings.hashes)
 
 
@@ -125,15 +131,30 @@ def _read_part(part: Path | tuple[Path, Path], roles: Roles, findings: Findings)
     return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
 
 
-def _set_aside(train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
-    """A seeded share for validation; equal texts stay together, so that none is trained and validated on."""
+def _set_aside(form: Form, train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
+    """A seeded share for validation; equal texts stay together, so that none is trained and validated on.
+
+    Of labels each gives its share, and none is left without a training example.
+    """
+    more = "give more data, or validation data of its own (--valid-file)"
     if len(set(train.text)) < 2:
         what = f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on"
-        raise DataError(what, "give more data, or validation data of its own (--valid-file)")
-    rest, held_out = random_group_split(train.text, data.valid_fraction, data.split_seed)
+        raise DataError(what, more)
+    if labelled := form.answers == "label":
+        try:
+            parts = stratified_group_split(train.text, train.answers, data.valid_fraction, data.split_seed)
+        except DataError as error:
+            raise DataError(f"{train.source}: {error.message}", more) from None
+    else:
+        parts = random_group_split(train.text, data.valid_fraction, data.split_seed)
+    rest, held_out = parts
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
-    return train.take(rest), train.take(held_out, f"{train.source} (set aside)")
+    valid = train.take(held_out, f"{train.source} (set aside)")
+    if labelled and (unseen := sorted(set(train.answers) - set(valid.answers))):
+        names = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
+        findings.notes.append(f"validation: {len(unseen)} labels have too few examples to be in it ({names})")
+    return train.take(rest), valid
 
 
 def _part(files: FilesConfig, name: str) -> Part:

@@ -5,6 +5,7 @@ The rules by which a part is set aside are here too. No file is read here, and n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -166,4 +167,49 @@ def random_group_split(
     ):  # a tiny share of a few large groups: the smallest one, so that validation is not empty
         taken[int(np.argmin(sizes))] = True
     in_valid = taken[group_of]
+    return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)
+
+
+def stratified_group_split(
+    groups: Sequence[Hashable], labels: Sequence[Hashable], fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `random_group_split`, but every label gives its share, and every label stays in training.
+
+    A share that is no whole number is rounded, most being owed first; a label of a single group gives nothing. A
+    group counts for the label of its first example.
+
+    Raises:
+        UsageError: `fraction` outside (0, 1).
+        DataError: no label has two groups.
+    """
+    random_group_split(groups, fraction, seed)  # refuses what cannot be split at all
+    rng = np.random.default_rng([seed, len(groups)])
+    members: dict[Hashable, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    strata: dict[Hashable, list[list[int]]] = {}
+    for rows in members.values():
+        strata.setdefault(labels[rows[0]], []).append(rows)
+    divisible = [stratum for stratum in strata.values() if len(stratum) > 1]
+    if not divisible:
+        raise DataError(f"each of {len(strata)} labels has a single text, and a label must stay in training")
+    owed = [fraction * sum(map(len, stratum)) for stratum in divisible]
+    quotas, wanted = [int(share) for share in owed], max(1, round(len(groups) * fraction))
+    for i in sorted(range(len(owed)), key=lambda i: quotas[i] - owed[i])[: max(0, wanted - sum(quotas))]:
+        quotas[i] += 1
+    taken: list[list[int]] = []
+    for stratum, quota in zip(divisible, quotas, strict=True):
+        for at in rng.permutation(len(stratum))[:-1]:
+            rows = stratum[int(at)]
+            if len(rows) <= quota:
+                taken.append(rows)
+                quota -= len(rows)
+    taken = taken or [min((rows for stratum in divisible for rows in stratum), key=len)]
+    in_valid = np.zeros(len(groups), dtype=bool)
+    in_valid[np.concatenate(taken)] = True
+    left = Counter(labels[int(i)] for i in np.flatnonzero(~in_valid))
+    for rows in taken:  # a text labelled in two ways may hold the last example of one of them
+        if not all(left[labels[i]] for i in rows):
+            in_valid[rows] = False
+            left.update(labels[i] for i in rows)
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

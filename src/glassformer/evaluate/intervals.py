@@ -1,19 +1,19 @@
-"""How sure a score is: the three statistics behind every interval and comparison of the project.
+"""How sure a score is: Wilson's interval for a share, the bootstrap for a corpus score.
 
-Wilson's interval for a share, the bootstrap for a corpus score, McNemar's test for two classifiers on the
-same examples. Nothing here knows a task; the files beside it decide what is counted.
+Nothing here knows a task; the files beside it decide what is counted. Whether two runs differ is
+`significance.py`'s question.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
+FEW = 30
+"""Examples below which an interval is so wide that it must be told with the score."""
 BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
 
@@ -56,55 +56,3 @@ def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTR
 def percentile_interval(values: np.ndarray) -> list[float]:
     """Return the middle 95% of resampled scores as [low, high]."""
     return np.percentile(values, [2.5, 97.5]).tolist()
-
-
-def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
-    """Return how often chance alone makes a difference at least as large, two-sided.
-
-    The resampled differences, moved to mean zero, stand for "no true difference" (Riezler and Maxwell
-    2005); one is added above and below so that no finite number of draws can claim p = 0.
-    """
-    extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
-    return (extreme + 1) / (len(resampled) + 1)
-
-
-def mcnemar(only_first: int, only_second: int) -> float:
-    """Return McNemar's exact two-sided p-value of two classifiers on the same examples.
-
-    Only examples that one alone gets right say anything: fair coins, if the two were equally good.
-    """
-    n, fewer = only_first + only_second, min(only_first, only_second)
-    ways, term = 0, 1
-    for k in range(fewer + 1):  # exact integers: no underflow however many examples disagree
-        ways += term
-        term = term * (n - k) // (k + 1)
-    return min(1.0, 2 * ways / 2**n)
-
-
-def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
-    """Return the 95% interval of (first − second) accuracy on the same n examples, by the normal law."""
-    difference = (only_first - only_second) / n
-    variance = (only_first + only_second) / n - difference**2
-    half = Z95 * math.sqrt(max(variance, 0.0) / n)
-    return [max(-1.0, difference - half), min(1.0, difference + half)]
-
-
-def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
-    """Ask whether two systems are right about different shares of the same examples.
-
-    Args:
-        first, second: their answers.
-        truth: what is right, in the same order.
-
-    Returns:
-        test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
-    """
-    triples = list(zip(first, second, truth, strict=True))
-    only_first, only_second = sum(a == t != b for a, b, t in triples), sum(b == t != a for a, b, t in triples)
-    return {
-        "test": "McNemar, exact",
-        "difference": (only_first - only_second) / len(triples),
-        "ci95": paired_share_interval(only_first, only_second, len(triples)),
-        "p_value": mcnemar(only_first, only_second),
-        "n": len(triples),
-    }

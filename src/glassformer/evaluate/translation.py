@@ -15,12 +15,9 @@ import numpy as np
 
 from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.intervals import (
-    bootstrap_p_value,
-    percentile_interval,
-    resampled_sums,
-    wilson_interval,
-)
+from glassformer.evaluate import significance
+from glassformer.evaluate.intervals import percentile_interval, resampled_sums, wilson_interval
+from glassformer.text.spelling import UNSPACED
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
 """First reference length, in BLEU's tokens, of each bucket of `by_length`."""
@@ -30,10 +27,8 @@ SHORT = 6.0
 """Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is: BLEU, which
 counts runs of four, says nothing then."""
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-HAN = re.compile(f"[{_HAN}]")
-UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
-"""Letters of scripts written without spaces: Thai, Lao, Burmese, Khmer, Japanese kana, Chinese characters."""
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def score(
@@ -142,19 +137,7 @@ def paired_bootstrap(
     _check(second, references)
     bleu = _bleu("auto", references)
     one, two = (segment_statistics(bleu, system, references) for system in (first, second))
-    width, corpus = one.shape[1], _corpus(bleu)
-    difference = corpus(one.sum(axis=0)) - corpus(two.sum(axis=0))
-    sums = resampled_sums(np.hstack([one, two]), n_bootstrap)
-    resampled = np.array([corpus(row[:width]) - corpus(row[width:]) for row in sums])
-    return {
-        "test": "paired bootstrap",
-        "metric": "bleu",
-        "difference": difference,
-        "ci95": percentile_interval(resampled),
-        "p_value": bootstrap_p_value(difference, resampled),
-        "n": len(references),
-        "n_bootstrap": n_bootstrap,
-    }
+    return significance.paired_bootstrap(one, two, _corpus(bleu), n_bootstrap) | {"metric": "bleu"}
 
 
 def copy_baseline(
@@ -190,11 +173,16 @@ def tokenizer_for(references: Sequence[str]) -> str:
     definition. `zh` parts Chinese characters; `char` parts everything, for scripts that sacreBLEU could only
     part with a dictionary (Japanese, Thai …).
     """
-    letters = sum(character.isalpha() for line in references for character in line)
-    unspaced = sum(len(UNSPACED.findall(line)) for line in references)
-    if 2 * unspaced <= letters or not letters:
+    if not mostly_unspaced(references):
         return "13a"
-    return "zh" if sum(len(HAN.findall(line)) for line in references) > 0.9 * unspaced else "char"
+    han, unspaced = (sum(len(script.findall(line)) for line in references) for script in (HAN, _UNSPACED))
+    return "zh" if han > 0.9 * unspaced else "char"
+
+
+def mostly_unspaced(texts: Sequence[str]) -> bool:
+    """Whether most letters of texts are of scripts that do not part words at spaces."""
+    letters = sum(character.isalpha() for line in texts for character in line)
+    return 2 * sum(len(_UNSPACED.findall(line)) for line in texts) > letters > 0
 
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:

@@ -118,6 +118,13 @@ def text(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(f"there are only {train.n} training examples", remedy)
 
 
+def data(facts: RunFacts) -> Iterator[Finding]:
+    """What was warned of before the first update."""
+    for sentence in facts.data.preflight.get("warnings", []):
+        matter, _, remedy = sentence.partition(": ")
+        yield Finding(matter, remedy)
+
+
 def test_used(facts: RunFacts) -> Iterator[Finding]:
     """A score that is too good to be believed."""
     if facts.config.data.use_test_as_validation:
@@ -125,7 +132,7 @@ def test_used(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(matter, "leave out --use-test-as-validation")
 
 
-RULES = (how_it_ended, training_loss, validation_loss, text, test_used)
+RULES = (how_it_ended, training_loss, validation_loss, data, text, test_used)
 
 
 def _finite(value: float | None) -> bool:

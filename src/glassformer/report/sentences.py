@@ -6,6 +6,7 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 from __future__ import annotations
 
 from glassformer.data.splits import LIMITED
+from glassformer.evaluate.intervals import FEW
 from glassformer.report.facts import RunFacts
 from glassformer.style.words import code, duration, fenced, quoted
 
@@ -57,16 +58,42 @@ def dataset(facts: RunFacts) -> str:
             }.get(name, name) + took
 
 
+def cautions(facts: RunFacts) -> list[str]:
+    """Return what a reader must know before believing the score: of the data, and of the evaluation."""
+    told = [note for note in facts.data.notes if note.endswith(LIMITED)] + facts.data.preflight.get(
+        "warnings", []
+    )
+    unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
+    return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in told), *caveats(facts)]
+
+
+def caveats(facts: RunFacts) -> list[str]:
+    """Return what the evaluation itself says against its score; nothing before there is one."""
+    evaluation = facts.evaluation
+    if evaluation is None:
+        return []
+    found = [NO_TEST] if evaluation.split != "test" else []
+    return found + [
+        *_few_scored(facts),
+        *facts.telling.caveats(evaluation),
+        *(evaluation.scores.get("notes") or []),
+    ]
+
+
 def warnings(facts: RunFacts) -> list[str]:
-    """Return what a reader must know before believing the score, as quotations."""
-    evaluation, found = facts.evaluation, []
-    if facts.config.data.use_test_as_validation:
-        found.append(UNCLEAN)
-    found += [f"{note[0].upper()}{note[1:]}." for note in facts.data.notes if note.endswith(LIMITED)]
-    if evaluation:
-        found += [NO_TEST] if evaluation.split != "test" else []
-        found += [*facts.telling.caveats(evaluation), *(evaluation.scores.get("notes") or [])]
-    return [quoted(f"**Mind:** {warning}") for warning in found]
+    """Return `cautions` as quotations."""
+    return [quoted(f"**Mind:** {caution}") for caution in cautions(facts)]
+
+
+def _few_scored(facts: RunFacts) -> list[str]:
+    """How wide the interval is, where few examples were scored."""
+    evaluation, (metric, value, interval) = facts.evaluation, facts.score
+    if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
+        return []
+    n, unit = evaluation.n, facts.telling.unit
+    counted = f"{n} {unit} were" if n > 1 else f"{n} {unit.removesuffix('s')} was"
+    return [f"Only {counted} scored: {metric.title} may be anything from "
+            f"{metric.write(interval[0])} to {metric.write(interval[1])}."]  # fmt: skip
 
 
 def use(facts: RunFacts, run: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts
 from glassformer.runs.folder import PLOTS, RunFolder
@@ -106,9 +107,17 @@ def _how_it_went(facts: RunFacts) -> list[str]:
     if best := facts.best_validation():
         value, averaged = facts.validation_score(best)
         whose = "the average of the last validations' weights, at" if averaged else "the weights of"
-        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}"
+        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
         told.append(f"Kept: {whose} update {best.step:,} ({score}).")
     return told
+
+
+def _interval(facts: RunFacts, share: float) -> str:
+    """The interval of a validation score that is a share of few examples."""
+    n = facts.data.splits.get("valid", SplitFacts()).n
+    if not 0 < n < FEW or not facts.metric.write(0.5).endswith("%"):
+        return ""
+    return f" of {n} examples, 95% interval {facts.metric.between(wilson_interval(round(share * n), n))}"
 
 
 def _validations(facts: RunFacts) -> list[str]:
@@ -130,11 +139,14 @@ def _validations(facts: RunFacts) -> list[str]:
 def _data(facts: RunFacts, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
-    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown"]
+    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown",
+              "texts with unknown"]  # fmt: skip
+    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("spelled") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
-        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the "
-        "vocabulary lacks. The tokenizer saw the training split alone.",
+        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the vocabulary "
+        f"lacks{spelled}; of the test split only the texts were looked at before it was scored. The tokenizer saw the "
+        "training split alone.",
         *_images(facts, plots, ("lengths",)),
         *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
     ]
@@ -146,7 +158,8 @@ def _split_cells(split: SplitFacts) -> list[str]:
     cells = ["–" if n is None else f"{n:,}" for n in counted]
     if split.n_truncated is not None:
         cells[2] += f" ({percent(split.n_truncated / max(split.n, 1))})"
-    return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2)]
+    texts = "–" if split.n_texts_unknown is None else f"{split.n_texts_unknown:,}"
+    return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2), texts]
 
 
 def _reproduce(facts: RunFacts) -> list[str]:

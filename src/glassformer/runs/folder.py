@@ -23,7 +23,7 @@ from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, Me
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
-TOKENIZER, PLOTS = "tokenizer.json", "plots"
+TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 
@@ -86,7 +86,8 @@ class RunFolder:
         """
         path, another = self.path, "name another --out"
         if path.is_dir() and self.in_use:
-            hint = f"go on with it: glassformer train --resume {path}; or " if self.resumable else ""
+            begun = self.resumable or (path / SEEDS).is_file()
+            hint = f"go on with it: glassformer train --resume {path}; or " if begun else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
         nearest = next(p for p in (path, *path.parents) if p.exists())
         if not nearest.is_dir():

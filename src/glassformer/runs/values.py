@@ -26,7 +26,8 @@ class SplitFacts:
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
             vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side.
-        unknown_rate: n_unknown / n_tokens. lengths: a histogram in tokens, `edges` and `counts`.
+        unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
+            answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens, `edges` and `counts`.
     """
 
     n: int = 0
@@ -37,6 +38,8 @@ class SplitFacts:
     n_dropped: int | None = None
     n_empty: int | None = None
     unknown_rate: float | None = None
+    n_texts_unknown: int | None = None
+    sha256: str | None = None
     lengths: dict[str, list[float]] | None = None
 
 

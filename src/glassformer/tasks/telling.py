@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from glassformer.evaluate.intervals import paired_shares
 from glassformer.evaluate.metrics import METRICS, Metric, metric
+from glassformer.evaluate.significance import paired_shares
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import Number, table
 
@@ -106,6 +106,7 @@ class Telling:
         """Ask whether two runs' predictions of the same examples differ by more than chance.
 
         Returns:
-            test, metric, difference (first − second), ci95, p_value and n; see `evaluate/intervals.py`.
+            test, metric, difference (first − second), ci95, p_value and n; see
+            `evaluate/significance.py`; and unit, where n does not count what an evaluation's does.
         """
         return paired_shares(first, second, truth) | {"metric": name}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import torch
 
-from glassformer.data.corpus import EncodedCorpus
 from glassformer.runs.sealed_folder import installed
-from glassformer.runs.values import DataFacts, SplitFacts
+from glassformer.runs.values import DataFacts
 from glassformer.training.context import RunContext
+from glassformer.training.preflight import Preflight
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
@@ -32,24 +32,13 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     }  # fmt: skip
 
 
-def describe_data(p: RunContext, preflight: dict[str, Any]) -> DataFacts:
+def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
     """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
-    splits = {"train": _describe_split(p.train), "valid": _describe_split(p.valid)}
-    if p.data.test is not None:
-        splits["test"] = SplitFacts(len(p.data.test))
-    t = p.task.tokenizer
+    t, known = p.task.tokenizer, asdict(facts)
+    known.pop("splits")
     return DataFacts(
-        p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, splits,
+        p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, facts.splits,
         label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
-        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256}, preflight=preflight,
-        base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "spelled": t.spelling is not None},
+        preflight=known, base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
     )  # fmt: skip
-
-
-def _describe_split(corpus: EncodedCorpus) -> SplitFacts:
-    stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
-    return SplitFacts(
-        **stats | {"n": len(corpus)},
-        unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
-        lengths={"edges": edges.tolist(), "counts": counts.tolist()},
-    )

@@ -182,8 +182,11 @@ class Classify(Task):
         return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
-        """The class of each example."""
+        """The class of each example; a DataError names one that training lacks."""
         number = {name: i for i, name in enumerate(self.labels)}
+        if unknown := set(split.answers) - number.keys():
+            what = f"{split.source}: no training example has the label {min(unknown)!r}"
+            raise DataError(what, "train on more examples: a larger --limit, or without one")
         return [number[label] for label in split.answers]
 
     def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:

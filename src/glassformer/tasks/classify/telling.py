@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
+
+from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.values import Evaluation, Facts
-from glassformer.style.words import percent, table
+from glassformer.style.words import code, percent, table
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.telling import Telling
 
 MOST_CLASSES = 30
 """Longest table of classes."""
+NEARLY_ALL = 0.95
+"""Share of equal answers from which a model is said to give one answer."""
 
 
 class ClassifyTelling(Telling):
@@ -43,11 +48,13 @@ class ClassifyTelling(Telling):
         return [table(["class", "precision", "recall", "F1", "examples"], rows)]
 
     def caveats(self, evaluation: Evaluation) -> list[str]:
+        """That it answers one class, is no better than doing so, or no better than a bag of words."""
+        told = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
         yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")
         accuracy = evaluation.value("accuracy")
-        if yardstick is None or accuracy is None or yardstick < accuracy:
-            return []
-        return [f"A bag of words does as well or better here ({percent(yardstick)})."]
+        if yardstick is not None and accuracy is not None and yardstick >= accuracy:
+            told.append(f"A bag of words does as well or better here ({percent(yardstick)}).")
+        return told
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         drawn = {"confusion": confusion_matrix(evaluation), "reliability": reliability(evaluation)}
@@ -64,3 +71,44 @@ class ClassifyTelling(Telling):
 
     def answer_lines(self, answer: Facts) -> list[str]:
         return [f"{answer['label']}\t{answer['probability']:.4f}"]
+
+
+def one_answer(evaluation: Evaluation) -> list[str]:
+    """Say so where nearly every text gets the same label though many have another."""
+    confusion, names = confusion_of(evaluation)
+    answers, n = confusion.sum(axis=0), int(confusion.sum())
+    if n == 0:
+        return []
+    label = int(answers.argmax())
+    others, given = n - int(confusion[label].sum()), n - int(answers[label])
+    if n - given < NEARLY_ALL * n or given >= others / 2:
+        return []
+    all_of = "every text" if given == 0 else f"{n - given:,} of {n:,} texts"
+    return [
+        f"It answers {code(names[label])} to {all_of}, whatever they say, and {others:,} of {n:,} are something else. "
+        "It has not learned the task: give more examples, of the rarer classes above all, train longer, or look at the "
+        "labels."
+    ]
+
+
+def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
+    """Say so where always answering the commonest class is right as often, or chance explains the difference."""
+    confusion, names = confusion_of(evaluation)
+    if (n := int(confusion.sum())) == 0:
+        return []
+    guess = int(evaluation.baselines.get("majority", {}).get("label", confusion.sum(axis=1).argmax()))
+    right, right_by_guessing = int(np.trace(confusion)), int(confusion[guess].sum())
+    both = int(confusion[guess, guess])
+    p_value = mcnemar(right - both, right_by_guessing - both)
+    if right > right_by_guessing and p_value < CHANCE:
+        return []
+    told = f"Always answering {code(names[guess])} would be right in {percent(right_by_guessing / n)} of {n:,} texts"
+    return [
+        f"{told}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."
+    ]
+
+
+def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
+    """The confusion matrix, true by predicted, and the names of the classes; an empty one where there is none."""
+    counts = np.array(evaluation.scores.get("confusion") or np.zeros((0, 0)), int)
+    return counts, [str(name) for name in evaluation.scores.get("label_names") or range(len(counts))]

@@ -23,6 +23,7 @@ from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
+from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
 
 
@@ -98,9 +99,9 @@ class LanguageModelling(Task):
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         corpus = self.encode(split, training=False)
-        nats, n_tokens = self.total_loss(model, corpus)
+        nats = nats_by_token(self, model, corpus)
         n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
-        scores: dict[str, Any] = dict(score(nats, n_tokens, n_chars, n_bytes))
+        scores: dict[str, Any] = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
         if loses := self._loses(corpus):
             scores["headline"] = "nats_per_token"
             scores["notes"] = [
@@ -108,7 +109,8 @@ class LanguageModelling(Task):
                 "byte do not compare with those of models that predict every character."
             ]
         prompt = split.text[0][:40]
-        return scores | {"examples": self.predict(model, [prompt], decode), "predictions": []}
+        blocks = by_block(nats, token_starts(self.tokenizer, split.text), n_chars)
+        return scores | {"examples": self.predict(model, [prompt], decode), "predictions": blocks}
 
     def _loses(self, corpus: EncodedCorpus) -> str:
         """What the ids of a text do not tell of it any more; nothing where decoding gives the text back."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.values import Facts
 from glassformer.style.words import fenced
 from glassformer.tasks.telling import Telling
@@ -23,6 +28,7 @@ class LanguageModellingTelling(Telling):
         "It continues text in the manner of its training text. It knows no facts and follows no instructions."
     )
     examples_note = "The model goes on from a prompt."
+    compared = ("chars", "nats")
 
     def example_table(self, examples: Sequence[Facts]) -> str:
         return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
@@ -32,3 +38,14 @@ class LanguageModellingTelling(Telling):
 
     def answer_lines(self, answer: Facts) -> list[str]:
         return [answer["prompt"] + answer["text"]]
+
+    def paired_test(
+        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
+    ) -> dict[str, Any]:
+        """The paired bootstrap over blocks of the text, of nats to characters; in bits where those are quoted."""
+        unit = math.log(2) if name == "bits_per_char" else 1.0
+        chars = np.array(truth, float)
+        one, two = (np.stack([np.array(nats, float) / unit, chars], axis=1) for nats in (first, second))
+        test = paired_bootstrap(one, two, lambda sums: float(sums[0] / sums[1]))
+        metric = "bits_per_char" if name == "bits_per_char" else "nats_per_char"
+        return test | {"metric": metric, "unit": "blocks of the text"}

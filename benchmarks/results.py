@@ -1,0 +1,203 @@
+"""RESULTS.md and its plots, from finished run folders: every number with its command, seeds, cost and machine.
+
+    python -m benchmarks.results [--runs runs/results] [--train]
+
+Each result is a run folder, or a folder of several seeds, of a name that `results.toml` lists (others are taken as
+they are). What the page needs of it is kept in `results.json`, so that the page can be made again without the runs:
+a folder that exists is read, one that does not is told as missing, and keeps what was known. `--train` first trains
+what is missing, one after the other; a run that was interrupted goes on. Ablations are `ablations.json`'s.
+How a page is made of these facts is in `results_page.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results_page import curves_png, page
+
+from glassformer import console
+from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
+from glassformer.report import sentences
+from glassformer.report.facts import RunFacts, load_facts
+from glassformer.report.seeds import load_seeds, spread_of, validated
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.values import Evaluation, Facts
+
+ROOT = Path(__file__).parents[1]
+MOST_POINTS = 60
+"""Points kept of a learning curve."""
+
+
+def collect(path: Path, wanted: Facts) -> Facts | None:
+    """What the page says of a run folder, or of a folder of seeds; None where it is not finished.
+
+    Args:
+        path: the folder.
+        wanted: section, command and note of `results.toml`; what is absent is told by the run.
+
+    Returns:
+        section, command and note; task, metric and score, which is {n, mean, sd, min, max} over the seeds; ci95 of a
+        single run; also (other scores of the first run), baselines, parameters, flops and seconds of a run in the
+        mean, hardware, and curve, [seconds, validation score] of the first run.
+    """
+    runs = runs_of(path)
+    if not runs:
+        return None
+    first, scores = runs[0], [run.score.value for run in runs if run.score.value is not None]
+    telling, evaluation = first.telling, first.evaluation or Evaluation()
+    others = [name for name in telling.names(evaluation) if name != first.score.metric.name][:2]
+    env = first.env
+    machine = [
+        env.get("device_name") or env.get("device"),
+        f"{env['threads']} threads" if "threads" in env else None,
+    ]
+    steps = [run.steps for run in runs]
+    return {
+        "section": wanted.get("section") or without_paths(sentences.dataset(first).partition(" in ")[0]),
+        "command": wanted.get("command") or without_paths(env.get("command") or ""),
+        "note": wanted.get("note", ""),
+        "task": first.config.task,
+        "metric": first.score.metric.name,
+        "score": spread_of(scores),
+        "valid_metric": first.metric.name,
+        "valid": spread_of([value for run in runs if (value := validated(run)) is not None] or [0.0]),
+        "ci95": first.score.interval if len(runs) == 1 else None,
+        "n_test": evaluation.n,
+        "also": {telling.metric(name).title: telling.score(evaluation, name).text for name in others},
+        "baselines": _baselines(first),
+        "parameters": first.n_parameters,
+        "updates": round(sum(steps) / len(steps)),
+        "flops": sum(map(flops, runs)) / len(runs),
+        "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
+        "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
+        "curve": curve(first),
+    }
+
+
+def runs_of(path: Path) -> list[RunFacts]:
+    """The finished runs that a folder holds: none, itself, or those of all its seeds."""
+    if SeedsFolder(path).exists:
+        begun = [seed for seed in SeedsFolder(path).read()[1] if SeedsFolder(path).run(seed).finished]
+        seeds = load_seeds(SeedsFolder(path)) if begun else None
+        return seeds.runs if seeds and seeds.settled else []
+    return [load_facts(path)] if RunFolder(path).finished else []
+
+
+def flops(run: RunFacts) -> float:
+    """Floating-point operations of the updates of a run: of a token, times the tokens, times the epochs."""
+    a_token, epochs = (
+        run.data.preflight.get("flops_per_token", 0.0),
+        run.training[-1].epoch if run.training else 0,
+    )
+    return a_token * (run.data.train.n_tokens or 0) * (epochs or 0)
+
+
+def curve(run: RunFacts) -> list[list[float]]:
+    """[seconds, validation score] of a run, thinned."""
+    rows = [
+        row for row in run.validations if row.seconds is not None and run.validation_score(row)[0] is not None
+    ]
+    every = -(-len(rows) // MOST_POINTS) if rows else 1
+    return [
+        [round(row.seconds or 0, 1), round(run.validation_score(row)[0], 5)]
+        for row in rows[::-1][::every][::-1]
+    ]
+
+
+def without_paths(command: str) -> str:
+    """A command without folders of the machine it ran on, and without --out, which is the result's name."""
+    command = re.sub(r"(?<![\w$])/\S*/(?=[^/\s]+)", "", command)
+    return re.sub(r" --out[ =]\S+", "", command).strip()
+
+
+def _baselines(run: RunFacts) -> dict[str, str]:
+    """Yardsticks by what they are called, as written, in the metric of the run."""
+    rivals = run.evaluation.baselines if run.evaluation else {}
+    name, telling = run.score.metric.name, run.telling
+    told = {
+        telling.baselines.get(k, k): telling.score(Evaluation(scores=row), name).text
+        for k, row in rivals.items()
+    }
+    return {called: value for called, value in told.items() if value}
+
+
+def update(
+    runs: Path, wanted: dict[str, Facts], known: dict[str, Facts]
+) -> tuple[dict[str, Facts], list[str]]:
+    """The facts of all results, those of `wanted` first and in its order, and the names of what has no folder here."""
+    names = [*wanted, *sorted(p.name for p in runs.glob("*") if p.is_dir() and p.name not in wanted)]
+    names += [name for name in known if name not in names]
+    results, missing = dict[str, Facts](), list[str]()
+    for name in names:
+        facts = collect(runs / name, wanted.get(name, {}))
+        if facts is None:
+            missing.append(name)
+            facts = known.get(name)
+        if facts is not None:
+            results[name] = facts
+    return results, missing
+
+
+def train(name: str, command: str, out: Path) -> None:
+    """Train a result that is missing, or go on with it; a run that fails leaves the others alone."""
+    begun = RunFolder(out).resumable or SeedsFolder(out).exists
+    line = f"glassformer train --resume {out}" if begun else f"{command} --out {out}"
+    console.say(f"{name}: {line}")
+    module = f'"{sys.executable}" -m glassformer'
+    if subprocess.run(line.replace("glassformer", module, 1), shell=True, check=False).returncode:
+        console.warn(f"{name} did not finish; make results-train goes on with it")
+
+
+def write(root: Path, results: dict[str, Facts], ablations: list[Facts]) -> None:
+    """results.json, the plots and RESULTS.md under a root; plots of sections that are no more are removed."""
+    write_json(root / "benchmarks" / "results.json", results)
+    images = curves_png(results)
+    folder = root / "docs" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("results-*.png"):
+        if stale.name not in images:
+            stale.unlink()
+    for name, image in images.items():
+        atomic_write_bytes(folder / name, image)
+    atomic_write_text(root / "RESULTS.md", page(results, ablations, sorted(images)))
+
+
+def read(path: Path) -> Any:
+    """The value of a JSON file; nothing where there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def main(root: Path = ROOT) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=root / "runs" / "results", help="folder of the run folders"
+    )
+    parser.add_argument("--train", action="store_true", help="train what is missing first")
+    arguments = parser.parse_args()
+    wanted = tomllib.loads((root / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
+    if arguments.train:
+        for name, facts in wanted.items():
+            if not runs_of(arguments.runs / name):
+                train(name, facts["command"], arguments.runs / name)
+    known = read(root / "benchmarks" / "results.json") or {}
+    results, missing = update(arguments.runs, wanted, known)
+    write(root, results, read(root / "benchmarks" / "ablations.json") or [])
+    for name in missing:
+        kept = "its facts are those of benchmarks/results.json" if name in known else "it is not in the page"
+        console.say(f"missing: {arguments.runs / name}; {kept}")
+    console.say(f"written: {root / 'RESULTS.md'}, with {len(results)} results")
+
+
+if __name__ == "__main__":
+    main()

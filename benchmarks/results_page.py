@@ -1,0 +1,181 @@
+"""The page RESULTS.md and its plots, from facts alone; where those come from is `results.py`'s business."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from glassformer.evaluate.metrics import Metric
+from glassformer.style import plots as ps
+from glassformer.style.words import duration, fenced, table
+from glassformer.tasks import task_class
+
+Facts = dict[str, Any]
+
+INTRODUCTION = """\
+# Results
+
+Everything here was trained from random weights, with a tokenizer fitted on the training split and nothing downloaded
+but the data. Choices were made on validation data; a test split is opened when a run is finished. Where there are
+several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands with
+its 95% interval over the test examples. Cost is that of one run: updates and validations, without the final test.
+FLOPs are those of the updates, forward and backward.
+
+The page is made by `make results` from finished run folders; what it needs of them is kept in `benchmarks/results.json`.
+`make results-train` trains what is missing, one after the other, and goes on where it was interrupted. Commands that
+name `$GLASSFORMER_DATA` read files that are not part of this repository."""
+
+
+def page(results: dict[str, Facts], ablations: list[Facts], images: list[str]) -> str:
+    """The whole page as Markdown."""
+    parts = [INTRODUCTION]
+    if not results:
+        parts.append("No result has been measured yet.")
+    for section in sections(results):
+        inside = {name: facts for name, facts in results.items() if facts["section"] == section}
+        parts += [f"## {section}", results_table(inside), fenced("\n".join(commands(inside)), "sh")]
+        parts += [f"- {name}: {facts['note']}" for name, facts in inside.items() if facts.get("note")]
+        if (image := image_name(section)) in images:
+            parts.append(f"![Learning curves of {section}](docs/images/{image})")
+    if ablations:
+        parts += [
+            "## Ablations",
+            "Each lever alone changed; the last column is the mean difference to the first row.",
+        ]
+    for ablation in ablations:
+        parts += [f"### {ablation['title']}", ablation_table(ablation), *ablation_notes(ablation)]
+    return "\n\n".join(parts) + "\n"
+
+
+def sections(results: dict[str, Facts]) -> list[str]:
+    """The sections there are, in the order of their first results."""
+    return list(dict.fromkeys(facts["section"] for facts in results.values()))
+
+
+def results_table(results: dict[str, Facts]) -> str:
+    """One row a result."""
+    header = ["result", "test score", "seeds", "validation", "others", "beside it", "parameters", "updates", "FLOPs",
+              "time", "hardware"]  # fmt: skip
+    rows = []
+    for name, facts in results.items():
+        others = "; ".join(f"{title} {text}" for title, text in facts["also"].items())
+        beside = "; ".join(f"{title} {text}" for title, text in facts["baselines"].items())
+        rows.append([
+            name, score_text(facts), facts["score"]["n"], _validated(facts), others or "–",
+            beside or "–", f"{facts['parameters'] or 0:,}", f"{facts['updates']:,}", in_powers(facts["flops"]),
+            duration(facts["seconds"]), facts["hardware"],
+        ])  # fmt: skip
+    return table(header, rows)
+
+
+def score_text(facts: Facts) -> str:
+    """`Accuracy 87.3% (sd 0.4, 86.9–87.7%)` of several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` of one run."""
+    metric, score = task_class(facts["task"]).telling.metric(facts["metric"]), facts["score"]
+    spread = metric.between(facts["ci95"])
+    told = f" (95%: {spread})" if spread else ""
+    if score["n"] > 1:
+        told = f" (sd {metric.write(score['sd']).removesuffix('%')}, {metric.between([score['min'], score['max']])})"
+    return f"{metric.title} {metric.write(score['mean'])}{told}"
+
+
+def validation_metric(facts: Facts) -> Metric:
+    """What a result was validated on, and its curve shows."""
+    return task_class(facts["task"]).telling.metric(facts["valid_metric"])
+
+
+def _validated(facts: Facts) -> str:
+    """The validation score, with its name where it is not that of the test score."""
+    metric = validation_metric(facts)
+    value = metric.write(facts["valid"]["mean"])
+    return value if metric.name == facts["metric"] else f"{metric.title} {value}"
+
+
+def commands(results: dict[str, Facts]) -> list[str]:
+    """What to type for each result."""
+    return [f"{facts['command']} --out runs/results/{name}" for name, facts in results.items()]
+
+
+def in_powers(flops: float) -> str:
+    """`1.3e15`, as papers have it; a dash where nothing was counted."""
+    return f"{flops:.1e}".replace("e+", "e") if flops else "–"
+
+
+def ablation_table(ablation: Facts) -> str:
+    """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
+
+    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever", "scores"}, and
+    scores are a number, or one for each seed, by data set.
+    """
+    names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
+    first = ablation["rows"][0]["scores"]
+    rows = []
+    for row in ablation["rows"]:
+        cells = [_ablated(row["scores"].get(name)) for name in names]
+        both = [name for name in names if name in row["scores"] and name in first]
+        difference = (
+            np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
+        )
+        rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.2f}"])
+    return table(["lever", *names, "difference"], rows)
+
+
+def _ablated(scores: Any) -> str:
+    if scores is None:
+        return "–"
+    values = np.atleast_1d(np.asarray(scores, float))
+    return f"{values.mean():.2f}" + (f" (sd {values.std(ddof=1):.2f})" if len(values) > 1 else "")
+
+
+def ablation_notes(ablation: Facts) -> list[str]:
+    """On what split, in what metric, with which command."""
+    counts = sorted({len(np.atleast_1d(s)) for row in ablation["rows"] for s in row["scores"].values()})
+    seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
+    told = f"{ablation.get('metric', 'Accuracy, %')} on {ablation.get('split', 'validation')}; seeds a cell: {seeds}."
+    return [f"{told} {ablation.get('note', '')}".strip(), fenced(ablation["command"], "sh")]
+
+
+def image_name(section: str) -> str:
+    """The file of a section's learning curves."""
+    return f"results-{re.sub('[^a-z0-9]+', '-', section.partition(':')[0].lower()).strip('-')}.png"
+
+
+def curves_png(results: dict[str, Facts]) -> dict[str, bytes]:
+    """The learning curves of each section that has some, by file name."""
+    images = {}
+    for section in sections(results):
+        inside = {n: f for n, f in results.items() if f["section"] == section and len(f["curve"]) > 1}
+        if inside:
+            with ps.style():
+                images[image_name(section)] = _curves(section, inside)
+    return images
+
+
+def _curves(section: str, results: dict[str, Facts]) -> bytes:
+    """The validation score of each result over the minutes of its first run."""
+    metric = validation_metric(next(iter(results.values())))
+    told = f"{metric.title} on validation over minutes of training"
+    figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], told, right=1.9)
+    labels, all_values = [], []
+    best = max(
+        results, key=lambda name: results[name]["valid"]["mean"] * (1 if metric.higher_is_better else -1)
+    )
+    for name, facts in results.items():
+        seconds, values = np.array(facts["curve"]).T
+        colour = ps.ACCENT if name == best else ps.QUIET
+        axes.plot(seconds / 60, values, color=colour, linewidth=1.5, marker="o", markersize=2.6)
+        labels.append((seconds[-1] / 60, values[-1], name, colour))
+        all_values += list(values)
+    low, high = np.percentile(all_values, [0, 100] if metric.higher_is_better else [0, 97])
+    axes.set_ylim(low - 0.06 * (high - low) - 1e-9, high + 0.08 * (high - low) + 1e-9)
+    ends = [minutes for minutes, *_ in labels]
+    if max(ends) > 8 * min(ends):  # a minute beside an hour: on a plain axis it would be a wall
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(None if axes.get_xscale() == "log" else 0, max(ends) * 1.01)
+    axes.set_xlabel("minutes")
+    if metric.write(0.5).endswith("%"):
+        axes.yaxis.set_major_formatter(lambda value, _: metric.write(value))
+    ps.end_labels(axes, labels)
+    return ps.png(figure)

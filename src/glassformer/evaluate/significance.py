@@ -1,0 +1,152 @@
+"""Whether two runs differ by more than chance: the tests behind `glassformer compare`.
+
+On the same examples a paired test sees more than two intervals that overlap. McNemar's test for shares of right
+answers, the paired bootstrap for scores of a whole corpus, Welch's test for the means of several seeds, and Holm's
+correction where several pairs are asked about. Nothing here knows a task; which test suits one is its `Telling`'s.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.evaluate.intervals import Z95, percentile_interval, resampled_sums
+
+CHANCE = 0.05
+"""The p-value below which a difference is called more than chance."""
+N_BOOTSTRAP = 1000
+"""Draws of a paired bootstrap, as in Koehn 2004."""
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return McNemar's exact two-sided p-value of two classifiers on the same examples.
+
+    Only examples that one alone gets right say anything: fair coins, if the two were equally good.
+    """
+    n, fewer = only_first + only_second, min(only_first, only_second)
+    ways, term = 0, 1
+    for k in range(fewer + 1):  # exact integers: no underflow however many examples disagree
+        ways += term
+        term = term * (n - k) // (k + 1)
+    return min(1.0, 2 * ways / 2**n)
+
+
+def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
+    """Return the 95% interval of (first − second) accuracy on the same n examples, by the normal law."""
+    difference = (only_first - only_second) / n
+    variance = (only_first + only_second) / n - difference**2
+    half = Z95 * math.sqrt(max(variance, 0.0) / n)
+    return [max(-1.0, difference - half), min(1.0, difference + half)]
+
+
+def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
+    """Ask whether two systems are right about different shares of the same examples.
+
+    Args:
+        first, second: their answers.
+        truth: what is right, in the same order.
+
+    Returns:
+        test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
+    """
+    triples = list(zip(first, second, truth, strict=True))
+    only_first, only_second = sum(a == t != b for a, b, t in triples), sum(b == t != a for a, b, t in triples)
+    return {
+        "test": "McNemar, exact",
+        "difference": (only_first - only_second) / len(triples),
+        "ci95": paired_share_interval(only_first, only_second, len(triples)),
+        "p_value": mcnemar(only_first, only_second),
+        "n": len(triples),
+    }
+
+
+def paired_bootstrap(
+    first: np.ndarray,
+    second: np.ndarray,
+    score: Callable[[np.ndarray], float],
+    n_bootstrap: int = N_BOOTSTRAP,
+) -> dict[str, Any]:
+    """Ask whether two systems' scores of a whole corpus differ by more than chance (Koehn 2004).
+
+    Args:
+        first, second: (n, k) what each counts in an example, or in a block of a text, in the same order.
+        score: from the sum of such rows, (k,), to the score.
+        n_bootstrap: draws; each draws the same examples for both systems.
+
+    Returns:
+        test; difference (first − second), its 95% interval and two-sided p_value; n and n_bootstrap.
+    """
+    width = first.shape[1]
+    sums = resampled_sums(np.hstack([first, second]), n_bootstrap)
+    resampled = np.array([score(row[:width]) - score(row[width:]) for row in sums])
+    difference = score(first.sum(axis=0)) - score(second.sum(axis=0))
+    return {
+        "test": "paired bootstrap",
+        "difference": difference,
+        "ci95": percentile_interval(resampled),
+        "p_value": bootstrap_p_value(difference, resampled),
+        "n": len(first),
+        "n_bootstrap": n_bootstrap,
+    }
+
+
+def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
+    """Return how often chance alone makes a difference at least as large, two-sided.
+
+    The resampled differences, moved to mean zero, stand for "no true difference" (Riezler and Maxwell
+    2005); one is added above and below so that no finite number of draws can claim p = 0.
+    """
+    extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
+    return (extreme + 1) / (len(resampled) + 1)
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+    """Ask whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
+
+    It asks about the recipes, trained again and again and scored on this one test set; a paired test asks about two
+    models.
+
+    Returns:
+        test; difference of the means (first − second), its 95% interval and two-sided p_value; n, the seeds of both.
+    """
+    from scipy.stats import t
+
+    n, m = len(first), len(second)
+    difference = statistics.fmean(first) - statistics.fmean(second)
+    of_first, of_second = statistics.variance(first) / n, statistics.variance(second) / m
+    error = math.sqrt(of_first + of_second)
+    if error == 0:  # seeds that all scored the same: there is no spread to hold a difference against
+        p_value, half = float(difference == 0), 0.0
+    else:
+        freedom = error**4 / (of_first**2 / (n - 1) + of_second**2 / (m - 1))
+        p_value, half = (
+            2 * float(t.sf(abs(difference) / error, freedom)),
+            error * float(t.ppf(0.975, freedom)),
+        )
+    interval = [difference - half, difference + half]
+    return {
+        "test": "Welch's t",
+        "difference": difference,
+        "ci95": interval,
+        "p_value": p_value,
+        "n": n + m,
+        "unit": "seeds",
+    }
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979), in the same order.
+
+    Of twenty pairs of equal runs one differs "with p = .05"; below the corrected value all of them together are
+    wrong no more often than one test would be.
+    """
+    n, largest = len(p_values), 0.0
+    corrected = [0.0] * n
+    for rank, i in enumerate(sorted(range(n), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (n - rank) * p_values[i]))
+        corrected[i] = largest
+    return corrected

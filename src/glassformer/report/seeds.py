@@ -1,0 +1,169 @@
+"""What several seeds of one recipe say together: mean, spread and the best by validation.
+
+One seed's score is one draw; a recipe is judged by the mean, and a difference by the spread. The best is chosen on
+validation, and its test score is not the recipe's.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.evaluate.metrics import Metric
+from glassformer.files import atomic_write_text, write_json
+from glassformer.report import sentences
+from glassformer.report.facts import RunFacts, load_facts
+from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.values import Facts
+from glassformer.style.words import cell_text, duration, fenced, table
+
+
+@dataclass(frozen=True)
+class SeedsFacts:
+    """The runs of a seeds folder that were scored, and the seeds that were asked for."""
+
+    path: Path
+    asked: list[int]
+    runs: list[RunFacts]
+
+    @property
+    def best(self) -> RunFacts:
+        """The run with the best validation; the first where there was none."""
+        metric = self.runs[0].metric
+        sign = 1 if metric.higher_is_better else -1
+        scored = [run for run in self.runs if validated(run) is not None] or self.runs[:1]
+        return max(scored, key=lambda run: sign * (validated(run) or 0.0))
+
+    @property
+    def missing(self) -> list[int]:
+        """Seeds that have no score: they diverged, or are still to be trained."""
+        there = {run.config.train.seed for run in self.runs}
+        return [seed for seed in self.asked if seed not in there]
+
+    @property
+    def settled(self) -> bool:
+        """Whether no score is still to come: seeds without one ended in no number."""
+        return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
+
+    def scores(self) -> list[float]:
+        """The test score of each run, the one to quote first."""
+        return [value for run in self.runs if (value := run.score.value) is not None]
+
+
+def load_seeds(folder: SeedsFolder) -> SeedsFacts:
+    """Read what the runs of a seeds folder say; a CheckpointError names a damaged file, or that none was scored."""
+    asked = folder.read()[1]
+    begun = [load_facts(folder.run(seed).path) for seed in asked if folder.run(seed).finished]
+    if not begun:
+        _ = folder.best  # raises, and says how to go on
+    return SeedsFacts(folder.path, asked, begun)
+
+
+def validated(run: RunFacts) -> float | None:
+    """The validation metric of the weights that were kept."""
+    best = run.best_validation()
+    return None if best is None else run.validation_score(best)[0]
+
+
+def spread_of(values: Sequence[float]) -> Facts:
+    """n, mean, sd (of a sample; None for one value), min and max."""
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return {
+        "n": len(values),
+        "mean": statistics.fmean(values),
+        "sd": sd,
+        "min": min(values),
+        "max": max(values),
+    }
+
+
+def in_words(metric: Metric, values: Sequence[float]) -> str:
+    """A mean with its spread: `87.3% (sd 0.4, 86.9–87.7%)`."""
+    facts = spread_of(values)
+    sd = "" if facts["sd"] is None else f"sd {metric.write(facts['sd']).removesuffix('%')}, "
+    return f"{metric.write(facts['mean'])} ({sd}{metric.between([facts['min'], facts['max']])})"
+
+
+def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
+    """Write report.md and report.json of a seeds folder, and return what they say.
+
+    Raises:
+        CheckpointError: no seed was scored, or a file is damaged.
+    """
+    facts = load_seeds(folder)
+    write_json(folder.report_json, seeds_report(facts))
+    atomic_write_text(folder.report, seeds_markdown(facts))
+    return facts
+
+
+def seeds_report(facts: SeedsFacts) -> Facts:
+    """The report as data. `best` is a folder's name, and none while seeds are missing that may yet be trained."""
+    first, valid = facts.runs[0], [value for run in facts.runs if (value := validated(run)) is not None]
+    return {
+        "task": first.config.task,
+        "recipe": first.name,
+        "seeds": facts.asked,
+        "missing": facts.missing,
+        "best": facts.best.path.name if facts.settled else None,
+        "valid": {"metric": first.metric.name, **spread_of(valid)} if valid else None,
+        "test": {"metric": first.score.metric.name, **spread_of(facts.scores())} if facts.scores() else None,
+        "runs": [_run_facts(run) for run in facts.runs],
+    }
+
+
+def _run_facts(run: RunFacts) -> Facts:
+    _, value, interval = run.score
+    told: dict[str, Any] = {"run": run.path.name, "seed": run.config.train.seed, "valid": validated(run)}
+    return told | {"test": value, "ci95": interval, "steps": run.steps, "seconds": run.seconds}
+
+
+def headline(facts: SeedsFacts) -> str:
+    """The mean of the seeds in a sentence."""
+    first = facts.runs[0]
+    metric, split = first.score.metric, first.evaluation.split if first.evaluation else "test"
+    n = len(facts.runs)
+    return f"{metric.title} on the {split} split, {n} seeds: **{in_words(metric, facts.scores())}**."
+
+
+def seeds_markdown(facts: SeedsFacts) -> str:
+    """The report for people."""
+    first, best = facts.runs[0], facts.best
+    validation, test = first.metric, first.score.metric
+    rows = []
+    for run in facts.runs:
+        valid, (_, value, interval) = validated(run), run.score
+        rows.append([
+            run.path.name + (", best by validation" if run is best else ""),
+            "" if valid is None else validation.write(valid), "" if value is None else test.write(value),
+            test.between(interval), f"{run.steps:,}", duration(run.seconds or 0),
+        ])  # fmt: skip
+    scored = "test" if first.evaluation and first.evaluation.split == "test" else "evaluation"
+    header = [
+        "",
+        f"validation {validation.title}",
+        f"{scored} {test.title}",
+        "95% interval",
+        "updates",
+        "time",
+    ]
+    parts = [
+        f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
+        f"A {first.telling.what} trained on {sentences.dataset(first)}, again and again from other random weights, in "
+        f"another order. {headline(facts)}",
+        f"*{sentences.model(first)}*",
+        *sentences.warnings(best),
+        table(header, rows),
+        "Each has its own report in its folder. The mean is what the recipe gives; the spread (sd, lowest and highest) "
+        f"is what chance does to one run of it. The best by validation is {best.path.name}: it is what `predict`, "
+        "`evaluate` and `explain` use of this folder, and its test score is one draw, not the recipe's.",
+    ]
+    if facts.missing:
+        named = ", ".join(map(str, facts.missing))
+        parts.append(
+            f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`."
+        )
+    parts += ["## Use it", fenced(first.telling.example_command(facts.path.name), "sh")]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,62 @@
+"""The folder of several runs that differ in their seed alone: `seed-1/`, `seed-2/`, … and what was asked for.
+
+Each of them is a run folder like any other. What is said of them together is `report/seeds.py`'s; training them is
+`glassformer/seeds.py`'s. It imports no torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glassformer import files
+from glassformer.config import Config
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.recipes import config_from_dict, config_to_dict
+from glassformer.runs.folder import SEEDS, RunFolder
+
+
+class SeedsFolder:
+    """Several runs on disk; making one touches nothing."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
+        self.asked = path / SEEDS  # written before the first run, so that all of them can go on
+        self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
+
+    @property
+    def exists(self) -> bool:
+        """Whether several seeds were begun here."""
+        return self.asked.is_file()
+
+    def run(self, seed: int) -> RunFolder:
+        """The run of a seed, begun or not."""
+        return RunFolder(self.path / f"seed-{seed}")
+
+    def begin(self, config: Config, seeds: list[int]) -> None:
+        """Write down what is to be trained."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        files.write_json(self.asked, {"seeds": seeds, "config": config_to_dict(config)})
+
+    def read(self) -> tuple[Config, list[int]]:
+        """What is to be trained, and with which seeds; a CheckpointError says that the file is damaged."""
+        value = files.read_json(self.asked)
+        try:
+            seeds = [int(seed) for seed in value["seeds"]]
+            return config_from_dict(value["config"], str(self.asked), of_a_run=True), seeds
+        except (TypeError, KeyError, ValueError, UsageError) as error:
+            raise CheckpointError(f"{self.asked} does not say which seeds of what to train") from error
+
+    @property
+    def best(self) -> RunFolder:
+        """The run whose weights validated best, as the report names it.
+
+        Raises:
+            CheckpointError: not all seeds are finished.
+        """
+        name = files.read_json(self.report_json).get("best") if self.report_json.is_file() else None
+        if name is None:
+            begun = [self.run(seed).path for seed in self.read()[1] if self.run(seed).model_folder]
+            one = f"; or name one that is finished: {begun[0]}" if begun else ""
+            hint = f"go on with: glassformer train --resume {self.path}{one}"
+            raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
+        return RunFolder(self.path / str(name))

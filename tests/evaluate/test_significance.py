@@ -1,0 +1,87 @@
+"""The tests against values worked out elsewhere, and the properties that make them usable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, ttest_ind
+
+from glassformer.evaluate.significance import (
+    bootstrap_p_value,
+    holm,
+    mcnemar,
+    paired_bootstrap,
+    paired_share_interval,
+    paired_shares,
+    welch,
+)
+
+
+def test_bootstrap_p_value_is_small_only_for_a_difference_beyond_the_spread() -> None:
+    draws = np.random.default_rng(1).normal(loc=5.0, scale=1.0, size=999)
+    assert bootstrap_p_value(5.0, draws) == pytest.approx(1 / 1000)
+    assert bootstrap_p_value(0.0, draws) == 1.0
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (5, 5), (1, 9), (40, 12), (900, 1000)])
+def test_mcnemar_is_the_exact_binomial_test(b: int, c: int) -> None:
+    expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
+    assert mcnemar(b, c) == pytest.approx(expected)
+
+
+def test_paired_share_interval_holds_the_difference_and_shrinks_with_n() -> None:
+    low, high = paired_share_interval(60, 40, 1000)
+    assert low < 0.02 < high
+    wider = paired_share_interval(6, 4, 100)
+    assert wider[1] - wider[0] > high - low
+
+
+def test_paired_shares_counts_what_one_alone_gets_right() -> None:
+    test = paired_shares(list("aab"), list("aba"), list("aaa"))
+    assert (test["difference"], test["n"], test["p_value"]) == (0.0, 3, 1.0)
+    test = paired_shares(["a"] * 20, ["b"] * 20, ["a"] * 20)
+    assert test["difference"] == 1.0 and test["p_value"] == pytest.approx(2 / 2**20)
+
+
+def test_the_paired_bootstrap_sees_a_small_difference_on_the_same_blocks() -> None:
+    """Blocks differ much more from each other than two models do on each of them."""
+    rng = np.random.default_rng(0)
+    hard, chars = rng.uniform(100, 500, 300), np.full(300, 200.0)
+    first = np.stack([hard, chars], axis=1)
+    second = np.stack([hard + rng.normal(3, 5, 300), chars], axis=1)
+
+    def rate(sums: np.ndarray) -> float:
+        return float(sums[0] / sums[1])
+
+    test = paired_bootstrap(first, second, rate)
+    assert test["difference"] == pytest.approx(-0.015, abs=0.004) and test["p_value"] < 0.005
+    assert test["ci95"][0] < test["difference"] < test["ci95"][1] < 0
+    same = paired_bootstrap(first, first, rate, n_bootstrap=50)
+    assert same["difference"] == 0 and same["p_value"] == 1.0
+
+
+def test_the_bootstrap_p_value_is_that_of_a_t_test_where_both_apply() -> None:
+    """The mean of normal differences: known, and the bootstrap comes near it."""
+    difference = np.random.default_rng(3).normal(0.12, 1.0, 400)
+    rows = np.stack([difference, np.ones(400)], axis=1)
+    none = np.stack([np.zeros(400), np.ones(400)], axis=1)
+    test = paired_bootstrap(rows, none, lambda sums: float(sums[0] / sums[1]), n_bootstrap=4000)
+    t = difference.mean() / (difference.std(ddof=1) / 20)
+    from scipy.stats import norm
+
+    assert test["p_value"] == pytest.approx(2 * norm.sf(abs(t)), abs=0.02)
+
+
+def test_welch_agrees_with_scipy() -> None:
+    first, second = [0.871, 0.874, 0.869], [0.861, 0.872, 0.858, 0.866]
+    expected = ttest_ind(first, second, equal_var=False)
+    test, interval = welch(first, second), expected.confidence_interval(0.95)
+    assert test["p_value"] == pytest.approx(expected.pvalue)
+    assert test["ci95"] == pytest.approx([interval.low, interval.high])
+    assert welch([0.5, 0.5], [0.5, 0.5])["p_value"] == 1.0 and welch([0.6, 0.6], [0.5, 0.5])["p_value"] == 0.0
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.4]) == [0.4] and holm([]) == []
+    assert holm([0.6, 0.7]) == [1.0, 1.0]

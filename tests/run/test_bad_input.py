@@ -1,0 +1,223 @@
+"""Data that cannot teach much: each ends in a refusal that says why, or in a sound run that says what it is worth."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.runs.values import Evaluation
+from glassformer.tasks.classify.telling import no_better_than_guessing, one_answer
+
+SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
+Rows = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    err: str
+    run: Path
+
+    @property
+    def report(self) -> str:
+        return (self.run / "report.md").read_text(encoding="utf-8")
+
+    @property
+    def card(self) -> str:
+        return (self.run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Ended]:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+
+    def write(name: str, rows: Rows) -> str:
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+        return str(tmp_path / name)
+
+    def call(rows: Rows, *flags: str, steps: int = 6, **parts: Rows) -> Ended:
+        files = [f for name, part in parts.items() for f in (f"--{name}-file", write(f"{name}.csv", part))]
+        command = [
+            "train",
+            "classify",
+            "--train-file",
+            write("train.csv", rows),
+            *files,
+            "--steps",
+            str(steps),
+        ]
+        code = main([*command, "--out", str(tmp_path / "run"), *SMALL, *flags])
+        return Ended(code, capsys.readouterr().err, tmp_path / "run")
+
+    return call
+
+
+def reviews(n: int, names: Sequence[str] = ("bad", "good"), seed: int = 0) -> list[tuple[str, str]]:
+    rng = np.random.default_rng(seed)
+    words = ["film", "plot", "actor", "scene", "the", "a", "of"]
+    return [
+        (f"{' '.join(rng.choice(words, 5))} {i} {names[i % len(names)]}", names[i % len(names)])
+        for i in range(n)
+    ]
+
+
+def test_ten_examples(train: Callable[..., Ended]) -> None:
+    ended = train(reviews(10))
+    assert ended.code == 0, ended.err
+    assert "only 9 examples of 2 classes to train on: expect little more than guessing" in ended.err
+    assert "only 1 example to validate on" in ended.err
+    assert "Only 1 example was scored: Accuracy may be anything from" in ended.err
+    assert "expect little more than guessing" in ended.report and "95% interval" in ended.report
+    assert "expect little more than guessing" in ended.card
+
+
+def test_one_class_and_no_class_are_refused(train: Callable[..., Ended]) -> None:
+    ended = train([(text, "good") for text, _ in reviews(60)])
+    assert ended.code == 3 and "two or more labels are needed, found ['good']" in ended.err
+    assert not ended.run.exists()
+
+
+@pytest.mark.parametrize("parts", [{}, {"valid": reviews(20)}])
+def test_texts_that_are_all_equal_are_refused(train: Callable[..., Ended], parts: dict[str, Rows]) -> None:
+    ended = train([("the same", label) for _, label in reviews(60)], **parts)
+    assert ended.code == 3 and len(ended.err.splitlines()) == 2
+    told = (
+        "all 60 texts are the same"
+        if parts
+        else "60 examples with 1 different text leave nothing to validate on"
+    )
+    assert told in ended.err
+
+
+def test_a_class_with_one_example_stays_in_training(train: Callable[..., Ended]) -> None:
+    rows = [*reviews(200), *((f"odd one number {name}", name) for name in "xyz")]
+    for seed in range(3):
+        ended = train(rows, "--split-seed", str(seed), "--dry-run")
+        assert ended.code == 0, ended.err
+        assert (
+            "3 of 5 classes have one training example (x, y, z): expect them never to be answered"
+            in ended.err
+        )
+        assert "3 labels have too few examples to be in it (x, y, z)" in ended.err
+
+
+def test_a_label_that_a_limit_leaves_out_is_a_sentence(train: Callable[..., Ended]) -> None:
+    ended = train(reviews(200, [f"c{i}" for i in range(12)]), "--limit", "5")
+    assert ended.code == 3 and "no training example has the label" in ended.err and "--limit" in ended.err
+
+
+def test_one_word_and_ten_thousand(train: Callable[..., Ended]) -> None:
+    short = [(f"word{i % 30}", ("bad", "good")[i % 2]) for i in range(100)]
+    long = [(" ".join(["many words of it"] * 2500) + f" {i}", ("bad", "good")[i % 2]) for i in range(20)]
+    ended = train([*short, *long, ("", "good"), ("   ", "bad")], "--text.max-len", "64")
+    assert ended.code == 0, ended.err
+    data = json.loads((ended.run / "data.json").read_text(encoding="utf-8"))
+    assert data["splits"]["train"]["n_truncated"] >= 15
+    answers = glassformer.load(ended.run).predict(["word", "", "many " * 10_000])
+    assert all(abs(sum(a["probabilities"].values()) - 1) < 1e-6 for a in answers)
+
+
+def test_two_languages_mixed(train: Callable[..., Ended]) -> None:
+    english = reviews(120)
+    chinese = [
+        (f"这部电影真的{'很好看' if i % 2 else '很难看'}第{i}次", ("bad", "good")[i % 2]) for i in range(120)
+    ]
+    ended = train([*english, *chinese], test=[*reviews(40, seed=1), *chinese[:40]])
+    assert ended.code == 0, ended.err
+    row = json.loads((ended.run / "data.json").read_text(encoding="utf-8"))["splits"]["test"]
+    assert row["n_tokens"] > 0 and row["n"] == 80
+
+
+def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., Ended]) -> None:
+    """Nothing to learn, and one class commoner: it answers that one, and no one is left to find out by themselves."""
+    rng = np.random.default_rng(0)
+    letters = [" ".join(rng.choice(list("abcdefgh"), 6)) for _ in range(400)]
+    rows = [(text, "rare" if i % 4 == 0 else "common") for i, text in enumerate(letters)]
+    ended = train(rows[:200], steps=12, test=rows[200:])
+    assert ended.code == 0, ended.err
+    answers = r"It answers `common` to (every text|1\d\d of 200 texts), whatever they say, and 50 of 200 are something"
+    for told in (ended.err, ended.report.split("## Result")[0], ended.card):
+        assert re.search(answers, told)
+        assert "is not better than that by more than chance" in told
+
+
+def test_a_class_that_is_nearly_all_there_is(train: Callable[..., Ended]) -> None:
+    rows = [(text, "rare" if i % 20 == 0 else "common") for i, (text, _) in enumerate(reviews(200))]
+    assert (
+        "95.0% of the training texts are 'common': guessing is right as often" in train(rows, "--dry-run").err
+    )
+
+
+def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
+    baselines = {"majority": {"label": majority}}
+    return Evaluation(
+        "t", "test", {"confusion": confusion, "label_names": ["no", "yes"], "baselines": baselines}
+    )
+
+
+@pytest.mark.parametrize(
+    ("confusion", "one", "guessing"),
+    [
+        ([[60, 0], [40, 0]], "to every text", True),
+        ([[58, 2], [39, 1]], "to 97 of 100 texts", True),
+        ([[98, 0], [0, 2]], "", True),  # right every time, and two examples are no proof
+        ([[490, 0], [0, 10]], "", False),
+        ([[60, 0], [1, 39]], "", False),
+        ([[48, 12], [20, 20]], "", True),
+        ([[0, 60], [0, 40]], "to every text", True),
+        ([[100, 0], [0, 0]], "", True),  # only one class was asked about
+    ],
+)
+def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], one: str, guessing: bool) -> None:
+    told = one_answer(scored(confusion))
+    assert one in told[0] if one else told == []
+    assert bool(no_better_than_guessing(scored(confusion))) == guessing
+
+
+def test_pairs_and_texts_too_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten pairs train and say so; equal ones, and a text of one word, are refused."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    src, tgt, book = (tmp_path / name for name in ("s.txt", "t.txt", "b.txt"))
+    src.write_text("".join(f"number {i}\n" for i in range(10)), encoding="utf-8")
+    tgt.write_text("".join(f"Nummer {i}\n" for i in range(10)), encoding="utf-8")
+    pairs = [
+        "train",
+        "translate",
+        "--src-file",
+        str(src),
+        "--tgt-file",
+        str(tgt),
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main([*pairs, "--steps", "3", *SMALL]) == 0
+    told = capsys.readouterr().err
+    assert (
+        "only 9 examples to train on: expect little more than guessing" in told
+        and "Only 1 sentence was scored" in told
+    )
+    src.write_text("the same\n" * 10, encoding="utf-8")
+    assert main([*pairs[:-1], str(tmp_path / "other"), "--steps", "3", *SMALL]) == 3
+    assert "10 examples with 1 different text" in capsys.readouterr().err
+    book.write_text("word", encoding="utf-8")
+    assert (
+        main(
+            ["train", "lm", "--train-file", str(book), "--out", str(tmp_path / "lm"), "--steps", "3", *SMALL]
+        )
+        == 3
+    )
+    assert len(capsys.readouterr().err.splitlines()) <= 2

@@ -1,0 +1,197 @@
+"""Several seeds of one recipe: whole runs one after the other, resumed, summed up, and used by the best of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
+from glassformer.report.seeds import in_words, spread_of
+from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.seeds import go_on
+
+from .test_end_to_end import TINY, write_reviews
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three seeds of a tiny classifier, from seed 4 on."""
+    folder = tmp_path_factory.mktemp("seeds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
+        glassformer.train("classify", out=folder / "x", seeds=3, train_file=reviews, test_file=tests, seed=4,
+                          **TINY)  # fmt: skip
+    yield folder / "x"
+
+
+def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
+    assert {p.name for p in three.iterdir()} == {
+        "seeds.json", "report.md", "report.json", "seed-4", "seed-5", "seed-6"
+    }  # fmt: skip
+    configs = [glassformer.load_recipe(three / f"seed-{seed}") for seed in (4, 5, 6)]
+    assert [config.train.seed for config in configs] == [4, 5, 6]
+    alone = glassformer.train(configs[1], out=tmp_path / "alone")
+    assert alone is not None
+    weights = [
+        (p / "model" / "model.safetensors").read_bytes() for p in (three / "seed-5", tmp_path / "alone")
+    ]
+    assert weights[0] == weights[1], "a seed among others is the run that it is alone"
+
+
+def test_the_report_has_mean_spread_and_best(three: Path) -> None:
+    report = json.loads((three / "report.json").read_text(encoding="utf-8"))
+    runs = [
+        json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)
+    ]
+    accuracies = [run["accuracy"] for run in runs]
+    assert report["test"]["metric"] == "accuracy" and report["test"]["n"] == 3
+    assert report["test"]["mean"] == pytest.approx(statistics.fmean(accuracies))
+    assert report["test"]["sd"] == pytest.approx(statistics.stdev(accuracies))
+    assert (report["test"]["min"], report["test"]["max"]) == (min(accuracies), max(accuracies))
+    best = max(report["runs"], key=lambda run: run["valid"])
+    assert report["best"] == best["run"] and report["missing"] == []
+    text = (three / "report.md").read_text(encoding="utf-8")
+    assert "3 seeds: **" in text and f"{best['run']}, best by validation" in text and "None" not in text
+
+
+def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = json.loads((three / "report.json").read_text(encoding="utf-8"))["best"]
+    run = glassformer.load(three)
+    assert run.path == three / best
+    assert run.predict("film plot great") == glassformer.load(three / best).predict("film plot great")
+    capsys.readouterr()
+    assert main(["predict", str(three), "film plot great"]) == 0
+    told = capsys.readouterr()
+    assert f"{three / best} is the best by validation" in told.err
+    assert main(["evaluate", str(three), "--split", "valid", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["split"] == "valid"
+
+
+class Killed(Exception):
+    """What ends a run in the middle of a seed."""
+
+
+def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:
+    """Killed in the second of three: the first is left alone, the second resumed, the third begun."""
+    config, seen = glassformer.load_recipe(three / "seed-4"), set[int]()
+
+    def kill(report: Any) -> None:
+        seen.add(report.step)
+        if report.step == 2 and (tmp_path / "x" / "seed-5").exists():
+            raise Killed
+
+    with pytest.raises(Killed):
+        glassformer.train(config, out=tmp_path / "x", seeds=3, on_report=kill)
+    assert not (tmp_path / "x" / "seed-6").exists()
+    with pytest.raises(CheckpointError, match="not all of them are trained") as caught:
+        glassformer.load(tmp_path / "x")
+    assert "--resume" in caught.value.hint and "seed-4" in caught.value.hint
+    with pytest.raises(UsageError, match="is not empty") as refused:
+        glassformer.train(config, out=tmp_path / "x", seeds=3)
+    assert f"--resume {tmp_path / 'x'}" in refused.value.hint
+    before = (tmp_path / "x" / "seed-4" / "report.md").stat().st_mtime_ns
+    glassformer.resume(tmp_path / "x")
+    assert (tmp_path / "x" / "seed-4" / "report.md").stat().st_mtime_ns == before
+    for seed in (4, 5, 6):
+        pair = [folder / f"seed-{seed}" / "model" / "model.safetensors" for folder in (three, tmp_path / "x")]
+        assert pair[0].read_bytes() == pair[1].read_bytes(), seed
+
+
+def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path) -> None:
+    def stop(report: Any) -> None:
+        raise Interrupted("stopped at update 1", "go on with: glassformer train --resume elsewhere", 143)
+
+    with pytest.raises(Interrupted) as caught:
+        glassformer.train(
+            glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_report=stop
+        )
+    assert caught.value.hint == f"go on with: glassformer train --resume {tmp_path / 'x'}"
+    assert caught.value.exit_code == 143
+
+
+def test_a_seed_that_diverges_does_not_stop_the_others(
+    three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = SeedsFolder(shutil.copytree(three, tmp_path / "x"))
+    shutil.rmtree(folder.run(5).path)
+    shutil.rmtree(folder.run(6).path)
+
+    def diverge(config: Any, run: Any, on_report: Any) -> None:
+        run.path.mkdir()
+        run.note_divergence(3, "no number")
+        raise DivergedError("the loss is no number")
+
+    monkeypatch.setattr("glassformer.seeds._train", diverge)
+    facts = go_on(folder)
+    assert facts.missing == [5, 6] and facts.settled and folder.best.path.name == "seed-4"
+    assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
+    assert "Without a score: seed 5, 6" in folder.report.read_text(encoding="utf-8")
+
+
+def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
+    minutes = TINY | {"epochs": None, "minutes": 0.005}
+    glassformer.train(
+        "classify", out=tmp_path / "x", seeds=2, train_file=write_reviews(tmp_path / "r.csv"), **minutes
+    )
+    first, second = (glassformer.load_recipe(tmp_path / "x" / f"seed-{seed}").train for seed in (1, 2))
+    assert first.steps == second.steps and first.minutes is second.minutes is None
+
+
+def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:
+    file = write_reviews(tmp_path / "r.csv")
+    for asked in ({"seeds": 1}, {"seeds": 3, "dry_run": True}, {"seeds": 3, "overfit_batch": True}):
+        with pytest.raises(UsageError, match="seeds"):
+            glassformer.train("classify", out=tmp_path / "x", train_file=file, **asked, **TINY)
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_command_trains_seeds_and_resumes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
+    small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --steps 3 --device cpu --precision fp32".split()
+    assert (
+        main(
+            [
+                "train",
+                "classify",
+                "--train-file",
+                str(file),
+                "--out",
+                str(out),
+                "--seeds",
+                "2",
+                "--json",
+                *small,
+            ]
+        )
+        == 0
+    )
+    told = capsys.readouterr()
+    assert json.loads(told.out)["test"]["n"] == 2
+    assert f"report: {out / 'report.md'}" in told.err and "seed 2, run 2 of 2" in told.err
+    assert main(["train", "--resume", str(out)]) == 0
+    assert main(["compare", str(out), str(out / "seed-1")]) == 0
+    assert "2 seeds" not in capsys.readouterr().out
+
+
+def test_spreads() -> None:
+    from glassformer.evaluate.metrics import metric
+
+    assert spread_of([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
+    assert in_words(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
+    assert in_words(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
