@@ -100,6 +100,8 @@ export interface Stream {
   text: string;
   /** How many of the tokens are the prompt (language model) or forced prefix; the model wrote the rest. */
   n_given: number;
+  /** How each token is spelled, "<ref" or "0xE2" for a byte, in the order of its numbers; null: the model reads no n-grams. */
+  ngrams: string[][] | null;
 }
 
 export interface Candidate {

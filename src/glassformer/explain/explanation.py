@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
@@ -80,7 +79,7 @@ class Explanation:
         subject: the model and its task, with the weights that were asked for.
         request: what was asked. id: what a page calls this.
         model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
-            is padding), or {"src", "tgt_in"} (and "src_padding_mask").
+            is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens. predictions: what the model says after each position.
         decode: how the target came about. answer: {"headline", "detail"}.
         records: every tensor by id, a mapping like a trace. window: positions shown of long streams, or None.
@@ -92,7 +91,7 @@ class Explanation:
         self, subject: Subject, request: TraceRequest, id: str, prepared: Prepared, records: Records
     ) -> None:
         self.subject, self.request, self.id, self.records = subject, request, id, records
-        self.model_inputs: dict[str, Tensor] = prepared.model_inputs
+        self.model_inputs: dict[str, Any] = prepared.model_inputs
         self.streams, self.warnings, self.window = prepared.streams, prepared.warnings, records.window
         self.predictions: list[Prediction] = self._predictions(prepared)
         self.decode = self._scored(prepared) if prepared.decode.kind == "given" else prepared.decode

@@ -61,6 +61,8 @@ def param_axes(node: Node, role: str, task: str) -> tuple[str, ...]:
     match record.op, role:
         case "lookup", _:
             return ("vocab", "feature")
+        case "bag", _:
+            return ("ngram", "feature")
         case "positions", _:
             return ("token", "feature")
         case "linear", "weight":
