@@ -25,6 +25,7 @@ from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.facts import model_facts
 from glassformer.explain.inputs import Prepared, prepare
+from glassformer.explain.members import Together, at_member
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.tensors import Records, take, to_numpy
@@ -50,11 +51,13 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
     began = time.perf_counter()
     request = TraceRequest(request) if isinstance(request, str) else request
     with tuned(subject.device):
-        subject = at_checkpoint(subject, request.checkpoint)
+        whole = at_checkpoint(subject, request.checkpoint)
+        subject = at_member(whole, request.member)
         prepared = prepare(subject, request)
         lengths = {stream.name: len(stream) for stream in prepared.streams}
         records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
-        explanation = Explanation(subject, request, trace_id, prepared, records)
+        together = Together.of(whole, request.member, prepared.model_inputs)
+        explanation = Explanation(subject, request, trace_id, prepared, records, together)
     explanation.seconds = time.perf_counter() - began
     return explanation
 
@@ -76,26 +79,30 @@ class Explanation:
     """One text, seen through.
 
     Attributes:
-        subject: the model and its task, with the weights that were asked for.
+        subject: the model (of an ensemble one member) and its task, with the weights that were asked for.
         request: what was asked. id: what a page calls this.
         model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
             is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens. predictions: what the model says after each position.
         decode: how the target came about. answer: {"headline", "detail"}.
+        together: what the ensemble says, of which this model is a member; None of a single model.
         records: every tensor by id, a mapping like a trace. window: positions shown of long streams, or None.
         checks: comparisons of two ways to compute the same. omitted: what is not shown, and why.
         warnings: what to know about the input. seconds: how long it took.
     """
 
     def __init__(
-        self, subject: Subject, request: TraceRequest, id: str, prepared: Prepared, records: Records
-    ) -> None:
+        self, subject: Subject, request: TraceRequest, id: str, prepared: Prepared, records: Records,
+        together: Together | None = None,
+    ) -> None:  # fmt: skip
         self.subject, self.request, self.id, self.records = subject, request, id, records
         self.model_inputs: dict[str, Any] = prepared.model_inputs
         self.streams, self.warnings, self.window = prepared.streams, prepared.warnings, records.window
         self.predictions: list[Prediction] = self._predictions(prepared)
         self.decode = self._scored(prepared) if prepared.decode.kind == "given" else prepared.decode
         self.answer = form.answer_of(subject.task.name, self.predictions, self.decode, prepared.answer)
+        self.together = together
+        self.warnings += [together.sentence(self.answer)] if together else []
         self.checks: list[Check] = [*records.checks, *self._decoding_check()]
         self.omitted = form.omitted(records, {stream.name: len(stream) for stream in self.streams})
         self.seconds = 0.0
@@ -113,6 +120,7 @@ class Explanation:
                 "request": self.request.to_json(),
                 "streams": [stream.to_json() for stream in self.streams],
                 "answer": self.answer,
+                "together": self.together and self.together.to_json(),
                 "nodes": [form.node_json(node) for node in nodes],
                 "params": form.params_json(self.subject.model, task, nodes),
                 "predictions": [prediction.to_json() for prediction in self.predictions],

@@ -99,7 +99,11 @@ class EmbeddingWires:
         """What dropout is about to get is the last step: the sum, or what there would be to add to."""
         tape, id, module, added = self.tape, self.call.id, self.module, self.added
         token, weight = Axis("token", stream_of(self.name)), {"weight": module.weight}
-        there = {"scaled": module.scale != 1, "spelled": added is not None, "sum": module.positions is not None}
+        there = {
+            "scaled": module.scale != 1,
+            "spelled": added is not None,
+            "sum": module.positions is not None,
+        }
         last = next((step for step in reversed(there) if there[step]), "rows")
 
         def add(step: str, op: str, inputs: list[str], x: Tensor, **more: Any) -> str:
@@ -129,11 +133,12 @@ class EmbeddingWires:
                 attrs |= {"scheme": "sinusoidal", "amplitude": module.amplitude}
             case LearnedPositions():
                 attrs["scheme"], params["weight"] = "learned", module.weight
+        scaled = isinstance(module, SinusoidalPositions) and module.amplitude != 1
         if self.first:
             attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
         axes = [Axis("token", stream_of(self.name)), FEATURE]
         self.tape.add(self.call.id("positions"), "positions", (), self.positions, axes,
-                      source=f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
+                      source="positions.amplitude" if scaled else f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
 
 
 class ResidualWires:

@@ -35,6 +35,7 @@ LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "embedding.spelled": (TokenEmbedding.forward, "x + added"),
     "embedding.add": (TokenEmbedding.forward, "x + self.positions("),
     "positions.sinusoidal": (positions.sinusoidal, "table[:, 0::2] = angle.sin()"),
+    "positions.amplitude": (positions.SinusoidalPositions.__init__, "* amplitude"),
     "positions.learned": (positions.LearnedPositions.forward, "self.weight[positions]"),
     "layer_norm": (norms.LayerNorm.forward, "F.layer_norm("),
     "rms_norm": (norms.RMSNorm.forward, "torch.rsqrt("),
