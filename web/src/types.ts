@@ -90,7 +90,7 @@ export interface Param {
 export interface Stream {
   name: StreamName;
   ids: number[];
-  pieces: string[]; // as a person would write them: "▁" for a space
+  pieces: string[]; // as a person would write them: "▁" for a space; "[UNK] refunds" where an unknown word is spelled
   special: boolean[]; // [BOS], [EOS], [PAD], [MASK]
   unknown: boolean[];
   padding: boolean[];
@@ -103,8 +103,9 @@ export interface Stream {
   text: string;
   /** How many of the tokens are the prompt (language model) or forced prefix; the model wrote the rest. */
   n_given: number;
-  /** How each token is spelled, "<ref" or "0xE2" for a byte, in the order of its numbers; null: the model reads no n-grams. */
+  /** The n-grams that spell each token, "<ref" or "0xE2" for a byte; and their numbers, 0 where it has fewer than others. null: the model reads none. */
   ngrams: string[][] | null;
+  ngram_ids: number[][] | null;
 }
 
 export interface Candidate {

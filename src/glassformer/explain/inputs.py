@@ -20,7 +20,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate, write
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.spelled import spelling_of
+from glassformer.explain.spelled import spelled
 from glassformer.explain.streams import Span, Stream, make_stream, written_spans
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
@@ -105,8 +105,8 @@ def _classify(subject: Subject, request: TraceRequest) -> Prepared:
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = _padded(stream, subject, "ids", "padding_mask")
     if t.spelling is not None:
-        spelling, ngrams = spelling_of(t, request.text, kept, n_pad)
-        stream, inputs["spelling"] = replace(stream, ngrams=ngrams), spelling.to(subject.device)
+        stream, spelling = spelled(t, stream, kept)
+        inputs["spelling"] = spelling.to(subject.device)
     decode = DecodeLog("none", subject.task.config.decode)
     return Prepared(inputs, [stream], [None], [None], decode, "", notes)
 

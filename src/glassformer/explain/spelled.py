@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from glassformer.explain.streams import Stream
 from glassformer.models.spelling import Spelling
 from glassformer.text.spelling import FIRST
 from glassformer.text.tokenizer import Tokenizer
 
 
-def spelling_of(t: Tokenizer, text: str, kept: Sequence[int], n_pad: int) -> tuple[Spelling, list[list[str]]]:
-    """The spelling of a batch of this one text, and the n-grams of each of its tokens.
+def spelled(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, Spelling]:
+    """A stream with its n-grams, and with unknown words as they were written; and its spelling, a batch of one.
 
     Args:
-        t: a tokenizer with n-grams. text: what is read.
-        kept: places of the tokens that are left of it. n_pad: tokens of padding behind, which nothing spells.
+        t: a tokenizer with n-grams.
+        stream: of a text. kept: places of its tokens in the whole text; padding may follow them.
     """
     assert t.spelling is not None
-    [(_, words)] = t.encode_spelled([text])
-    numbers = [[], *(t.spelling.numbers(words[place]) for place in kept)]
-    width = max(1, *map(len, numbers))
-    ngrams = torch.tensor([row + [0] * (width - len(row)) for row in numbers])
-    which = torch.tensor([[*range(1, len(numbers)), *[0] * n_pad]])
-    names = [[_name(n, t.spelling.ngrams) for n in row] for row in numbers[1:]]
-    return Spelling(which, ngrams), names + [[] for _ in range(n_pad)]
+    [(_, words)] = t.encode_spelled([stream.text])
+    ids = [t.spelling.numbers(words[place]) for place in kept]
+    names = [[_name(number, t.spelling.ngrams) for number in row] for row in ids]
+    n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
+    padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
+    spelling = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
+    told = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
+    pieces = [f"{p} {stream.text[slice(*span)]}" if odd and span else p for p, odd, span in told]
+    return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), spelling
 
 
 def _name(number: int, ngrams: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ class Stream:
     text: str
     n_given: int
     ngrams: list[list[str]] | None = None
+    ngram_ids: list[list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
