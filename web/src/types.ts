@@ -90,7 +90,7 @@ export interface Param {
 export interface Stream {
   name: StreamName;
   ids: number[];
-  pieces: string[]; // as a person would write them: "▁" for a space; "[UNK] refunds" where an unknown word is spelled
+  pieces: string[]; // as a person would write them: "▁" for a space; "refunds [UNK]" where an unknown word is spelled
   special: boolean[]; // [BOS], [EOS], [PAD], [MASK]
   unknown: boolean[];
   padding: boolean[];

@@ -28,7 +28,7 @@ def spelled(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, 
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
     spelling = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
     told = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
-    pieces = [f"{p} {stream.text[slice(*span)]}" if odd and span else p for p, odd, span in told]
+    pieces = [f"{stream.text[slice(*span)]} {p}" if odd and span else p for p, odd, span in told]
     return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), spelling
 
 

@@ -31,7 +31,7 @@ export function StepNumbers({ node, cell }: { node: TraceNode; cell: Cell }) {
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
       {/^(spelling|bag)$/.test(node.op) && (
-        <p class="note" data-role="ngrams"><bdi>{down && axisLabels(node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join("  ")}</bdi></p>
+        <p class="note" data-role="ngrams"><bdi>{down && axisLabels(node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join(" · ")}</bdi></p>
       )}
     </section>
   );
