@@ -216,7 +216,7 @@ export interface Manifest {
   /** In this order: ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: { headline: string; detail: string }; // "pos" / "87.2%"; the translation / its score; the continuation
-  /** Of an ensemble: what its models say together; null: a single model. */
+  /** Of an ensemble: which of its models this is; `answer` is that of all. null: a single model. */
   together: Together | null;
   nodes: TraceNode[]; // in the order they are computed
   params: Record<string, Param>;
@@ -233,7 +233,7 @@ export interface Manifest {
 export interface Together {
   size: number;
   member: number; // which of them this trace is of, counted from 1
-  answer: Manifest["answer"];
+  own: Manifest["answer"]; // what this one says by itself
 }
 
 export interface TraceRequest {

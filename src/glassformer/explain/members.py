@@ -12,42 +12,40 @@ from glassformer.explain.checkpoints import Loaded, Subject
 from glassformer.explain.manifest import answer_of
 from glassformer.explain.predictions import predict
 from glassformer.models.ensemble import Ensemble
+from glassformer.tasks import Task
 
 
 @dataclass(frozen=True)
 class Together:
-    """What an ensemble says; the mirror of `Together` in web/src/types.ts.
+    """Which model of an ensemble is looked into; the mirror of `Together` in web/src/types.ts.
 
     Attributes:
-        size: how many models there are. member: which of them is looked into, counted from 1.
-        answer: {"headline", "detail"} of the mean of their probabilities.
+        size: how many models there are. member: which of them this is, counted from 1.
+        own: {"headline", "detail"} of its answer, while the answer of an explanation is that of all of them.
     """
 
     size: int
     member: int
-    answer: dict[str, str]
+    own: dict[str, str]
 
-    @staticmethod
-    def of(subject: Subject, member: int, inputs: dict[str, Any]) -> Together | None:
-        """What the whole of a subject says to these arguments of its model; None where it is a single model."""
-        if not isinstance(subject.model, Ensemble):
-            return None
-        with torch.no_grad():
-            said = predict(subject.task, subject.model(**inputs), [None], [None])
-        answer = answer_of(subject.task.name, said, None, "")
-        return Together(len(subject.model.members), member, answer)
-
-    def sentence(self, own: dict[str, str]) -> str:
-        """What a reader must know, given the member's own answer."""
-        one, all_ = (f"{answer['headline']} {answer['detail']}" for answer in (own, self.answer))
+    def sentence(self, answer: dict[str, str]) -> str:
+        """What a reader must know, given the answer of all."""
+        own, all_ = (f"{said['headline']} {said['detail']}" for said in (self.own, answer))
         return (
-            f"an ensemble of {self.size} models: this is member {self.member}, which says {one}; "
+            f"an ensemble of {self.size} models: this is member {self.member}, which says {own}; "
             f"together they say {all_}"
         )
 
     def to_json(self) -> dict[str, Any]:
         """As in types.ts."""
         return asdict(self)
+
+
+def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> dict[str, str]:
+    """{"headline", "detail"} of the mean of an ensemble's probabilities."""
+    with torch.no_grad():
+        said = predict(task, model(**inputs), [None], [None])
+    return answer_of(task.name, said, None, "")
 
 
 def at_member(subject: Subject, member: int) -> Subject:

@@ -1,7 +1,8 @@
 """Integrated gradients (Sundararajan et al. 2017) on token embeddings, with an error that is always told.
 
-The path runs straight from the text with every word erased to the text as it is; special tokens stay as they
-are all along. With its row a word gets the vector of its n-grams, if the model has them. What is integrated, and what an erased word is, is the question's affair (`question.py`).
+The path runs straight from the text with every word erased to the text as it is; special tokens stay as they are all
+along. With its row a word gets the vector of its n-grams, if the model has them. What is integrated, and what an
+erased word is, is the question's affair (`question.py`).
 """
 
 from __future__ import annotations
