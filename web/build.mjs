@@ -12,6 +12,15 @@ const chosen = process.argv.find((argument) => argument.startsWith("--outdir="))
 const outdir = chosen
   ? resolve(chosen.slice("--outdir=".length))
   : join(here, "..", "src", "glassformer", "explain", "page", "static");
+/**
+ * Properties that get shorter names: the page's own, and those of Preact's that only class components have. None is in
+ * the server's JSON (checked below), in the address, or an attribute of an element.
+ */
+const OWN = "again|bars|cellHeight|cellWidth|chosen|colLabels|colName|colours|cols|component|current|delta|erasedWith|exported|extra|fate|filtered|grid|halves|inTrace|layers|limit|marks|maskValue|mini|nErased|nHeads"
+  + "|neutral|normFirst|onChoose|onCurrent|onForce|onHover|onPoint|onSelect|onStep|onTrace|partner|penalty|renewing|rowHeight|rowLabels|rowName|signs|sizes|strong|tall|term|terms|verb|wanted";
+const CLASSES = "getDerivedStateFrom\\w+|component(?:Will|Did)\\w+|shouldComponentUpdate|getSnapshotBeforeUpdate|getChildContext|contextType|debounceRendering";
+const sent = new RegExp(`\\b(?:${OWN})\\??:`).exec(readFileSync(join(here, "src", "types.ts"), "utf8"));
+if (sent) throw new Error(`"${sent[0]}" is a field of types.ts, so it cannot be renamed in the page alone`);
 const BUDGET = 60_000; // bytes of app.js and app.css together, gzipped
 
 mkdirSync(outdir, { recursive: true });
@@ -24,6 +33,7 @@ await build({
   format: "iife",
   // Calls of preact.h are shorter than the automatic runtime's; for the type checker tsconfig.json says the same of JSX.
   tsconfigRaw: {},
+  mangleProps: new RegExp(`^(?:${OWN}|${CLASSES})$`),
   jsx: "transform",
   jsxFactory: "jsxElement",
   jsxFragment: "JsxFragment",
@@ -39,6 +49,7 @@ const script = join(outdir, "app.js");
 const { code } = await minify(readFileSync(script, "utf8"), {
   ecma: 2022,
   compress: {
+    passes: 2, unsafe: true, unsafe_arrows: true, // nothing here redefines String, or calls `new` on an arrow
     pure_getters: false, // reading a signal has an effect: it subscribes
     inline: 1, lhs_constants: false, // fewer characters otherwise, but more after gzip
   },

@@ -134,7 +134,13 @@ class Run:
             done += len(chunk)
 
     def explain(
-        self, text: str, *, target: str | None = None, checkpoint: str = "model", **options: Any
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        checkpoint: str = "model",
+        member: int = 1,
+        **options: Any,
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
 
@@ -142,6 +148,7 @@ class Run:
             text: the text, source sentence or prompt.
             target: a translation to look at instead of the model's own.
             checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
+            member: which model of an ensemble, counted from 1.
             options: fields of `DecodeConfig`.
 
         Raises:
@@ -150,7 +157,8 @@ class Run:
         from glassformer.explain.explanation import TraceRequest, explain
 
         self._decode(options)  # refuses options that are none
-        return explain(self, TraceRequest(text, target=target, checkpoint=checkpoint, decode=options))
+        asked = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
+        return explain(self, asked)
 
     def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> Facts:
         """All scores of a split of the run's data, or of the test files that `data` names.

@@ -21,15 +21,18 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
     x = [value.double() if value.is_floating_point() else value for value in x]
     attrs, kinds = record.attrs, [t[name].op for name in record.inputs]
     match record.op:
-        case "ids" | "mask" | "input":
+        case "ids" | "mask" | "input" | "spelling":
             return None
         case "lookup":
             return p["weight"][x[0]]
         case "scale":
             return x[0] * attrs["factor"]
+        case "bag":
+            there = (x[0] > 0)[..., None]
+            return (p["weight"][x[0]] * there).sum(-2) / there.sum(-2).clamp(min=1)
         case "positions":
             n, d = record.shape[-2:]
-            return p["weight"][:n] if attrs["scheme"] == "learned" else sinusoids(n, d)
+            return p["weight"][:n] if attrs["scheme"] == "learned" else sinusoids(n, d) * attrs["amplitude"]
         case "add":
             return x[0] + x[1]
         case "layer_norm":

@@ -22,7 +22,7 @@ function compare(computed: ops.Numbers, shown: ops.Numbers, halves: boolean, wor
   }
   let [delta, largest] = [0, 1];
   for (let i = 0; i < shown.length; i++) {
-    const [a, b] = [computed[i] ?? NaN, shown[i] ?? NaN];
+    const [a, b] = [computed[i]!, shown[i]!];
     largest = Math.max(largest, Math.abs(b));
     const apart = a === b ? 0 : Math.abs(a - b);
     if (!(apart <= delta)) delta = Number.isNaN(apart) ? Infinity : apart;
@@ -65,12 +65,12 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
 async function shares(step: Step, { top }: Prediction, row: string): Promise<number[]> {
   const all = (await step.get("logits", row)).data;
   const found = ops.softmax(all, all.length);
-  return top.map((one) => found[one.id] ?? NaN);
+  return top.map((one) => found[one.id]!);
 }
 
 async function logits(step: Step, { top }: Prediction, row: string): Promise<number[]> {
   const x = await data(step, 0, row);
   const ids = top.map((one) => one.id).sort((a, b) => a - b); // as a slice wants them
   const found = ops.linear(x, await needed(step, "weight", ids), await param(step, "bias", ids), x.length);
-  return top.map((one) => found[ids.indexOf(one.id)] ?? NaN);
+  return top.map((one) => found[ids.indexOf(one.id)]!);
 }

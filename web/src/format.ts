@@ -40,12 +40,12 @@ export const count = (n: number) => n.toLocaleString("en").replace(/,/g, "\u202f
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
 /** A piece that can be seen: spaces at its ends as ␣, a line break as ↵. */
-export function visible(piece: string): string {
+export function visible(piece = ""): string {
   return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
-  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"],
+  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"],
 };
 
 /** What one place on an axis is, and all of them. */

@@ -30,7 +30,7 @@ const SETTINGS: (keyof DecodeSettings)[] = [
   "decode_seed",
 ];
 
-const whole = (text: string) => Math.max(0, Math.floor(Number(text))) || undefined;
+const whole = (text: string | undefined) => Math.max(0, Math.floor(Number(text))) || undefined;
 
 /** The trace request in the address, under `prefix` ("" for the page's own, "o." for the one compared with). */
 export function requestOf(params: Record<string, string>, prefix = ""): TraceRequest | null {
@@ -45,9 +45,10 @@ export function requestOf(params: Record<string, string>, prefix = ""): TraceReq
     text,
     target: get("target"),
     prefix: get("prefix") ? get("prefix")?.split(".").map(Number).filter(Number.isInteger) : undefined,
-    pad: whole(get("pad") ?? ""),
+    pad: whole(get("pad")),
     checkpoint: get("checkpoint") || undefined,
-    window_start: whole(get("window") ?? ""),
+    member: whole(get("member")),
+    window_start: whole(get("window")),
     decode: settings.length ? (Object.fromEntries(settings) as Partial<DecodeSettings>) : undefined,
   };
   return JSON.parse(JSON.stringify(request)) as TraceRequest; // without what is undefined
@@ -55,8 +56,8 @@ export function requestOf(params: Record<string, string>, prefix = ""): TraceReq
 
 /** The same the other way: what to set (and, as null, to remove) so that the address names `request`. */
 export function paramsOf(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
-  const { text, target, prefix: forced, pad, checkpoint, window_start, decode } = request ?? {};
-  const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, window: window_start || null };
+  const { text, target, prefix: forced, pad, checkpoint, member, window_start, decode } = request ?? {};
+  const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, member, window: window_start || null };
   for (const name of SETTINGS) out[name] = decode?.[name] === undefined ? null : Number(decode[name]);
   return Object.fromEntries(Object.entries(out).map(([name, value]) => [prefix + name, value == null ? null : String(value)]));
 }

@@ -5,8 +5,8 @@
 import { count, number, visible } from "./format";
 import * as ops from "./ops";
 import {
-  data, input, inputNode, last, needAllKeys, needed, one, param, pieces, predictionAt, PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, streamOf,
-  Unavailable, width, type Arithmetic, type Cell, type Step,
+  data, input, inputNode, last, needAllKeys, needed, ngramsOf, one, param, pieces, predictionAt, PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, streamOf,
+  times, Unavailable, width, type Arithmetic, type Cell, type Step,
 } from "./stepData";
 import type { Op } from "./types";
 
@@ -21,9 +21,12 @@ const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
 const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], heads: ["", "", "", ""] });
 
 function products(heads: Arithmetic["heads"], a: ops.Numbers, b: ops.Numbers, labels: string[] = []): Arithmetic {
-  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i), a: x, b: b[i] ?? NaN, value: x * (b[i] ?? NaN) }));
+  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i), a: x, b: b[i]!, value: x * b[i]! }));
   return { lines: [], terms, heads };
 }
+
+const averaged = (what: string, values: number[], labels: string[]) =>
+  products([what, "value", `1/${values.length}`, "share"], values, values.map(() => 1 / values.length), labels);
 
 /** An operation on each number by itself. */
 const each = (f: (x: number) => number, says: (x: number) => string): Operation => ({
@@ -43,7 +46,7 @@ const norm = (centred: boolean): Operation => ({
     const bias = await param(step, "bias");
     const eps = Number(step.node.attrs.eps);
     const { mean, variance } = ops.moments(row, centred);
-    const [x, gamma, beta] = [row[cell.col] ?? NaN, weight?.[cell.col] ?? 1, bias?.[cell.col] ?? 0];
+    const [x, gamma, beta] = [row[cell.col]!, weight?.[cell.col] ?? 1, bias?.[cell.col] ?? 0];
     const result = ((x - mean) / Math.sqrt(variance + eps)) * gamma + beta;
     const what = centred ? `mean μ = ${n(mean)}, variance σ² = ${n(variance)}` : `mean of the squares ${n(variance)}`;
     return lines(
@@ -57,20 +60,26 @@ export const OPERATIONS: Record<Op, Operation> = {
   ids: {
     again: async ({ trace, node }) => streamOf(trace, node.axes[0]?.stream)?.ids.slice(startOf(trace), startOf(trace) + last(node)) ?? [],
     cell: async (step, cell) => {
-      const piece = pieces(step, step.node, 0)[cell.col] ?? "";
+      const piece = pieces(step, step.node, 0)[cell.col];
       return lines(`“${visible(piece)}” is number ${await one(step, cell)} of the ${count(step.trace.model.vocab_size)} tokens of the vocabulary.`);
     },
   },
   lookup: {
-    again: async (step) => {
-      const ids = Array.from(await data(step, 0));
-      const unique = [...new Set(ids)].sort((a, b) => a - b);
-      const rows = await needed(step, "weight", unique);
-      const size = last(step.node);
-      return ids.flatMap((id) => [...rows.subarray(unique.indexOf(id) * size, (unique.indexOf(id) + 1) * size)]);
-    },
+    again: meanOfRows,
     cell: async (step, cell) =>
       lines(`Row ${(await data(step, 0))[cell.row]} of the embedding table, feature ${cell.col}: ${n(await one(step, cell))}.`),
+  },
+  spelling: {
+    again: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(trace.window ?? [0])).flat() ?? [],
+    cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await one(step, cell)}`),
+  },
+  bag: {
+    again: meanOfRows,
+    cell: async (step, { row, col }) => {
+      const ids = Array.from(await data(step, 0, `token:${row}`)).filter(Boolean);
+      const values = await Promise.all(ids.map(async (id) => (await needed(step, "weight", [id]))[col]!));
+      return averaged("n-gram", values, ngramsOf(step.trace, row));
+    },
   },
   scale: {
     again: async (step) => Float64Array.from(await data(step, 0), (x) => x * Number(step.node.attrs.factor)),
@@ -83,24 +92,25 @@ export const OPERATIONS: Record<Op, Operation> = {
     again: async (step) => {
       const { trace, node } = step;
       const [size, first] = [last(node), startOf(trace) + Number(node.attrs.first ?? 0)];
-      const length = node.axes[0]?.size ?? 0;
+      const length = node.axes[0]!.size;
       if (node.params.weight) return (await needed(step, "weight")).slice(first * size, (first + length) * size);
       if (node.attrs.scheme !== "sinusoidal") throw new Unavailable(`the page does not know the scheme ${node.attrs.scheme}`);
-      return Float64Array.from({ length: length * size }, (_, i) => ops.sinusoid(first + Math.floor(i / size), i % size, size));
+      return Float64Array.from({ length: length * size }, (_, i) => Number(node.attrs.amplitude) * ops.sinusoid(first + Math.floor(i / size), i % size, size));
     },
     cell: async (step, cell) => {
       const position = cell.row + startOf(step.trace);
       if (step.node.params.weight) return lines(`Row ${position} of the trained position table, feature ${cell.col}: ${n(await one(step, cell))}.`);
       const [size, wave] = [last(step.node), cell.col % 2 ? "cos" : "sin"];
       const even = cell.col - (cell.col % 2);
-      const value = ops.sinusoid(position, cell.col, size);
-      return lines(`${wave}(${position} / 10000^(${even}/${size})) = ${wave}(${n(position / 10000 ** (even / size))}) = ${n(value)}`);
+      const value = ops.sinusoid(position, cell.col, size) * Number(step.node.attrs.amplitude);
+      const says = (angle: string) => `${times(step.node)}${wave}(${angle}) = `;
+      return lines(says(`${position} / 10000^(${even}/${size})`) + says(n(position / 10000 ** (even / size))) + n(value));
     },
   },
   add: {
     again: async (step) => {
       const [a, b] = [await data(step, 0), await data(step, 1)];
-      return Float64Array.from(a, (x, i) => x + (b[i] ?? NaN));
+      return Float64Array.from(a, (x, i) => x + b[i]!);
     },
     cell: async (step, cell) => {
       const [x, y] = [await one(step, cell, 0), await one(step, cell, 1)];
@@ -122,7 +132,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       const x = await data(step, 0, node.axes.length > 1 ? `token:${row}` : "");
       const bias = await param(step, "bias", [out]);
       const worked = products(["feature", "x", "weight", "product"], x, await needed(step, "weight", [out]));
-      return { ...worked, extra: bias ? { label: "bias b", value: bias[0] ?? 0 } : undefined };
+      return { ...worked, extra: bias ? { label: "bias b", value: bias[0]! } : undefined };
     },
   },
   split_heads: {
@@ -135,7 +145,7 @@ export const OPERATIONS: Record<Op, Operation> = {
   concat_heads: {
     again: async (step) => {
       const x = await input(step, 0);
-      return ops.swapAxes(x.data, x.shape[0] ?? 1, x.shape[1] ?? 1, width(x));
+      return ops.swapAxes(x.data, x.shape[0]!, x.shape[1]!, width(x));
     },
     cell: async (step, cell) => {
       const size = step.trace.model.d_head;
@@ -152,7 +162,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       const x = await data(step, 0, rowSlice(step, cell));
       const position = cell.row + startOf(trace) + Number(node.attrs.first ?? 0);
       const { angle, partner, sign } = ops.rotation(cell.col, x.length, position, Number(node.attrs.base));
-      const [own, other] = [x[cell.col] ?? NaN, x[partner] ?? NaN];
+      const [own, other] = [x[cell.col]!, x[partner]!];
       return lines(
         `Position ${position}, feature ${cell.col} paired with ${partner}: angle ${n(angle)} radians.`,
         `${n(own)} · cos ${n(angle)} ${sign < 0 ? "−" : "+"} ${p(other)} · sin ${n(angle)} = ${n(own * Math.cos(angle) + sign * other * Math.sin(angle))}`,
@@ -172,7 +182,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       const [kind, keys] = [node.attrs.kind, last(node)];
       if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was given to the model from outside");
       const padding = streamOf(trace, node.axes.at(-1)?.stream)?.padding ?? [];
-      const rows = node.axes.length > 1 ? (node.axes.at(-2)?.size ?? 1) : 1;
+      const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
       return Float64Array.from({ length: rows * keys }, (_, i) =>
         Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[startOf(trace) + (i % keys)]));
     },
@@ -201,7 +211,7 @@ export const OPERATIONS: Record<Op, Operation> = {
   swiglu: {
     again: async (step) => {
       const [gate, x] = [await data(step, 0), await data(step, 1)];
-      return Float64Array.from(x, (value, i) => ops.silu(gate[i] ?? NaN) * value);
+      return Float64Array.from(x, (value, i) => ops.silu(gate[i]!) * value);
     },
     cell: async (step, cell) => {
       const [gate, x] = [await one(step, cell, 0), await one(step, cell, 1)];
@@ -223,13 +233,26 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
 };
 
+/** Of each token the mean of the rows that its numbers pick: one of a word, or those of its n-grams, of which 0 is none. */
+async function meanOfRows(step: Step): Promise<number[]> {
+  const x = await input(step, 0);
+  const [size, each] = [last(step.node), x.shape[1] ?? 1];
+  const numbers = Array.from(x.data);
+  const unique = [...new Set(numbers)].sort((a, b) => a - b);
+  const rows = await needed(step, "weight", unique);
+  return Array.from({ length: numbers.length / each }, (_, token) => {
+    const picked = numbers.slice(token * each, (token + 1) * each).filter((one) => one || !x.shape[1]).map((one) => unique.indexOf(one) * size);
+    return Array.from({ length: size }, (_, i) => picked.reduce((sum, start) => sum + rows[start + i]! / picked.length, 0));
+  }).flat();
+}
+
 async function softmaxCell(step: Step, { head, row, col }: Cell): Promise<Arithmetic> {
   const scores = await data(step, 0, `head:${head};token:${row}`);
   const perRow = (inputNode(step, 1)?.axes.at(-2)?.size ?? 1) > 1; // a padding mask has one row for all
   const mask = step.node.inputs[1] ? await data(step, 1, perRow ? `token:${row}` : "") : null;
   const keys = pieces(step, step.node, -1);
   const shares = ops.softmax(scores, scores.length, mask);
-  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k] ?? NaN }));
+  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k]! }));
   const sum = terms.reduce((sofar, term) => sofar + term.b, 0);
   const chosen = terms[col];
   const says = mask?.[col] === 0
@@ -252,11 +275,11 @@ async function pooledCell(step: Step, { col }: Cell): Promise<Arithmetic> {
   const mask = step.node.inputs[1] ? await data(step, 1) : null;
   const size = width(x);
   const how = String(step.node.attrs.how).split("+")[Math.floor(col / size)];
-  const kept = Array.from({ length: x.shape[0] ?? 0 }, (_, t) => t).filter((t) => !mask || mask[t]);
-  const values = kept.map((t) => x.data[t * size + (col % size)] ?? NaN);
+  const kept = Array.from({ length: x.shape[0]! }, (_, t) => t).filter((t) => !mask || mask[t]);
+  const values = kept.map((t) => x.data[t * size + (col % size)]!);
   const tokens = pieces(step, inputNode(step, 0), 0);
-  if (how === "mean") return products(["token", "value", "1/L", "share"], values, values.map(() => 1 / kept.length), kept.map((t) => tokens[t] ?? String(t)));
+  if (how === "mean") return averaged("token", values, kept.map((t) => tokens[t]!));
   if (how === "first") return lines(`The vector of the first token, feature ${col}: ${n(values[0] ?? NaN)}.`);
   const largest = Math.max(...values);
-  return lines(`The largest of ${kept.length}: that of “${visible(tokens[kept[values.indexOf(largest)] ?? 0] ?? "")}”, ${n(largest)}.`);
+  return lines(`The largest of ${kept.length}: that of “${visible(tokens[kept[values.indexOf(largest)] ?? 0])}”, ${n(largest)}.`);
 }

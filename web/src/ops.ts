@@ -5,7 +5,7 @@
 export type Numbers = ArrayLike<number>;
 type Typed = Float32Array | Float64Array | Int32Array | Uint8Array;
 
-const at = (x: Numbers, i: number): number => x[i] ?? NaN;
+const at = (x: Numbers, i: number): number => x[i]!;
 
 /** x (L, n) Wᵀ + b, for W (m, n): (L, m). */
 export function linear(x: Numbers, weight: Numbers, bias: Numbers | null, n: number): Float64Array {
@@ -116,7 +116,7 @@ export const silu = (x: number) => x / (1 + Math.exp(-x));
 const POOLS: Record<string, (values: number[]) => number> = {
   mean: (values) => values.reduce((sum, x) => sum + x, 0) / values.length,
   max: (values) => Math.max(...values),
-  first: ([x]) => x ?? 0,
+  first: ([x]) => x!,
 };
 
 /** x (L, D) to one vector, over the positions where `real` is not 0; "mean+max" is one after the other. */

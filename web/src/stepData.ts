@@ -58,12 +58,12 @@ export const rowOf = (trace: Manifest, prediction: Prediction) => (prediction.po
 
 /** Candidates of one position as a slice: ids ascending; one id is written as a range, which keeps the axis. */
 export function idsSlice(axis: string, ids: readonly number[]): string {
-  return ids.length === 1 ? `${axis}:${ids[0]}-${(ids[0] ?? 0) + 1}` : `${axis}:${ids.join(".")}`;
+  return ids.length === 1 ? `${axis}:${ids[0]}-${ids[0]! + 1}` : `${axis}:${ids.join(".")}`;
 }
 
 export const sizeOf = (node: TraceNode, name: string) => node.axes.find((axis) => axis.name === name)?.size ?? 1;
-export const last = (node: TraceNode) => node.axes.at(-1)?.size ?? 1;
-export const width = (x: TensorValue) => x.shape.at(-1) ?? 1;
+export const last = (node: TraceNode) => node.axes.at(-1)!.size;
+export const width = (x: TensorValue) => x.shape.at(-1)!;
 export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace.streams.find((one) => one.name === name);
 
 /** The tokens along an axis: of a node's own, or of an input's. */
@@ -71,8 +71,14 @@ export function pieces({ trace }: Step, node: TraceNode | undefined, axis: numbe
   return streamOf(trace, node?.axes.at(axis)?.stream)?.pieces.slice(startOf(trace)) ?? [];
 }
 
+/** The n-grams that spell the token of a row. */
+export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row + startOf(trace)] ?? [];
+
+/** What sinusoids are multiplied by, where it is not 1. */
+export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${attrs.amplitude} · `);
+
 export const inputNode = ({ trace, node }: Step, i: number) => trace.nodes.find((one) => one.id === node.inputs[i]);
-export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i] ?? "", slice);
+export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i]!, slice);
 export const data = async (step: Step, i: number, slice = "") => (await input(step, i, slice)).data;
 
 /** A parameter's numbers, or some rows of it; null if the step has none of this role. */
@@ -97,7 +103,7 @@ export function rowSlice({ node }: Step, { head, row }: Cell): string {
 /** The chosen number of the step itself, or the number at its place in an input. */
 export async function one(step: Step, cell: Cell, i?: number): Promise<number> {
   const slice = `${rowSlice(step, cell)};${step.node.axes.at(-1)?.name}:${cell.col}`;
-  return (await step.get(i === undefined ? step.node.id : (step.node.inputs[i] ?? ""), slice.replace(/^;/, ""))).data[0] ?? NaN;
+  return (await step.get(i === undefined ? step.node.id : step.node.inputs[i]!, slice.replace(/^;/, ""))).data[0] ?? NaN;
 }
 
 /** Keys outside a window are not here, so sums over them cannot be made again. */

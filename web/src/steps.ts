@@ -3,7 +3,7 @@
  * stand in. What a step computes is in `operations.ts`.
  */
 import { place } from "./format";
-import { PROBABILITIES } from "./stepData";
+import { PROBABILITIES, times } from "./stepData";
 import type { Manifest, ModelFacts, TraceNode } from "./types";
 
 /** The step's part of a node id: "self.q_proj" of "encoder.0.self.q_proj", "rows" of "src_embedding.rows". */
@@ -16,7 +16,7 @@ export function role(node: TraceNode): string {
 }
 
 /** The last name alone: "q_proj", whichever block it is in. */
-export const leaf = (node: TraceNode) => role(node).split(".").at(-1) ?? "";
+export const leaf = (node: TraceNode) => role(node).split(".").at(-1)!;
 
 type Words = [title: string, says: string, formula: string];
 
@@ -31,15 +31,18 @@ const pooled = "All token vectors become one vector for the whole text.";
 
 /**
  * By the last name of its id with its kind ("k:rotate"), else its part of the id ("ff.out"), else its last name ("k").
- * {words} are put in from the model's facts; # is the letter of queries, keys or values. Formulas: see `Formula.tsx`.
+ * {words} are put in from the model's facts; # is the letter of queries, keys or values, % the amplitude of positions. Formulas: see `Formula.tsx`.
  */
 const STEPS: Record<string, Words> = {
   ids: ["Token ids", "Each token's number in the vocabulary: all that the model is told.", "t_1, t_2, …, t_L = tokenizer(text)"],
   rows: ["Embedding rows", "Each id picks its row of the embedding table: a vector found by training.", "x_t = E[id_t]"],
   scaled: ["Embedding, scaled", "Times √d, as in the paper, so that the positions added next do not drown it.", "x_t · \\sqrt{d}"],
+  spelling: ["N-grams", "How each token is spelled: its parts of 3 to 5 letters, < and > at its ends, or its bytes.", "g_t = spell(t)"],
+  ngrams: ["Mean of the n-grams", "The vectors of a token’s n-grams, averaged: unknown words have them too.", "s_t = \\frac{1}{n} ∑_i G[g_{t,i}]"],
+  spelled: ["Word + spelling", "Token and spelling in one vector.", "x_t = x_t + s_t"],
   positions: ["Positions", "Attention does not see order, so every position has a vector of its own.", "p_t = P[t]"],
   "positions:sinusoidal": ["Positions", "Attention does not see order, so every position has a vector of its own.",
-    "p_{t,2i} = sin~\\frac{t}{10000^{2i/d}}\np_{t,2i+1} = cos~\\frac{t}{10000^{2i/d}}"],
+    "p_{t,2i} = %sin~\\frac{t}{10000^{2i/d}}\np_{t,2i+1} = %cos~\\frac{t}{10000^{2i/d}}"],
   sum: ["Embedding + position", "Token and position in one vector. Here the residual stream begins: every layer will add to it.", "x_t = x_t + p_t"],
   "norm:layer_norm": ["Norm", "Each token's vector is brought to mean 0 and variance 1, then scaled feature by feature as trained.",
     "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
@@ -105,11 +108,11 @@ export function sentence(node: TraceNode, model: ModelFacts): string {
 
 /** With its bias, if the step has one. */
 export const formula = (node: TraceNode) =>
-  words(node)[2].replace(/#/g, leaf(node)[0] ?? "") + (node.op === "linear" && node.params.bias ? " + b" : "");
+  words(node)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)) + (node.op === "linear" && node.params.bias ? " + b" : "");
 
 /** Shares and counts grow from 0; everything else has a sign. */
 export const scaleOfNode = (node: TraceNode) =>
-  node.op === "softmax" || node.op === "mask" || node.op === "ids" ? "sequential" as const : "signed" as const;
+  node.op === "softmax" || node.op === "mask" || node.dtype === "i32" ? "sequential" as const : "signed" as const;
 
 /** All steps, with the probabilities at the end, which have no tensor of their own. */
 export function stepsOf(trace: Manifest): TraceNode[] {

@@ -13,7 +13,7 @@ export interface TensorValue {
 export function magnitude(data: ArrayLike<number>): number {
   let limit = 0;
   for (let i = 0; i < data.length; i++) {
-    const size = Math.abs(data[i] ?? 0);
+    const size = Math.abs(data[i]!);
     if (size > limit && Number.isFinite(size)) limit = size;
   }
   return limit;
@@ -36,7 +36,7 @@ export function toTensor(dtype: string, shape: number[], bytes: ArrayBuffer): Te
   if (dtype === "f32") return { shape, dtype, data: new Float32Array(bytes) };
   halves ??= Float32Array.from({ length: 65536 }, (_, half) => halfToFloat(half));
   const table = halves;
-  return { shape, dtype: "f16", data: Float32Array.from(new Uint16Array(bytes), (half) => table[half] ?? 0) };
+  return { shape, dtype: "f16", data: Float32Array.from(new Uint16Array(bytes), (half) => table[half]!) };
 }
 
 export function decodeBase64(text: string): ArrayBuffer {
@@ -56,7 +56,7 @@ export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice:
     if (axis < 0) throw new RangeError(`no axis ${name} here`);
     if (spec.includes("-")) {
       const [start = 0, end = 0] = spec.split("-").map(Number);
-      const stop = Math.min(end, tensor.shape[axis] ?? 0);
+      const stop = Math.min(end, tensor.shape[axis]!);
       picks[axis] = Array.from({ length: Math.max(0, stop - start) }, (_, i) => start + i);
     } else {
       picks[axis] = spec.split(".").map(Number);
@@ -69,7 +69,7 @@ export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice:
     const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);
     offsets = offsets.flatMap((offset) => pick.map((i) => (i < size ? offset * size + i : NaN)));
   });
-  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset] ?? NaN));
+  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset]!));
   const sizes = tensor.shape.map((size, axis) => picks[axis]?.length ?? size);
   return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
 }

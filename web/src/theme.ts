@@ -67,7 +67,7 @@ export const palette = computed(() => theme.value, (): Palette => {
 export const css = ([r, g, b]: Rgb) => `rgb(${r} ${g} ${b})`;
 
 export const mix = (a: Rgb, b: Rgb, t: number): Rgb =>
-  [0, 1, 2].map((i) => Math.round((a[i] ?? 0) + ((b[i] ?? 0) - (a[i] ?? 0)) * t)) as Rgb;
+  [0, 1, 2].map((i) => Math.round(a[i]! + (b[i]! - a[i]!) * t)) as Rgb;
 
 /** Colour of a value on the scale: signed around 0, or from 0 up. `limit` is the largest magnitude. */
 export function shade(x: number, limit: number, scale: "signed" | "sequential", colours: Palette): Rgb {

@@ -18,6 +18,7 @@ export type AxisName =
   | "pooled" // D or 2D
   | "class"
   | "vocab"
+  | "ngram"
   | "out" // rows of a weight
   | "in"; // columns of a weight
 
@@ -33,7 +34,9 @@ export interface Axis {
  *   ids                                                token ids (L)
  *   lookup      [ids] {weight}                         weight[ids]
  *   scale       [x] attrs.factor                       x · factor
- *   positions   [] attrs.scheme, {weight?}             "sinusoidal" (paper 3.5) or rows 0…L-1 of "learned" weight
+ *   spelling    []                                     numbers of each token's n-grams (L, G); 0: it has fewer
+ *   bag         [spelling] {weight}                    mean of weight[n-grams], 0 left out; zeros where there are none
+ *   positions   [] attrs.scheme, {weight?}             "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add         [a, b]                                 a + b
  *   layer_norm  [x] {weight, bias} attrs.eps           over the last axis, biased variance
  *   rms_norm    [x] {weight} attrs.eps                 x / √(mean x² + eps) · weight, over the last axis
@@ -51,7 +54,7 @@ export interface Axis {
  *   pin_zero    [head (1)]                             (0, head): two classes share one logit
  */
 export type Op =
-  | "ids" | "lookup" | "scale" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads"
+  | "ids" | "lookup" | "scale" | "spelling" | "bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads"
   | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
 
 export interface SourceLine {
@@ -87,7 +90,7 @@ export interface Param {
 export interface Stream {
   name: StreamName;
   ids: number[];
-  pieces: string[]; // as a person would write them: "▁" for a space
+  pieces: string[]; // as a person would write them: "▁" for a space; "refunds [UNK]" where an unknown word is spelled
   special: boolean[]; // [BOS], [EOS], [PAD], [MASK]
   unknown: boolean[];
   padding: boolean[];
@@ -100,6 +103,9 @@ export interface Stream {
   text: string;
   /** How many of the tokens are the prompt (language model) or forced prefix; the model wrote the rest. */
   n_given: number;
+  /** The n-grams that spell each token, "<ref" or "0xE2" for a byte; and their numbers, 0 where it has fewer than others. null: the model reads none. */
+  ngrams: string[][] | null;
+  ngram_ids: number[][] | null;
 }
 
 export interface Candidate {
@@ -172,6 +178,7 @@ export interface ModelFacts {
   step: number | null;
   sha256: string | null;
   n_params: number;
+  members: number; // of the ensemble; 1: a single model
   n_layers: number;
   n_decoder_layers: number;
   d_model: number;
@@ -209,6 +216,8 @@ export interface Manifest {
   /** In this order: ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: { headline: string; detail: string }; // "pos" / "87.2%"; the translation / its score; the continuation
+  /** Of an ensemble: which of its models this is; `answer` is that of all. null: a single model. */
+  together: Together | null;
   nodes: TraceNode[]; // in the order they are computed
   params: Record<string, Param>;
   predictions: Prediction[];
@@ -221,6 +230,12 @@ export interface Manifest {
   seconds: number;
 }
 
+export interface Together {
+  size: number;
+  member: number; // which of them this trace is of, counted from 1
+  own: Manifest["answer"]; // what this one says by itself
+}
+
 export interface TraceRequest {
   text: string;
   target?: string; // translate: teacher-force this translation instead of decoding
@@ -228,6 +243,7 @@ export interface TraceRequest {
   decode?: Partial<DecodeSettings>;
   pad?: number; // [PAD] tokens to append, to see that they change nothing
   checkpoint?: string;
+  member?: number; // of an ensemble, counted from 1
   window_start?: number;
 }
 

@@ -42,6 +42,8 @@ class ExplainArguments:
     """A second text, to look at side by side."""
     checkpoint: str | None = None
     """A checkpoint of the run, such as step-00001000; the finished model when absent."""
+    member: int | None = None
+    """Which model of an ensemble, counted from 1; the first when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     json: bool = False
@@ -101,14 +103,15 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
         if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
-    if not has_text and (arguments.compare, arguments.target, arguments.checkpoint) != (None, None, None):
+    asked = (arguments.compare, arguments.target, arguments.checkpoint, arguments.member)
+    if not has_text and asked != (None,) * 4:
         hint = "give the text after the run folder"
-        raise UsageError("--compare, --target and --checkpoint go with a text", hint)
+        raise UsageError("--compare, --target, --checkpoint and --member go with a text", hint)
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """The `TraceRequest`s that the flags ask for: none, one, or two to compare."""
-    weights = {"checkpoint": arguments.checkpoint}
+    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member}
     asked = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
     given = [{name: value for name, value in request.items() if value is not None} for request in asked]
     return [request for request in given if "text" in request]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
@@ -26,10 +25,12 @@ from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.facts import model_facts
 from glassformer.explain.inputs import Prepared, prepare
+from glassformer.explain.members import Together, answer_of_all, at_member
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.tensors import Records, take, to_numpy
 from glassformer.explain.trace import Trace
+from glassformer.models.ensemble import Ensemble
 from glassformer.runtime import tuned
 
 __all__ = ["Explanation", "TraceRequest", "decode", "explain"]
@@ -51,11 +52,15 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
     began = time.perf_counter()
     request = TraceRequest(request) if isinstance(request, str) else request
     with tuned(subject.device):
-        subject = at_checkpoint(subject, request.checkpoint)
+        whole = at_checkpoint(subject, request.checkpoint)
+        subject = at_member(whole, request.member)
         prepared = prepare(subject, request)
         lengths = {stream.name: len(stream) for stream in prepared.streams}
         records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
         explanation = Explanation(subject, request, trace_id, prepared, records)
+        if isinstance(whole.model, Ensemble):
+            answer = answer_of_all(subject.task, whole.model, prepared.model_inputs)
+            explanation.is_one_of(len(whole.model.members), answer)
     explanation.seconds = time.perf_counter() - began
     return explanation
 
@@ -77,12 +82,13 @@ class Explanation:
     """One text, seen through.
 
     Attributes:
-        subject: the model and its task, with the weights that were asked for.
+        subject: the model (of an ensemble one member) and its task, with the weights that were asked for.
         request: what was asked. id: what a page calls this.
         model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
-            is padding), or {"src", "tgt_in"} (and "src_padding_mask").
+            is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens. predictions: what the model says after each position.
         decode: how the target came about. answer: {"headline", "detail"}.
+        together: which member of an ensemble this is, and its own answer, while `answer` is that of all; else None.
         records: every tensor by id, a mapping like a trace. window: positions shown of long streams, or None.
         checks: comparisons of two ways to compute the same. omitted: what is not shown, and why.
         warnings: what to know about the input. seconds: how long it took.
@@ -92,16 +98,23 @@ class Explanation:
         self, subject: Subject, request: TraceRequest, id: str, prepared: Prepared, records: Records
     ) -> None:
         self.subject, self.request, self.id, self.records = subject, request, id, records
-        self.model_inputs: dict[str, Tensor] = prepared.model_inputs
+        self.model_inputs: dict[str, Any] = prepared.model_inputs
         self.streams, self.warnings, self.window = prepared.streams, prepared.warnings, records.window
         self.predictions: list[Prediction] = self._predictions(prepared)
         self.decode = self._scored(prepared) if prepared.decode.kind == "given" else prepared.decode
         self.answer = form.answer_of(subject.task.name, self.predictions, self.decode, prepared.answer)
+        self.together: Together | None = None
         self.checks: list[Check] = [*records.checks, *self._decoding_check()]
         self.omitted = form.omitted(records, {stream.name: len(stream) for stream in self.streams})
         self.seconds = 0.0
         self._manifest: dict[str, Any] | None = None
         self._readings: list[Reading] | None = None
+
+    def is_one_of(self, size: int, answer: dict[str, str]) -> None:
+        """Tell that this model is one of an ensemble, whose answer is the run's."""
+        self.together = Together(size, self.request.member, self.answer)
+        self.answer = answer
+        self.warnings = [*self.warnings, self.together.sentence(answer)]
 
     def manifest(self) -> dict[str, Any]:
         """`Manifest` of web/src/types.ts, ready for JSON; made once, so not to be changed."""
@@ -114,6 +127,7 @@ class Explanation:
                 "request": self.request.to_json(),
                 "streams": [stream.to_json() for stream in self.streams],
                 "answer": self.answer,
+                "together": self.together and self.together.to_json(),
                 "nodes": [form.node_json(node) for node in nodes],
                 "params": form.params_json(self.subject.model, task, nodes),
                 "predictions": [prediction.to_json() for prediction in self.predictions],

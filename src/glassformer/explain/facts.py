@@ -51,6 +51,7 @@ def model_facts(subject: Subject, checkpoint: str = MODEL) -> dict[str, Any]:
         "step": step_of(subject, checkpoint),
         "sha256": sha256_of(subject, checkpoint),
         "n_params": sum(p.numel() for p in subject.model.parameters()),
+        "members": config.members,
         "n_layers": n_decoder if task.name == "lm" else config.n_layers,
         "n_decoder_layers": n_decoder,
         "d_model": config.d_model,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.data.corpus import truncate
@@ -21,6 +20,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate, write
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.spelled import spelled
 from glassformer.explain.streams import Span, Stream, make_stream, written_spans
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ class Prepared:
     """A text, ready to be captured.
 
     Attributes:
-        model_inputs: arguments of the model by name, a batch of one.
+        model_inputs: arguments of the model by name, a batch of one: tensors, and a classifier's `Spelling`.
         streams: their tokens, ["text"] or ["source", "target"].
         positions: rows of the last stream whose prediction is shown; [None] for a classifier.
         following: the token that in fact comes after each of the positions, None where none does.
@@ -45,7 +45,7 @@ class Prepared:
         warnings: what the user should know about the input.
     """
 
-    model_inputs: dict[str, Tensor]
+    model_inputs: dict[str, Any]
     streams: list[Stream]
     positions: list[int | None]
     following: list[int | None]
@@ -104,6 +104,9 @@ def _classify(subject: Subject, request: TraceRequest) -> Prepared:
     _check_room(len(ids), n_pad, text.max_len)
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = _padded(stream, subject, "ids", "padding_mask")
+    if t.spelling is not None:
+        stream, spelling = spelled(t, stream, kept)
+        inputs["spelling"] = spelling.to(subject.device)
     decode = DecodeLog("none", subject.task.config.decode)
     return Prepared(inputs, [stream], [None], [None], decode, "", notes)
 
@@ -203,7 +206,7 @@ def _following(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int
     return [after[i] if i < len(after) else None for i in range(n)]
 
 
-def _padded(stream: Stream, subject: Subject, ids: str, mask: str) -> dict[str, Tensor]:
+def _padded(stream: Stream, subject: Subject, ids: str, mask: str) -> dict[str, Any]:
     """Ids (1, L) under their name, and the mask of the real ones where some are padding."""
     inputs = {ids: torch.tensor([stream.ids], device=subject.device)}
     if any(stream.padding):
@@ -228,7 +231,8 @@ def _warnings(
     n_unknown = sum(ids[i] == t.unk_id for i in kept)
     if n_unknown:
         verb = "is" if n_unknown == 1 else "are"
-        notes.append(f"{n_unknown} of {len(kept)} tokens of {what} {verb} unknown to the model")
+        told = f"{n_unknown} of {len(kept)} tokens of {what} {verb} unknown to the model"
+        notes.append(told + (", which still reads how they are spelled" if t.spelling else ""))
     return notes
 
 

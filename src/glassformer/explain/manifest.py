@@ -61,6 +61,8 @@ def param_axes(node: Node, role: str, task: str) -> tuple[str, ...]:
     match record.op, role:
         case "lookup", _:
             return ("vocab", "feature")
+        case "bag", _:
+            return ("ngram", "feature")
         case "positions", _:
             return ("token", "feature")
         case "linear", "weight":
@@ -107,12 +109,15 @@ def omitted(records: Records, lengths: Mapping[str, int]) -> list[dict[str, str]
     return []
 
 
-def answer_of(task: str, predictions: list[Prediction], decode: DecodeLog, written: str) -> dict[str, str]:
+def answer_of(
+    task: str, predictions: list[Prediction], decode: DecodeLog | None, written: str
+) -> dict[str, str]:
     """The answer in a line, and how sure of it the model is."""
     if task == "classify":
         best = predictions[0].top[0]
         percent = 100 * math.exp(best.log_prob)
         return {"headline": best.piece, "detail": ">99.9%" if percent > 99.9 else f"{percent:.1f}%"}
+    assert decode is not None
     best = decode.hypotheses[0]
     sure = f"{best.log_prob:.3g}".replace("-", "−")
     ending = "" if best.finished else ", cut before its end"

@@ -38,6 +38,8 @@ class TraceRequest:
     """[PAD] tokens to append, to see that they change nothing."""
     checkpoint: str = "model"
     """"model" (the best weights) or a checkpoint's name."""
+    member: int = 1
+    """Which model of an ensemble, counted from 1."""
     window_start: int = 0
     """First position shown of a text too long to be shown whole."""
 
@@ -193,5 +195,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "decode": check_decode,
     "pad": check_integer(0, MAX_PAD),
     "checkpoint": check_checkpoint,
+    "member": check_integer(1, 100),
     "window_start": check_integer(0, 2**31 - 1),
 }

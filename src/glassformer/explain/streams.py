@@ -37,6 +37,8 @@ class Stream:
     spans: list[Span | None]
     text: str
     n_given: int
+    ngrams: list[list[str]] | None = None
+    ngram_ids: list[list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

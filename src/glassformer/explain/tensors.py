@@ -68,7 +68,7 @@ class Records(Mapping[str, Record]):
     def __init__(
         self,
         model: nn.Module,
-        inputs: Mapping[str, Tensor],
+        inputs: Mapping[str, Any],
         lengths: Mapping[str, int],
         window_start: int = 0,
     ) -> None:

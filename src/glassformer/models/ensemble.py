@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *args: Any) -> Float[Tensor, "B C"]:
+    def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "B C"]:
         """Logarithms of the mean probabilities, which serve as logits: softmax gives the mean back."""
-        said = torch.stack([member(*args).float().log_softmax(dim=-1) for member in self.members])
+        said = torch.stack([member(*args, **kwargs).float().log_softmax(dim=-1) for member in self.members])
         return said.logsumexp(dim=0) - torch.log(torch.tensor(float(len(self.members))))

@@ -23,7 +23,7 @@ export function fill(rows: number, cols: number, value: (row: number, col: numbe
 
 /** The last axis across, all others down. */
 export function asGrid({ shape, data }: Tensor): Grid {
-  const cols = shape.at(-1) ?? 1;
+  const cols = shape.at(-1)!;
   return { rows: cols && data.length / cols, cols, data };
 }
 

@@ -38,6 +38,7 @@ export function heldRequest(manifest: Manifest, checkpoint: string): TraceReques
   const { request, model, streams } = manifest;
   const held: TraceRequest = { text: request.text };
   if (request.decode) held.decode = request.decode;
+  if (request.member) held.member = request.member;
   if (request.pad) held.pad = request.pad;
   if (request.window_start) held.window_start = request.window_start;
   if (checkpoint !== "model") held.checkpoint = checkpoint;

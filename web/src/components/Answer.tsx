@@ -1,5 +1,6 @@
 /** What the model answered, and what the reader must know about this trace: cut text, unknown words, omissions. */
-import { manifest, other, source } from "../state";
+import { Choices } from "./Choices";
+import { manifest, other, source, trace as ask } from "../state";
 
 export function Answer() {
   const trace = manifest.value;
@@ -13,6 +14,12 @@ export function Answer() {
       </p>
       {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
       {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      {source.live && trace.together && (
+        <Choices
+          name="member" label="Member of the ensemble" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
+          options={Array.from({ length: trace.together.size }, (_, i) => [`${i + 1}`, `Member ${i + 1}`])}
+        />
+      )}
       {!source.live && other.value === null && <p class="note">A saved page: what was traced is here, other texts need the run.</p>}
     </section>
   );

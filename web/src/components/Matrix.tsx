@@ -172,7 +172,7 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
     return (
       <div class="matrix-cols">
         {Array.from({ length: cols }, (_, i) => (
-          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi>{visible(labels[i] ?? "")}</bdi></span>
+          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi>{visible(labels[i])}</bdi></span>
         ))}
       </div>
     );
@@ -192,7 +192,7 @@ function RowLabels({ rows, height, labels, chosen }: { rows: number; height: num
     <div class="matrix-rows">
       {Array.from({ length: rows }, (_, i) => (
         <span key={i} class={i === chosen ? "lit" : ""} style={{ height: `${height}px`, lineHeight: `${height}px` }}>
-          <bdi>{labels ? visible(labels[i] ?? "") : rows > 1 ? i : ""}</bdi>
+          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i : ""}</bdi>
         </span>
       ))}
     </div>

@@ -4,7 +4,7 @@ import { Bars } from "./Bars";
 import { Matrix } from "./Matrix";
 import { axisNames, count } from "../format";
 import { axisLabels, manifest, setParams, useTensor } from "../state";
-import { idsSlice, predictionAt, PROBABILITIES, rowOf, type Cell } from "../stepData";
+import { idsSlice, ngramsOf, predictionAt, PROBABILITIES, rowOf, type Cell } from "../stepData";
 import { role, scaleOfNode, title } from "../steps";
 import type { TensorValue } from "../tensor";
 import type { Manifest, TraceNode } from "../types";
@@ -30,6 +30,9 @@ export function StepNumbers({ node, cell }: { node: TraceNode; cell: Cell }) {
         rowLabels={rows && axisLabels(rows)} colLabels={across && exactLabels(across, trace)}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
+      {/^(spelling|bag)$/.test(node.op) && (
+        <p class="note" data-role="ngrams"><bdi>{down && axisLabels(node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join(" · ")}</bdi></p>
+      )}
     </section>
   );
 }

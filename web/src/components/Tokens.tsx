@@ -45,7 +45,7 @@ export function Tokens(props: TokensProps) {
     };
     const content = (
       <>
-        <bdi>{visible(stream.pieces[index] ?? "")}</bdi>
+        <bdi>{visible(stream.pieces[index])}</bdi>
         {marks?.[index - start] && <small>{marks[index - start]}</small>}
       </>
     );

@@ -73,11 +73,11 @@ function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
   return (
     <>
       {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}
-      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)?.size ?? 0)} features`} />}
+      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)!.size)} features`} />}
       <Arrow />
       {hidden && <Box node={hidden} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={activation} />}
       <Arrow />
-      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)?.size ?? 0)}`} />}
+      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)!.size)}`} />}
     </>
   );
 }

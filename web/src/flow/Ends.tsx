@@ -10,7 +10,7 @@ import { PROBABILITIES } from "../stepData";
 import type { Manifest, Prediction, TraceNode } from "../types";
 
 export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
-  const { ids, rows, scaled, positions, sum } = column.embedding;
+  const { ids, rows, scaled, ngrams, spelled, positions, sum = spelled } = column.embedding;
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
@@ -22,6 +22,7 @@ export function Entrance({ column, sizes, trace }: { column: Column; sizes: Size
       <div class="flow-boxes flow-embedding">
         {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
         {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
+        {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
         {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
         {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
       </div>
@@ -74,9 +75,9 @@ function NextTokens({ trace }: { trace: Manifest }) {
           return (
             <li key={prediction.position}>
               <button type="button" class={given ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${stream?.pieces[prediction.position ?? 0] ?? ""}”`}>
-                <bdi class="flow-after">{visible(stream?.pieces[prediction.position ?? 0] ?? "")}</bdi>
+                <bdi class="flow-after">{visible(stream?.pieces[prediction.position ?? 0])}</bdi>
                 <span class="flow-down" aria-hidden="true">↓</span>
-                <bdi>{visible(next?.piece ?? "")}</bdi>
+                <bdi>{visible(next?.piece)}</bdi>
                 <span class="flow-share" style={{ width: `${probability * 100}%` }} />
               </button>
             </li>

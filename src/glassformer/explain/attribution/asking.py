@@ -117,7 +117,10 @@ def ask(explanation: Explained, request: AttributeRequest | EraseRequest) -> Que
     masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     mask = next((m.clone() for m in masks if m is not None), None)
     erase_id = tokenizer.mask_id if masked_in_training(task) else tokenizer.unk_id
-    return Question(explanation.subject.model, ids, mask, words, n_words, position, target, foil, erase_id)
+    spelling = explanation.model_inputs.get("spelling")
+    return Question(
+        explanation.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling
+    )
 
 
 def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:

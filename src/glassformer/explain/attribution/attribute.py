@@ -196,7 +196,7 @@ def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "
     size = max(1, BATCH_TOKENS // max(1, question.n_tokens))
     with evaluation_mode(question.model):
         return torch.cat([
-            question.logits(question.variants([stream[start : start + size] for stream in erased]))
+            question.logits_without([stream[start : start + size] for stream in erased])
             for start in range(0, len(erased[0]), size)
         ])  # fmt: skip
 

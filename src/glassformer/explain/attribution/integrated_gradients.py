@@ -1,7 +1,8 @@
 """Integrated gradients (Sundararajan et al. 2017) on token embeddings, with an error that is always told.
 
-The path runs straight from the text with every word erased to the text as it is; special tokens stay as they
-are all along. What is integrated, and what an erased word is, is the question's affair (`question.py`).
+The path runs straight from the text with every word erased to the text as it is; special tokens stay as they are all
+along. With its row a word gets the vector of its n-grams, if the model has them. What is integrated, and what an
+erased word is, is the question's affair (`question.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from glassformer.explain.attribution.question import Question
 
@@ -109,11 +109,9 @@ class _Path:
 
     def __init__(self, question: Question) -> None:
         self.question = question
-        everything = question.tokens_of(np.ones((1, question.n_words), dtype=bool))
-        tables = [embedding.weight.detach() for embedding in question.embeddings]
-        erased = question.variants(everything)
-        self.starts = [F.embedding(ids, table) for ids, table in zip(erased, tables, strict=True)]
-        ends = [F.embedding(ids, table) for ids, table in zip(question.ids, tables, strict=True)]
+        everything, nothing = (np.full((1, question.n_words), erased) for erased in (True, False))
+        self.starts = question.vectors(question.tokens_of(everything))
+        ends = question.vectors(question.tokens_of(nothing))
         self.moves = [end - start for end, start in zip(ends, self.starts, strict=True)]  # (1, L, D) each
 
     def panels(self, parts: list[tuple[float, float]]) -> list[_Panel]:
@@ -139,12 +137,12 @@ class _Path:
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 for alpha in torch.from_numpy(at).to(self.moves[0]).split(size):
-                    rows = [
+                    vectors = [
                         (s + alpha[:, None, None] * m).requires_grad_()
                         for s, m in zip(self.starts, self.moves, strict=True)
                     ]
-                    f = q.quantity(q.logits([ids.expand(len(alpha), -1) for ids in q.ids], rows))
-                    gradients = torch.autograd.grad(f.sum(), rows)
+                    f = q.quantity(q.logits([ids.expand(len(alpha), -1) for ids in q.ids], vectors))
+                    gradients = torch.autograd.grad(f.sum(), vectors)
                     each = [(g * m).sum(dim=-1) for g, m in zip(gradients, self.moves, strict=True)]
                     values.append(_float64(f))
                     slopes.append(_float64(torch.cat(each, dim=1)))

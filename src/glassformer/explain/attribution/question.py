@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.models.inference import evaluation_mode
+from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 
 BATCH_TOKENS = 4096
@@ -55,6 +56,7 @@ class Question:
         position: None for a classifier; else the row of the logits that is asked about, the last of `ids`.
         target, foil: class or token ids.
         erase_id: the id that replaces an erased token.
+        spelling: how the tokens of the text are spelled, for a model that reads it; an erased one is not.
     """
 
     model: nn.Module
@@ -66,6 +68,7 @@ class Question:
     target: int
     foil: int | None
     erase_id: int
+    spelling: Spelling | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """The number asked for, of the logits of N variants."""
@@ -73,17 +76,24 @@ class Question:
             return logits[:, self.target] - logits[:, self.foil]
         return logits.log_softmax(dim=-1)[:, self.target]
 
-    def logits(self, ids: Sequence[Tensor], rows: Sequence[Tensor] | None = None) -> Float[Tensor, "N C"]:
+    def logits_without(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
+        """Logits at the position asked about, of N variants: what is True, a stream, is erased."""
+        return self.logits(self.variants(tokens), spelling=self._spelling_without(tokens))
+
+    def logits(
+        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, spelling: Spelling | None = None
+    ) -> Float[Tensor, "N C"]:
         """Logits at the position asked about, of N variants.
 
         Args:
             ids: (N, L) a stream.
-            rows: (N, L, D) a stream: vectors to read instead of the embedding's rows of `ids`.
+            vectors: (N, L, D) a stream: what embeddings are to make of `ids`, positions not yet added.
+            spelling: of `ids`, for a model that reads it; `vectors` have it in them.
         """
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
-        with _reading(self.embeddings, rows):
+        with _reading(self.embeddings, vectors):
             if self.position is None:
-                return self.model(ids[0], mask)
+                return self.model(ids[0], mask, *([] if spelling is None else [spelling]))
             with _stopping_after(cast(nn.Module, self.model.decoder)):
                 try:
                     self.model(*ids, *([] if len(ids) == 1 else [mask]))
@@ -106,8 +116,27 @@ class Question:
 
     def variants(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Tensor]:
         """The ids of N variants: what is True, a stream, is erased."""
-        masks = [torch.from_numpy(np.ascontiguousarray(t)).to(self.ids[0].device) for t in tokens]
+        masks = map(self._mask, tokens)
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
+
+    def vectors(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
+        """What the embeddings make of N variants, positions not yet added: scaled rows, and vectors of n-grams."""
+        spelling = self._spelling_without(tokens)
+        with torch.no_grad():
+            read = zip(self.variants(tokens), self.embeddings, strict=True)
+            found = [F.embedding(ids, embedding.weight) * embedding.scale for ids, embedding in read]
+            if spelling is not None:
+                found[0] = found[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
+        return found
+
+    def _spelling_without(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> Spelling | None:
+        """The spelling of N variants: an erased token loses its n-grams, as a masked one does in training."""
+        if self.spelling is None:
+            return None
+        return replace(self.spelling, which=self.spelling.which.masked_fill(self._mask(tokens[0]), 0))
+
+    def _mask(self, tokens: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
+        return torch.from_numpy(np.ascontiguousarray(tokens)).to(self.ids[0].device)
 
     def tokens_of(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N _"]]:
         """From words erased to tokens erased, a stream."""
@@ -124,8 +153,8 @@ class Question:
         size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
         with evaluation_mode(self.model):
             for start in range(0, len(first), size):
-                variants = self.variants(self.tokens_of(erased[first[start : start + size]]))
-                answers += self.quantity(self.logits(variants)).double().tolist()
+                tokens = self.tokens_of(erased[first[start : start + size]])
+                answers += self.quantity(self.logits_without(tokens)).double().tolist()
         return np.array(answers, dtype=np.float64)[which]
 
     def ends(self) -> tuple[float, float]:
@@ -151,21 +180,21 @@ class Question:
 
 
 @contextmanager
-def _reading(embeddings: Sequence[TokenEmbedding], rows: Sequence[Tensor] | None) -> Iterator[None]:
-    """Within the block and in this thread, the embeddings return `rows`, scaled and placed as ever, in turn.
+def _reading(embeddings: Sequence[TokenEmbedding], vectors: Sequence[Tensor] | None) -> Iterator[None]:
+    """Within the block and in this thread, the embeddings return `vectors`, placed as ever, in turn.
 
     A hook and no seam in the embedding: the model then computes as it always does, from the embedding on.
     """
-    thread, remaining = threading.get_ident(), iter(rows or [])
+    thread, remaining = threading.get_ident(), iter(vectors or [])
 
     def place(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         if threading.get_ident() != thread:
             return None
         embedding = cast(TokenEmbedding, module)
-        x = next(remaining) * embedding.scale
+        x = next(remaining)
         return x if embedding.positions is None else x + embedding.positions(args[1])
 
-    modules = [] if rows is None else dict.fromkeys(embeddings)  # one may read both streams
+    modules = [] if vectors is None else dict.fromkeys(embeddings)  # one may read both streams
     handles = [module.register_forward_hook(place) for module in modules]
     try:
         yield

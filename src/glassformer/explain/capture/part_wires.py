@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Call, Watch
 from glassformer.explain.capture.records import Axis
 from glassformer.explain.capture.tape import Origin, Tape
+from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual
@@ -44,8 +45,29 @@ def add_linear(
     return tape.add(id, "linear", [before.id], value, axes, source=source, params=linear)
 
 
+class NgramWires:
+    """spelling and ngrams: which n-grams each token has, and the mean of their rows."""
+
+    def __init__(self, watch: Watch, module: NgramEmbedding, name: str) -> None:
+        self.tape, self.module, self.name = watch.tape, module, name
+        self.count = lambda: watch.count(module)
+        watch.before(module, self.begin)
+        watch.after(module, self.end)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        spelling: Spelling = args[0] if 0 in args else args["spelling"]
+        self.numbers = spelling.ngrams[spelling.which]  # (B, S, G)
+
+    def end(self, output: Tensor) -> None:
+        token, call = Axis("token", "text"), Call("", self.count())
+        id = call.id(f"{self.name.removesuffix('ngrams')}spelling")
+        self.tape.add(id, "spelling", (), self.numbers, [token, Axis("ngram")], source="embedding.spelling")
+        self.tape.add(call.id(self.name), "bag", [id], output, [token, FEATURE], source="embedding.ngrams",
+                      params=self.module)  # fmt: skip
+
+
 class EmbeddingWires:
-    """ids, rows, scaled and, where positions are added, positions and sum.
+    """ids, rows, scaled where the factor is not 1, spelled where n-grams are added, positions and sum where they are.
 
     Args:
         names: one, or two for a table that source and target share: the calls go round, source first.
@@ -65,6 +87,7 @@ class EmbeddingWires:
         self.name = self.names[n % len(self.names)]
         self.call = Call(self.name, n // len(self.names) + 1)
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
+        self.added: Tensor | None = args.get(2, args.get("added"))
 
     def number(self, positions: Tensor) -> None:
         self.first = int(positions[0, 0]) if positions.numel() else 0
@@ -73,37 +96,49 @@ class EmbeddingWires:
         self.positions = output
 
     def end(self, total: Tensor) -> None:
-        """What dropout is about to get is the sum, or the scaled rows when nothing is added to them."""
-        tape, id, token = self.tape, self.call.id, Axis("token", stream_of(self.name))
-        axes, positions = [token, FEATURE], self.module.positions
-        weight = {"weight": self.module.weight}
-        rows_id, scaled_id = id("rows"), id("scaled")
+        """What dropout is about to get is the last step: the sum, or what there would be to add to."""
+        tape, id, module, added = self.tape, self.call.id, self.module, self.added
+        token, weight = Axis("token", stream_of(self.name)), {"weight": module.weight}
+        there = {
+            "scaled": module.scale != 1,
+            "spelled": added is not None,
+            "sum": module.positions is not None,
+        }
+        last = next((step for step in reversed(there) if there[step]), "rows")
+
+        def add(step: str, op: str, inputs: list[str], x: Tensor, **more: Any) -> str:
+            tape.add(id(step), op, inputs, total if step == last else x, [token, FEATURE], **more)
+            return id(step)
+
         tape.add(id("ids"), "ids", (), self.ids, [token], source="ids")
-        wants_scaled = positions is not None and tape.wants(scaled_id)
-        rows = self.module.weight.detach()[self.ids] if tape.wants(rows_id) or wants_scaled else None
-        if rows is not None:
-            tape.add(rows_id, "lookup", [id("ids")], rows, axes, source="lookup", params=weight)
-        scaled = total if positions is None else rows * self.module.scale if rows is not None else None
-        if scaled is not None:
-            attrs = {"factor": self.module.scale}
-            tape.add(scaled_id, "scale", [rows_id], scaled, axes, source="embedding.scale", attrs=attrs)
-        if positions is not None:
-            self.add_positions(positions)
-            tape.add(id("sum"), "add", [scaled_id, id("positions")], total, axes, source="embedding.add")
+        again = any(tape.wants(id(step)) for step in ("rows", "scaled", "spelled"))
+        x = module.weight.detach()[self.ids] if again else total
+        before = add("rows", "lookup", [id("ids")], x, source="lookup", params=weight)
+        if there["scaled"]:
+            x, attrs = x * module.scale, {"factor": module.scale}
+            before = add("scaled", "scale", [before], x, source="embedding.scale", attrs=attrs)
+        if added is not None:
+            other = tape.origin(added, id("added")).id
+            tape.put_off(other)
+            before = add("spelled", "add", [before, other], x + added, source="embedding.spelled")
+        if module.positions is not None:
+            self.add_positions(module.positions)
+            add("sum", "add", [before, id("positions")], total, source="embedding.add")
 
     def add_positions(self, module: nn.Module) -> None:
         attrs: dict[str, Any] = {"scheme": type(module).__name__}
         params: dict[str, Tensor | None] = {}
         match module:
             case SinusoidalPositions():
-                attrs["scheme"] = "sinusoidal"
+                attrs |= {"scheme": "sinusoidal", "amplitude": module.amplitude}
             case LearnedPositions():
                 attrs["scheme"], params["weight"] = "learned", module.weight
+        scaled = isinstance(module, SinusoidalPositions) and module.amplitude != 1
         if self.first:
             attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
         axes = [Axis("token", stream_of(self.name)), FEATURE]
         self.tape.add(self.call.id("positions"), "positions", (), self.positions, axes,
-                      source=f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
+                      source="positions.amplitude" if scaled else f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
 
 
 class ResidualWires:

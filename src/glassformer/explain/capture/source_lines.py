@@ -14,11 +14,13 @@ from typing import Any
 
 from glassformer.explain.capture.records import SourceLine
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
+from glassformer.models.spelling import NgramEmbedding
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
+from glassformer.text.spelling import Spelling
 
 PACKAGE = Path(__file__).parents[2]
 AROUND = 4
@@ -28,8 +30,12 @@ LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "ids": (TokenEmbedding.forward, "ids: "),
     "lookup": (TokenEmbedding.forward, "functional.embedding(ids, self.weight)"),
     "embedding.scale": (TokenEmbedding.forward, "* self.scale"),
+    "embedding.spelling": (Spelling.numbers, "known = ["),
+    "embedding.ngrams": (NgramEmbedding.forward, "F.embedding_bag("),
+    "embedding.spelled": (TokenEmbedding.forward, "x + added"),
     "embedding.add": (TokenEmbedding.forward, "x + self.positions("),
     "positions.sinusoidal": (positions.sinusoidal, "table[:, 0::2] = angle.sin()"),
+    "positions.amplitude": (positions.SinusoidalPositions.__init__, "* amplitude"),
     "positions.learned": (positions.LearnedPositions.forward, "self.weight[positions]"),
     "layer_norm": (norms.LayerNorm.forward, "F.layer_norm("),
     "rms_norm": (norms.RMSNorm.forward, "torch.rsqrt("),

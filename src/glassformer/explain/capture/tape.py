@@ -97,6 +97,14 @@ class Tape:
             self.notes[id] = Note(op, inputs, params, attrs, axes, value, source)
         return origin
 
+    def put_off(self, id: str) -> None:
+        """Tell of a step, and of those it was computed from, after all others so far: what is computed early may
+        be read with what comes later."""
+        note = self.notes.get(id)
+        for step in [*note.inputs, id] if note else []:
+            if step in self.notes:
+                self.notes[step] = self.notes.pop(step)
+
     def record(self, id: str) -> Record:
         """The record of a step that was kept: the same one each time.
 
@@ -175,6 +183,7 @@ def _names_of_tensors(modules: Sequence[tuple[str, nn.Module]]) -> dict[int, str
 def _place(id: str, embedded: str | None) -> tuple[str, int | None, str | None]:
     """Stack, layer and block, read off the id; `embedded` is the stream of an embedding's step."""
     parts = id.split("@")[0].split(".")
+    parts = parts[2:] if parts[0] == "members" else parts  # of an ensemble
     layer = next((int(part) for part in parts if part.isdecimal()), None)
     block = next((part for part in parts if part in BLOCKS), None)
     stack = embedded or next((part for part in parts if part in ("encoder", "decoder")), None)

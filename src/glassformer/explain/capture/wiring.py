@@ -10,8 +10,10 @@ and the embedding's factor are taken again. Ids of a translator, in order:
     encoder.0.ff.norm, .w_gate, .w_in, .hidden, .out, .residual        encoder.norm
     tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits
 
-With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits. Operations:
-ids, lookup, scale, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
+With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits; one that reads
+n-grams has embedding.spelling, .ngrams and .spelled (their sum with the row) before its positions. Where rows are
+not scaled there is no .scaled. The ids of an ensemble begin with members.0, members.1, … Operations:
+ids, lookup, scale, spelling, bag, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
 mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor no traced part computed.
 """
 
@@ -28,6 +30,7 @@ from glassformer.explain.capture.hooks import Call, Watch
 from glassformer.explain.capture.part_wires import (
     EmbeddingWires,
     FeedForwardWires,
+    NgramWires,
     ResidualWires,
     add_linear,
     add_norm,
@@ -35,6 +38,7 @@ from glassformer.explain.capture.part_wires import (
 from glassformer.explain.capture.records import Axis
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
@@ -43,12 +47,12 @@ from glassformer.nn.norms import LayerNorm, RMSNorm
 
 PLAIN = {
     "self_attention": "self", "self_residual": "self", "cross_attention": "cross", "cross_residual": "cross",
-    "feed_forward": "ff", "feed_forward_residual": "ff", "layers": "",
+    "feed_forward": "ff", "feed_forward_residual": "ff", "layers": "", "ngrams": "embedding.ngrams",
 }  # fmt: skip
 """Names of modules, as they appear in ids."""
 
 KNOWN = (
-    nn.Linear, LayerNorm, RMSNorm, Residual, MultiHeadAttention, FeedForward, SwiGLU, TokenEmbedding,
+    nn.Linear, LayerNorm, RMSNorm, Residual, MultiHeadAttention, FeedForward, SwiGLU, TokenEmbedding, NgramEmbedding,
     Encoder, Decoder, TextClassifier, LanguageModel, Translator,
 )  # fmt: skip
 """The types of modules that are watched."""
@@ -88,6 +92,8 @@ def attach(modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mappin
                 continue
             case TokenEmbedding():
                 EmbeddingWires(watch, module, sorted(ids[module]))
+            case NgramEmbedding():
+                NgramWires(watch, module, name)
             case MultiHeadAttention():
                 AttentionWires(watch, module, name)
             case FeedForward() | SwiGLU():
@@ -192,7 +198,7 @@ def _whole(watch: Watch, model: nn.Module) -> None:
     tape = watch.tape
 
     def begin(args: dict[str | int, Any]) -> None:
-        if not all(isinstance(value, Tensor | bool | None) for value in args.values()):
+        if not all(isinstance(value, Tensor | Spelling | bool | None) for value in args.values()):
             tape.call = None  # a cache: it would not be the same call a second time
             return
         copies = {key: value.clone() if isinstance(value, Tensor) else value for key, value in args.items()}

@@ -186,9 +186,10 @@ def packed_tensors(
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
         for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
             room = _pack_one(explanation, name, axes, dtype, room, packed, left_out)
-    checkpoints = [e.manifest()["model"]["checkpoint"] for e in explanations]
+    manifests = [e.manifest() for e in explanations]
+    weights = [(m["model"]["checkpoint"], m["request"].get("member")) for m in manifests]
     for i, explanation in enumerate(explanations):
-        if checkpoints[i] in checkpoints[:i]:
+        if weights[i] in weights[:i]:
             continue  # the same parameters: the page finds them under the first
         params = explanation.manifest()["params"]
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):

@@ -1,0 +1,63 @@
+"""One model of an ensemble, which is what can be looked into, and what all of them say together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from glassformer.errors import UsageError
+from glassformer.explain.checkpoints import Loaded, Subject
+from glassformer.explain.manifest import answer_of
+from glassformer.explain.predictions import predict
+from glassformer.models.ensemble import Ensemble
+from glassformer.tasks import Task
+
+
+@dataclass(frozen=True)
+class Together:
+    """Which model of an ensemble is looked into; the mirror of `Together` in web/src/types.ts.
+
+    Attributes:
+        size: how many models there are. member: which of them this is, counted from 1.
+        own: {"headline", "detail"} of its answer, while the answer of an explanation is that of all of them.
+    """
+
+    size: int
+    member: int
+    own: dict[str, str]
+
+    def sentence(self, answer: dict[str, str]) -> str:
+        """What a reader must know, given the answer of all."""
+        own, all_ = (f"{said['headline']} {said['detail']}" for said in (self.own, answer))
+        return (
+            f"an ensemble of {self.size} models: this is member {self.member}, which says {own}; "
+            f"together they say {all_}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As in types.ts."""
+        return asdict(self)
+
+
+def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> dict[str, str]:
+    """{"headline", "detail"} of the mean of an ensemble's probabilities."""
+    with torch.no_grad():
+        said = predict(task, model(**inputs), [None], [None])
+    return answer_of(task.name, said, None, "")
+
+
+def at_member(subject: Subject, member: int) -> Subject:
+    """The subject with one model of its ensemble; a model that is none is its own first member.
+
+    Raises:
+        UsageError: there are fewer members.
+    """
+    members = list(subject.model.members) if isinstance(subject.model, Ensemble) else [subject.model]
+    if not 1 <= member <= len(members):
+        what = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
+        raise UsageError(f"member {member} is not there: this run is {what}", "members are counted from 1")
+    if len(members) == 1:
+        return subject
+    return Loaded(subject.path, subject.task, members[member - 1], subject.device)

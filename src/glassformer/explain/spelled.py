@@ -1,0 +1,37 @@
+"""How the tokens of a text are spelled: in numbers for the model, in n-grams for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from glassformer.explain.streams import Stream
+from glassformer.models.spelling import Spelling
+from glassformer.text.spelling import FIRST
+from glassformer.text.tokenizer import Tokenizer
+
+
+def spelled(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, Spelling]:
+    """A stream with its n-grams, and with unknown words as they were written; and its spelling, a batch of one.
+
+    Args:
+        t: a tokenizer with n-grams.
+        stream: of a text. kept: places of its tokens in the whole text; padding may follow them.
+    """
+    assert t.spelling is not None
+    [(_, words)] = t.encode_spelled([stream.text])
+    ids = [t.spelling.numbers(words[place]) for place in kept]
+    names = [[_name(number, t.spelling.ngrams) for number in row] for row in ids]
+    n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
+    padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
+    spelling = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
+    told = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
+    pieces = [f"{stream.text[slice(*span)]} {p}" if odd and span else p for p, odd, span in told]
+    return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), spelling
+
+
+def _name(number: int, ngrams: Sequence[str]) -> str:
+    """An n-gram as it is written, a byte as "0xE2"."""
+    return ngrams[number - FIRST] if number >= FIRST else f"0x{number - 1:02X}"

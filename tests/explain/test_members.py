@@ -1,0 +1,119 @@
+"""An ensemble is looked into one model at a time, and what all say together stands beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from tests.explain.spelling_runs import spelling_run
+
+from glassformer.errors import UsageError
+from glassformer.explain import trace
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.facts import run_facts
+from glassformer.explain.page.report import report_html
+from glassformer.run import Run
+from glassformer.runs.snapshots import save_snapshot
+
+TEXT = "refunds xyzzy card"
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return spelling_run(members=3)
+
+
+def test_each_member_is_shown_by_itself_and_all_say_what_predict_says(run: Run) -> None:
+    [expected] = run.predict(TEXT)
+    said = []
+    for member, model in enumerate(run.model.members, start=1):
+        e = run.explain(TEXT, member=member)
+        with torch.no_grad():
+            logits = model(**e.model_inputs)[0]
+        said.append(logits.softmax(-1))
+        for candidate in e.predictions[0].top:
+            assert math.exp(candidate.log_prob) == pytest.approx(float(said[-1][candidate.id]), abs=1e-6)
+        assert e.together is not None and (e.together.size, e.together.member) == (3, member)
+        assert e.answer["headline"] == expected["label"]
+        assert e.answer["detail"] == f"{100 * expected['probability']:.1f}%"
+        assert e.together.own["headline"] == e.predictions[0].top[0].piece
+        assert all(check.ok for check in e.checks)
+        assert e.attribute("integrated_gradients").completeness.ok
+    assert not torch.allclose(said[0], said[1], atol=1e-3)
+
+
+def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
+    e = run.explain(TEXT, member=2)
+    own, all_ = (" ".join(answer.values()) for answer in (e.together.own, e.answer))
+    sentence = f"an ensemble of 3 models: this is member 2, which says {own}; together they say {all_}"
+    manifest = e.manifest()
+    assert sentence in e.warnings and sentence in manifest["warnings"]
+    assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}
+    assert manifest["answer"] == e.answer != e.together.own
+    assert manifest["request"]["member"] == 2 and manifest["model"]["members"] == 3
+    assert run_facts(run)["model"]["members"] == 3
+    n_params = sum(p.numel() for p in run.model.members[1].parameters())
+    assert manifest["model"]["n_params"] == n_params == run_facts(run)["model"]["n_params"] / 3
+
+
+def test_the_first_member_is_shown_by_default(run: Run) -> None:
+    e = run.explain(TEXT)
+    assert e.subject.model is run.model.members[0]
+    assert "member" not in e.request.to_json()
+
+
+def test_a_single_model_is_no_ensemble() -> None:
+    e = spelling_run().explain(TEXT)
+    assert e.together is None and e.manifest()["together"] is None
+    assert not any("ensemble" in warning for warning in e.warnings)
+
+
+@pytest.mark.parametrize(("members", "told"), [(3, "an ensemble of 3"), (1, "a single model")])
+def test_a_member_that_is_not_there(members: int, told: str) -> None:
+    with pytest.raises(UsageError, match=f"member 4 is not there: this run is {told}"):
+        spelling_run(members=members).explain(TEXT, member=4)
+    with pytest.raises(UsageError, match="member should be from 1"):
+        TraceRequest.from_dict({"text": "a", "member": 0})
+
+
+def test_tracing_the_whole_names_the_members_steps(run: Run) -> None:
+    inputs = run.explain(TEXT).model_inputs
+    with trace(run.model) as t, torch.no_grad():
+        run.model(**inputs)
+    assert t["members.2.embedding.ngrams"].params == {"weight": "members.2.ngrams.weight"}
+    assert t["members.2.embedding.ngrams"].inputs == ("members.2.embedding.spelling",)
+    second = t["members.1.encoder.0.self.weights"]
+    assert (second.stack, second.layer, second.block) == ("encoder", 0, "self")
+    assert t["members.1.logits"].stack == "head" and t["members.1.embedding.sum"].stack == "text"
+    assert t["members.1.pooled"].inputs == ("members.1.encoder.norm",)
+    alone = explain(run, TraceRequest(TEXT, member=2))
+    assert len(t) == 3 * len(alone.records)
+    for id, record in alone.records.items():
+        assert torch.equal(t[f"members.1.{id}"].value, record.value)
+    (check,) = t.checks
+    assert check.ok
+
+
+def test_a_report_holds_the_weights_of_each_member_it_shows(run: Run) -> None:
+    one, two = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
+    html, _ = report_html(one, other=two, subject=run)
+    data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
+    assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
+    assert data["run"]["model"]["members"] == 3
+    assert data["tensors"]["t2"]["ngrams.weight"] != data["tensors"]["t3"]["ngrams.weight"]
+    told = data["erased"][0]["erased"]
+    again = explain(run, TraceRequest(TEXT, member=2)).attribute("erase")
+    assert told["original"] == pytest.approx(again.value, abs=1e-6)
+
+
+def test_a_checkpoint_of_an_ensemble_has_members_too(tmp_path: Path) -> None:
+    run = spelling_run(tmp_path, members=2)
+    snapshot = {name: 2 * tensor for name, tensor in run.model.state_dict().items()}
+    save_snapshot(tmp_path / "snapshots", 8, snapshot)
+    e = run.explain(TEXT, member=2, checkpoint="step-00000008")
+    assert torch.equal(e.subject.model.ngrams.weight, 2 * run.model.members[1].ngrams.weight)
+    assert e.together is not None and e.together.size == 2

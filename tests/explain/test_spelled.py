@@ -1,0 +1,157 @@
+"""A classifier that reads how words are spelled is explained with its n-grams: shown, captured, and erased."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from tests.explain.recompute import recompute
+from tests.explain.spelling_runs import spelling_run
+
+from glassformer.explain import trace
+from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.integrated_gradients import integrated_gradients
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
+
+TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return spelling_run()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("pad", [0, 3])
+def test_what_is_explained_is_what_is_predicted(run: Run, text: str, pad: int) -> None:
+    pad = 0 if len(text) > 100 else pad
+    e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
+    for candidate in e.predictions[0].top:
+        assert math.exp(candidate.log_prob) == pytest.approx(
+            expected["probabilities"][candidate.piece], abs=1e-6
+        )
+    assert all(check.ok for check in e.checks)
+
+
+def test_the_spelling_matters_to_this_model(run: Run) -> None:
+    """Else what follows would prove nothing: two unknown words with one id have different answers."""
+    a, b = (run.predict(text)[0]["probabilities"]["good"] for text in ("refunding", "moneyed"))
+    assert run.task.tokenizer.encode("refunding") == run.task.tokenizer.encode("moneyed")
+    assert abs(a - b) > 1e-3
+
+
+def test_n_grams_are_told_as_they_are_written(run: Run) -> None:
+    stream = run.explain("refunding 😀").streams[0]
+    assert stream.ngrams is not None
+    word, emoji = stream.ngrams
+    assert {"<re", "fund", "ing>"} <= set(word)
+    assert emoji == ["0xF0", "0x9F", "0x98", "0x80"]
+    assert stream.unknown == [True, True] and stream.word_texts == ["refunding", "😀"]
+    padded = explain(run, TraceRequest("card", pad=2)).streams[0]
+    assert padded.ngrams is not None and [len(n) > 0 for n in padded.ngrams] == [True, False, False]
+
+
+def test_unknown_words_are_said_to_be_spelled(run: Run) -> None:
+    assert run.explain("xyzzy card").warnings == [
+        "1 of 2 tokens of the text is unknown to the model, which still reads how they are spelled"
+    ]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("std", [0.05, None])
+def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, std: float | None) -> None:
+    run = spelling_run(positions=positions, embedding_std=std)
+    e = run.explain("refunds xyzzy card")
+    assert e.trace is not None
+    for record in e.records.values():
+        again = recompute(e.trace, run.model, record)
+        assert record.source is not None, record.id
+        if again is not None:
+            torch.testing.assert_close(record.value.double(), again, atol=1e-5, rtol=1e-5)
+    scaled = ["embedding.scaled"] if std is None else []
+    placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
+    spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
+    assert list(e.records)[: 5 + len(scaled + placed)] == [
+        "embedding.ids", "embedding.rows", *scaled, *spelled, *placed,
+    ]  # fmt: skip
+    assert e.records["encoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
+    assert e.records["embedding.spelled"].inputs == ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")
+    assert {e.records[id].stack for id in [*spelled, *placed]} == {"text"}
+
+
+def test_rows_that_are_not_scaled_begin_the_stream_by_themselves() -> None:
+    run = spelling_run(positions="none")
+    run.model.ngrams = None
+    with trace(run.model) as t, torch.no_grad():
+        run.model(torch.tensor([[5, 6]]))
+    assert t["encoder.0.self.norm"].inputs == ("embedding.rows",)
+
+
+def test_sources_show_the_lines_that_do_it(run: Run) -> None:
+    records = run.explain("card").records
+    marked = {id: record.source.marked for id, record in records.items() if record.source}
+    assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.spelled"]
+    assert "ngrams_of(" in marked["embedding.spelling"] and "amplitude" in marked["embedding.positions"]
+
+
+def test_only_what_is_asked_for_is_kept(run: Run) -> None:
+    inputs = run.explain("card xyzzy").model_inputs
+    for only in ("embedding.ngrams", "embedding.spelled", "embedding.sum", "embedding.rows"):
+        with trace(run.model, only) as t, torch.no_grad():
+            run.model(**inputs)
+        assert list(t) == [only]
+
+
+def test_the_manifest_names_the_table_of_n_grams(run: Run) -> None:
+    e = run.explain("card xyzzy")
+    assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
+    numbers = e.tensor("embedding.spelling")[0]
+    rows = e.tensor("ngrams.weight", "ngram:" + ".".join(str(n) for n in sorted(numbers[numbers > 0])))
+    np.testing.assert_allclose(rows.mean(axis=0), e.tensor("embedding.ngrams")[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("mask_prob", [0.05, 0.0])
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_an_erased_word_loses_its_n_grams_too(method: str, mask_prob: float) -> None:
+    run = spelling_run(word_mask_prob=mask_prob)
+    t, e = run.task.tokenizer, run.explain("refunds xyzzy card")
+    told = e.attribute(method)
+    erased_id = t.mask_id if mask_prob else t.unk_id
+    spelling = e.model_inputs["spelling"]
+
+    def value(places: list[int]) -> float:
+        ids, which = e.model_inputs["ids"].clone(), spelling.which.clone()
+        ids[0, places], which[0, places] = erased_id, 0
+        with torch.no_grad():
+            logits = run.model(ids, None, replace(spelling, which=which))[0]
+        return float(logits[told.target.id] - logits[told.foil.id])
+
+    assert told.value == pytest.approx(value([]), abs=1e-5)
+    assert told.baseline_value == pytest.approx(value([0, 1, 2]), abs=1e-5)
+    if method == "erase":
+        falls = [value([]) - value([place]) for place in range(3)]
+        assert told.scores["text"] == pytest.approx(falls, abs=1e-5)
+        assert min(map(abs, falls)) > 1e-4
+    else:
+        assert told.completeness.ok
+        assert sum(told.scores["text"]) == pytest.approx(told.value - told.baseline_value, rel=0.03)
+
+
+def test_integrated_gradients_are_captums_on_row_and_n_grams_together(run: Run) -> None:
+    e = run.explain("refunds xyzzy card")
+    question = ask(e, AttributeRequest())
+    ours, completeness = integrated_gradients(question, tolerance=1e-4)
+    assert completeness.relative < 1e-3
+    erased, kept = (question.vectors([np.full((1, 3), on)])[0] for on in (True, False))
+    assert not torch.equal(kept[0, 1], erased[0, 1])
+
+    def f(vectors: torch.Tensor) -> torch.Tensor:
+        return question.quantity(question.logits([question.ids[0].expand(len(vectors), -1)], [vectors]))
+
+    theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
+    np.testing.assert_allclose(ours["text"], theirs.sum(-1)[0].detach().numpy(), atol=1e-3)

@@ -1,0 +1,77 @@
+/**
+ * Steps of the embedding computed again, on numbers that can be checked by hand. Run by `npm test`.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { paramsOf, requestOf } from "../src/hash";
+import { OPERATIONS } from "../src/operations";
+import type { Step } from "../src/stepData";
+import { formula, sentence, title } from "../src/steps";
+import type { Manifest, TraceNode } from "../src/types";
+
+const TABLE = [[9, 9], [1, 2], [3, 6], [5, 1]]; // row 0 stands for no n-gram, and never counts
+const NUMBERS = [[1, 2], [3, 0], [0, 0]];
+const NGRAMS = [["<ca", "car"], ["0xE2"], []];
+
+function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, number][], window: [number, number] | null = null): Step {
+  const [from, to] = window ?? [0, 3];
+  const node = {
+    id: `embedding.${{ bag: "ngrams" }[op as string] ?? op}`, op, inputs: ["embedding.spelling"], params: op === "bag" ? { weight: "ngrams.weight" } : {}, attrs,
+    axes: axes.map(([name, size]) => ({ name, size, stream: name === "token" ? "text" : undefined })), layer: null, block: null, stack: "text", dtype: "f32",
+  } as unknown as TraceNode;
+  const trace = {
+    window, nodes: [node], params: { "ngrams.weight": { axes: [{ name: "ngram", size: 4 }, { name: "feature", size: 2 }] } },
+    streams: [{ name: "text", ngrams: NGRAMS, ngram_ids: NUMBERS }],
+  } as unknown as Manifest;
+  const get: Step["get"] = async (id, slice = "") => {
+    const [, picked = ""] = slice.split(":");
+    if (id === "ngrams.weight") {
+      const rows = (picked.includes("-") ? [picked.split("-")[0]!] : picked.split(".")).map((row) => TABLE[Number(row)]!);
+      return { shape: [rows.length, 2], data: Float32Array.from(rows.flat()), dtype: "f32" };
+    }
+    const rows = picked ? [NUMBERS[from + Number(picked)]!] : NUMBERS.slice(from, to);
+    return { shape: picked ? [2] : [rows.length, 2], data: Int32Array.from(rows.flat()), dtype: "i32" };
+  };
+  return { trace, node, get };
+}
+
+const cell = (row: number, col: number) => ({ head: 0, row, col, position: 0 });
+
+test("the numbers of the n-grams, in a window too", async () => {
+  assert.deepEqual(Array.from(await OPERATIONS.spelling.again(step("spelling", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
+  const windowed = step("spelling", {}, [["token", 2], ["ngram", 2]], [1, 3]);
+  assert.deepEqual(Array.from(await OPERATIONS.spelling.again(windowed)), [3, 0, 0, 0]);
+});
+
+test("the mean of the n-grams' rows: none is left out but row 0, and nothing is zeros", async () => {
+  const bag = step("bag", {}, [["token", 3], ["feature", 2]]);
+  assert.deepEqual(Array.from(await OPERATIONS.bag.again(bag)), [2, 4, 5, 1, 0, 0]);
+  const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
+  assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 0.5, value: 1 }, { label: "car", a: 6, b: 0.5, value: 3 }]);
+  assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(1, 0))).terms, [{ label: "0xE2", a: 5, b: 1, value: 5 }]);
+  assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(2, 0))).terms, []);
+});
+
+test("sinusoids are multiplied by their amplitude, and say so", async () => {
+  const placed = step("positions", { scheme: "sinusoidal", amplitude: 0.05 }, [["token", 2], ["feature", 2]]);
+  const found = Array.from(await OPERATIONS.positions.again(placed));
+  const expected = [0, 0.05, 0.05 * Math.sin(1), 0.05 * Math.cos(1)];
+  expected.forEach((x, i) => assert.ok(Math.abs(found[i]! - x) < 1e-12));
+  assert.equal((await OPERATIONS.positions.cell(placed, cell(1, 0))).lines[0], "0.05 · sin(1 / 10000^(0/2)) = 0.05 · sin(1.000) = 0.0421");
+  assert.ok(formula(placed.node).startsWith("p_{t,2i} = 0.05 · sin~"));
+  const plain = step("positions", { scheme: "sinusoidal", amplitude: 1 }, [["token", 2], ["feature", 2]]);
+  assert.ok(formula(plain.node).startsWith("p_{t,2i} = sin~"));
+});
+
+test("every step of a spelling has a title, a sentence and a formula", () => {
+  for (const id of ["spelling", "ngrams", "spelled"]) {
+    const node = { ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
+    assert.ok(title(node) !== node.id && sentence(node, {} as Manifest["model"]) && formula(node), id);
+  }
+});
+
+test("the address names the member of an ensemble", () => {
+  assert.deepEqual(requestOf({ text: "a", member: "2" }), { text: "a", member: 2 });
+  assert.equal(paramsOf({ text: "a", member: 2 })["member"], "2");
+  assert.equal(paramsOf({ text: "a" })["member"], null);
+});
