@@ -37,6 +37,18 @@ def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
     assert config.train.batch_size == 7
 
 
+def test_a_flag_is_set_by_hand() -> None:
+    from glassformer.cli.flags import parse_for_recipe
+    from glassformer.cli.train import TrainArguments
+
+    base = load_recipe("classify")
+    given = ["--batch-size=7", "--model.members=2", "--steps=9"]
+    _, config = parse_for_recipe(TrainArguments, given, base, "train classify")
+    left = set(base.fit.split()) - set(config.fit.split())
+    assert left == {"batch_size", "members", "epochs"}
+    assert (config.train.batch_size, config.model.members, config.train.steps) == (7, 2, 9)
+
+
 def test_the_rules_see_sizes_alone() -> None:
     data = data_of("classify", 60)
     other = replace(data, valid=data.valid.take([0]), test=None)

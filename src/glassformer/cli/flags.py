@@ -25,7 +25,15 @@ import tyro
 from glassformer import console
 from glassformer.config import Config, idle
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import BUDGETS, check_config, nearest, override, section_fields, without_budget
+from glassformer.recipes import (
+    BUDGETS,
+    check_config,
+    left_to_fit,
+    nearest,
+    override,
+    section_fields,
+    without_budget,
+)
 from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
@@ -112,7 +120,8 @@ def parse(
 def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -> tuple[A, Config]:
     """The flags of a verb over a recipe's values, and the configuration that makes.
 
-    A budget that is given replaces the recipe's; a data set or optimizer, chosen so, has its own defaults.
+    A budget that is given replaces the recipe's, and what is set is not found from the data; a data set or
+    optimizer, chosen so, has its own defaults.
 
     Raises:
         UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
@@ -122,6 +131,8 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
     values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
     if values.keys() & set(BUDGETS):
         base = without_budget(base)
+    named = [name.rpartition(".")[2].replace("-", "_") for name in values]
+    base = replace(base, fit=left_to_fit(base, named))
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
     own = section_fields().keys() & get_type_hints(cls).keys()
     start = cls(**{name: getattr(base, name) for name in own})

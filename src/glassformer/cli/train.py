@@ -115,5 +115,6 @@ def _finish(out: Path, as_json: bool) -> None:
     if folder.report.is_file():
         console.say(f"report: {folder.report}")
     console.say(f"use it:  glassformer predict {out} …")
-    if task_class(folder.read_config().task).telling.explained:
+    asked = several.best if several.exists else folder
+    if task_class(asked.read_config().task).telling.explained:
         console.say(f"look inside: glassformer explain {out}")

@@ -72,7 +72,8 @@ def override(
             raise UsageError(told, checks.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
-    config = replace(config, fit=_left_to_fit(config, changes))
+    given = {name for table in changes.values() for name, value in table.items() if value is not None}
+    config = replace(config, fit=left_to_fit(config, given))
     values = checks.config_to_dict(checks.check_config(config, where))
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
@@ -83,11 +84,10 @@ def override(
     return checks.build_config(values, where)
 
 
-def _left_to_fit(config: Config, changes: dict[str, dict[str, Any]]) -> str:
-    """The settings still to be found from the data after these changes; a budget of any kind is a budget."""
-    given = {name for values in changes.values() for name, value in values.items() if value is not None}
-    given |= set(BUDGETS) if given & set(BUDGETS) else set()
-    return " ".join(name for name in config.fit.split() if name not in given)
+def left_to_fit(config: Config, given: Collection[str]) -> str:
+    """The settings still to be found from the data where these are named; a budget of any kind is a budget."""
+    named = set(given) | (set(BUDGETS) if set(given) & set(BUDGETS) else set())
+    return " ".join(name for name in config.fit.split() if name not in named)
 
 
 def _refuse_ignored(
