@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from tests.small import small
+from tests.small import config_of, data_of, small, small_run
 from torch.nn import functional as F
 
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.dropout import Dropout
 from glassformer.training.objective import objective_of, two_way_divergence
 
-TASKS = ["classify", "translate", "lm"]
+TASKS = ["classify", "translate", "lm", "pretrain"]
 
 
 def test_the_divergence_is_torchs_in_both_directions() -> None:
@@ -41,15 +43,24 @@ def test_with_dropout_disagreement_costs_and_padding_does_not(task: str) -> None
     run = small(task, r_drop=2.0)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     passes: list[torch.Tensor] = []
-    logits = run.task.logits
-    run.task.logits = lambda *a: passes.append(logits(*a)) or passes[-1]
+    logits = run.task.scored_logits
+    run.task.scored_logits = lambda *a: passes.append(logits(*a)) or passes[-1]
     minimised, loss = objective_of(run.config.train)(run.task, state.model, batch)
-    scored = batch.labels != IGNORE_INDEX
-    apart = sum(two_way_divergence(a, b) for a, b in [[x[scored] for x in passes]])
+    labels = batch.labels[batch.labels != IGNORE_INDEX]
+    apart = two_way_divergence(*passes)
     assert len(passes) == 2 and apart > 0
     assert (minimised - loss).item() == pytest.approx(0.5 * apart.item(), rel=1e-3)
-    ce = [F.cross_entropy(x[scored], batch.labels[scored], reduction="sum").item() for x in passes]
+    ce = [F.cross_entropy(x, labels, reduction="sum").item() for x in passes]
     assert loss.item() == pytest.approx(sum(ce) / 2, rel=1e-5)
+
+
+def test_members_of_an_ensemble_agree_with_themselves_not_with_each_other() -> None:
+    config = config_of("classify", r_drop=2.0)
+    run = small_run(replace(config, model=replace(config.model, dropout=0.0, members=2)), data_of("classify"))
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    minimised, loss = objective_of(run.config.train)(run.task, state.model, batch)
+    assert minimised.item() == pytest.approx(loss.item(), rel=1e-6)
+    assert loss.item() == pytest.approx(run.task.loss_sum(state.model, batch).item(), rel=1e-5)
 
 
 def test_the_log_reports_the_cross_entropy_alone() -> None:

@@ -29,3 +29,8 @@ class Ensemble(nn.Module):
         """Logarithms of the mean probabilities, which serve as logits: softmax gives the mean back."""
         said = torch.stack([member(*args, **kwargs).float().log_softmax(dim=-1) for member in self.members])
         return said.logsumexp(dim=0) - torch.log(torch.tensor(float(len(self.members))))
+
+
+def members_of(model: nn.Module) -> list[nn.Module]:
+    """The models that learn by themselves: the members of an ensemble, or the one that there is."""
+    return list(model.members) if isinstance(model, Ensemble) else [model]

@@ -24,7 +24,7 @@ from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
 from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
-from glassformer.models.ensemble import Ensemble
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import PARALLEL_FILES, Task
@@ -149,8 +149,7 @@ class Classify(Task):
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Of an ensemble the mean over its members, each of which learns by itself."""
-        members = model.members if isinstance(model, Ensemble) else [model]
-        each = [super(Classify, self).loss_sum(member, batch, label_smoothing) for member in members]
+        each = [super(Classify, self).loss_sum(m, batch, label_smoothing) for m in members_of(model)]
         return torch.stack(each).mean()
 
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
