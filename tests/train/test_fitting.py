@@ -32,7 +32,8 @@ def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
     assert override(FITTED, {"batch_size": 7}).fit == "epochs"
     assert override(FITTED, {"steps": 7}).fit == "batch_size"  # a budget of any kind is a budget
     assert override(FITTED, {"train": {"batch_size": 7, "minutes": 1.0}}).fit == ""
-    assert override(FITTED, {"lr": 0.1}).fit == FITTED.fit
+    assert override(FITTED, {"batch_size": None}).fit == "epochs"  # batches of tokens, then
+    assert override(FITTED, {"lr": 0.1, "steps": None}).fit == FITTED.fit
     config, _ = fit_to_data(override(FITTED, {"batch_size": 7}), Classify, data_of("classify"))
     assert config.train.batch_size == 7
 

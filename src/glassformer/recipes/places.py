@@ -72,7 +72,8 @@ def override(
             raise UsageError(told, checks.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
-    given = {name for table in changes.values() for name, value in table.items() if value is not None}
+    named = [(name, value) for table in changes.values() for name, value in table.items()]
+    given = {name for name, value in named if value is not None or name not in BUDGETS}
     config = replace(config, fit=left_to_fit(config, given))
     values = checks.config_to_dict(checks.check_config(config, where))
     for section, given in changes.items():
