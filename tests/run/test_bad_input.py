@@ -145,7 +145,7 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
     rng = np.random.default_rng(0)
     letters = [" ".join(rng.choice(list("abcdefgh"), 6)) for _ in range(400)]
     rows = [(text, "rare" if i % 4 == 0 else "common") for i, text in enumerate(letters)]
-    ended = train(rows[:200], steps=12, test=rows[200:])
+    ended = train(rows[:200], "--batch-size", "64", "--lr", "1e-3", steps=16, test=rows[200:])
     assert ended.code == 0, ended.err
     answers = r"It answers `common` to (every text|1\d\d of 200 texts), whatever they say, and 50 of 200 are something"
     for told in (ended.err, ended.report.split("## Result")[0], ended.card):

@@ -441,7 +441,7 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     )
     said = capsys.readouterr().err
     assert re.search(r"begins from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
-    (tmp_path / "s.txt").write_text("suna sunb\n" * 50, encoding="utf-8")
+    (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
     pairs = {"src_file": tmp_path / "s.txt", "tgt_file": tmp_path / "s.txt", "limit": 20}
     pairs["valid_src_file"] = pairs["valid_tgt_file"] = tmp_path / "s.txt"
     glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
