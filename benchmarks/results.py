@@ -57,7 +57,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
     env = first.env
     machine = [
         env.get("device_name") or env.get("device"),
-        f"{env['threads']} threads" if "threads" in env else None,
+        f"{env['threads']} thread{'s' * (env['threads'] != 1)}" if "threads" in env else None,
     ]
     steps = [run.steps for run in runs]
     return {
