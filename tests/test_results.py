@@ -56,7 +56,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     assert (
         facts["flops"] == pytest.approx(expected) and facts["parameters"] == data["preflight"]["n_parameters"]
     )
-    assert facts["seconds"] > 0 and "threads" in facts["hardware"] and len(facts["curve"]) == 3
+    assert facts["seconds"] > 0 and "thread" in facts["hardware"] and len(facts["curve"]) == 3
     assert found["pairs"]["ci95"] is not None and found["pairs"]["section"] == "own data (`s.txt`)"
     assert json.loads(json.dumps(found)) == found
 
