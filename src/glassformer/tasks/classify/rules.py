@@ -1,7 +1,7 @@
 """What suits a set of labelled texts, from its size alone: passes, batch, learning rate, dropout, members.
 
 Small sets are lost by too few updates as easily as by too many. The rules come from ablations on sets of 500 to 15,000
-texts with 2 to 150 classes; what each is worth stands in RESULTS.md.
+texts with 2 to 150 classes; RESULTS.md has those that were measured with this code.
 """
 
 from __future__ import annotations
