@@ -129,6 +129,17 @@ def test_an_address_that_makes_no_sense_breaks_nothing(
         assert page.page.locator("main h1").count() == 1
 
 
+def test_the_other_screens_are_fetched_when_one_is_opened(app: Callable[..., App], watch: Watch) -> None:
+    page = app("classify, pre-norm")
+    page.settle()
+    assert not [url for url in watch.requests if "later.js" in url]
+    page.go("decode")
+    page.go("why")
+    page.settle()
+    assert len([url for url in watch.requests if "later.js" in url]) == 1
+    assert page.page.inner_text("main h1") == "Why"
+
+
 def test_what_the_server_refuses_is_said(app: Callable[..., App], watch: Watch) -> None:
     watch.expected = "400"
     page = app("translate, pre-norm", text="abc")

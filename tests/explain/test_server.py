@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.assets import asset
 from glassformer.explain.page.security import TOKEN_HEADER
 from glassformer.explain.page.server import PageServer, listen
 from glassformer.run import Run
@@ -224,6 +226,12 @@ def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None
         file = client.ask("GET", f"/{name}", None, {"X-Glassformer-Token": None})
         assert file.status == 200 and file.headers["content-type"].startswith(kind) and len(file.body) > 100
     assert client.ask("GET", "/favicon.ico").status == 204
+
+
+def test_the_first_view_is_small() -> None:
+    """Compressed as a server on the way would; the page itself is on this machine."""
+    first = sum(len(gzip.compress(asset(name).encode(), 9)) for name in ("app.js", "shared.js", "app.css"))
+    assert first < 40_000 and len(gzip.compress(asset("later.js").encode(), 9)) < 40_000
 
 
 def test_a_port_that_is_taken() -> None:

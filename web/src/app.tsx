@@ -3,35 +3,38 @@
  * and what went wrong. Each screen is one file in screens/ and renders its own content only.
  */
 import type { ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
 import { Answer } from "./components/Answer";
 import { Help } from "./components/Help";
 import { TextForm } from "./components/TextForm";
 import { SCREENS, type Screen } from "./hash";
 import { useKeys } from "./keys";
-import { AttentionScreen } from "./screens/attention";
-import { CompareScreen } from "./screens/compare";
-import { DecodeScreen } from "./screens/decode";
 import { FlowScreen } from "./screens/flow";
-import { StepScreen } from "./screens/step";
-import { WhyScreen } from "./screens/why";
-import { useSignals } from "./signals";
-import { busy, go, hrefTo, manifest, problem, route, runFacts } from "./state";
+import { signal, useSignals } from "./signals";
+import { busy, go, hrefTo, manifest, problem, report, route, runFacts } from "./state";
 import { theme, toggleTheme } from "./theme";
 
-const TITLES: Record<Screen, { name: string; component: ComponentType }> = {
-  flow: { name: "Flow", component: FlowScreen },
-  step: { name: "Step", component: StepScreen },
-  attention: { name: "Attention", component: AttentionScreen },
-  decode: { name: "Decode", component: DecodeScreen },
-  why: { name: "Why", component: WhyScreen },
-  compare: { name: "Compare", component: CompareScreen },
+const NAMES: Record<Screen, string> = {
+  flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
 };
+
+/** The screens that are here; the others come in a second bundle, the first time that one of them is opened. */
+const screens = signal<Partial<Record<Screen, ComponentType>>>({ flow: FlowScreen });
+
+function useScreen(name: Screen): ComponentType | undefined {
+  const Component = screens.value[name];
+  useEffect(() => {
+    if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), report);
+  }, [Component]);
+  return Component;
+}
 
 export function App() {
   useKeys();
   useSignals();
   const { screen } = route.value;
-  const { component: Component } = TITLES[screen];
+  const Component = useScreen(screen);
+  const waits = busy.value ?? (Component ? null : `Opening ${NAMES[screen]}`);
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
@@ -46,10 +49,10 @@ export function App() {
       </header>
       <TextForm />
       <Problems />
-      <main id="main" tabIndex={-1} data-screen={screen} aria-busy={busy.value !== null}>
+      <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
         {manifest.value && <Answer />}
-        {manifest.value ? <Component /> : <p class="waiting">{busy.value ? `${busy.value} …` : "Nothing is traced yet."}</p>}
-        <p class="visually-hidden" role="status">{busy.value ?? ""}</p>
+        {manifest.value && Component ? <Component /> : <p class="waiting">{waits ? `${waits} …` : "Nothing is traced yet."}</p>}
+        <p class="visually-hidden" role="status">{waits}</p>
       </main>
     </>
   );
@@ -63,7 +66,7 @@ function Nav({ current }: { current: Screen }) {
           key={name} data-nav={name} href={hrefTo(name)} onClick={follow(name)} title={`Key ${index + 1}`}
           aria-current={name === current ? "page" : undefined}
         >
-          {TITLES[name].name}
+          {NAMES[name]}
         </a>
       ))}
     </nav>

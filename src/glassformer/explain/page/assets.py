@@ -1,4 +1,4 @@
-"""The built page inside the package: three files that `make web` writes from the sources in web/.
+"""The built page inside the package: a few files that `make web` writes from the sources in web/.
 
 They are read anew for every request, as they are small; what they hold is the front end's business.
 """
@@ -12,8 +12,13 @@ from glassformer.errors import GlassformerError
 CONTENT_TYPES = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
+    "shared.js": "text/javascript; charset=utf-8",
+    "later.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
+"""What is served. app.js loads shared.js at once, and later.js when a screen is opened that is not in the first view."""
+WHOLE = "whole.js"
+"""All scripts in one, for a page without a server."""
 
 
 def asset(name: str) -> str:

@@ -23,7 +23,7 @@ from glassformer.explain.attribution.asking import Method
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase_each
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.facts import run_facts
-from glassformer.explain.page.assets import asset
+from glassformer.explain.page.assets import WHOLE, asset
 from glassformer.explain.page.responses import pack, to_json
 from glassformer.files import atomic_write_text
 
@@ -80,7 +80,7 @@ def report_html(
         explanation, other, subject: as in `write_report`.
         max_bytes: of the whole file. seconds: what weighing and erasing words may take.
     """
-    page = (asset("index.html"), asset("app.js"), asset("app.css"))
+    page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [explanation] if other is None else [explanation, other]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds

@@ -95,8 +95,7 @@ def build_app(
     posts = (service.trace, service.attribute, service.erase, service.decode)
     routes = [
         Route("/", _answered(page)),
-        Route("/app.js", _answered(static)),
-        Route("/app.css", _answered(static)),
+        *(Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"),
         Route("/favicon.ico", icon),
         Route("/api/run", _answered(run)),
         Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
