@@ -131,7 +131,8 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     try:
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:"), process.stderr.read()
-        with urllib.request.urlopen(address, timeout=20) as page:
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(address, timeout=20) as page:
             assert page.status == 200 and b"app.js" in page.read()
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=20)

@@ -74,7 +74,7 @@ def start() -> Iterator[Start]:
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
         listener, service = listen(0), Echo()
         port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
-        app = build_app(service, (worker, worker), port, "secret", seconds)
+        app = build_app(service, (worker, worker), port, security.Door("secret"), seconds)
         server = uvicorn.Server(
             uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
         )
@@ -93,6 +93,12 @@ def start() -> Iterator[Start]:
 @pytest.fixture(scope="module")
 def client(start: Start) -> Client:
     return start()[0]
+
+
+def head_of(client: Client) -> str:
+    """How a question to trace begins that is written by hand."""
+    path = client.path("/api/trace")
+    return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nCookie: {client.cookie}\r\n"
 
 
 HOSTS = [
@@ -124,12 +130,27 @@ def test_host_and_origin_must_be_ours(client: Client, host: str, own_host: bool)
 def test_two_hosts_are_none(client: Client) -> None:
     with socket.create_connection(("127.0.0.1", client.port)) as raw:
         host = f"Host: 127.0.0.1:{client.port}\r\n"
-        raw.sendall(f"GET /api/run HTTP/1.1\r\n{host}{host}X-Glassformer-Token: secret\r\n\r\n".encode())
+        raw.sendall(
+            f"GET {client.path('/api/run')} HTTP/1.1\r\n{host}{host}Cookie: {client.cookie}\r\n\r\n".encode()
+        )
         assert raw.recv(100).split()[1] in (b"400", b"403")
 
 
-@pytest.mark.parametrize("token", [None, "", "secre", "secret ", "Secret", "secretsecret", "ÿ"])
-def test_questions_need_the_token(client: Client, token: str | None) -> None:
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "",
+        "glassformer",
+        "glassformer=",
+        "glassformer=secret",
+        "{}x",
+        "x{}",
+        "glassformer={}",
+        "GLASSFORMER=ÿ",
+    ],
+)
+def test_questions_need_the_cookie(client: Client, cookie: str) -> None:
+    """The token in the address is none: it ends at the door."""
     for method, path, body in (
         ("GET", "/api/run", None),
         ("GET", "/api/trace/t1/t/logits", None),
@@ -139,18 +160,35 @@ def test_questions_need_the_token(client: Client, token: str | None) -> None:
         ("POST", "/api/erase", {}),
         ("POST", "/api/decode", {}),
     ):
-        answer = client.ask(method, path, body, {security.TOKEN_HEADER: token.strip() if token else token})
-        if token and token.strip() == "secret":  # a header's outer blanks are not part of it
-            continue
+        answer = client.ask(method, path, body, {"Cookie": cookie.format(client.cookie) or None})
         assert answer.status == 401
         assert answer.json()["error"]["kind"] == "Refused"
 
 
 def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
     for query in ("", "?token=", "?token=secre", "?token=%00", "?token=secret&token=x"):
-        answer = client.ask("GET", f"/{query}", None, {security.TOKEN_HEADER: None})
+        answer = client.ask("GET", f"/{query}", None, {"Cookie": None})
         assert answer.status == 403
         assert b"glassformer explain" in answer.body and b"<script" not in answer.body
+
+
+def test_a_token_ends_at_the_door(client: Client) -> None:
+    """What stands in the bar and in the history afterwards opens nothing, and no script reads the cookie."""
+    entered = client.ask("GET", f"/?token={client.token}", None, {"Cookie": None})
+    assert entered.status == 303 and client.token not in entered.headers["location"]
+    cookie, *bounds = (part.strip() for part in entered.headers["set-cookie"].split(";"))
+    assert client.token not in cookie and cookie == client.cookie
+    assert set(bounds) == {f"Path={client.place}", "HttpOnly", "SameSite=Lax"} and len(client.place) > 8
+    assert client.ask("GET", client.place, None, {"Cookie": None}).status == 403
+    assert client.ask("GET", client.place).status == 200
+
+
+def test_the_address_for_a_browser_opens_a_single_time() -> None:
+    """It stands in the browser's command line, where other users of the machine can read it."""
+    door = security.Door("secret")
+    token, other = door.once(), door.once()
+    assert door.opens(token) and not door.opens(token) and door.opens(other)
+    assert door.opens("secret") and door.opens("secret") and not door.opens(None)
 
 
 def test_tokens_are_long_and_compared_whole() -> None:
@@ -187,7 +225,7 @@ def test_bodies_have_a_size(client: Client) -> None:
     assert len(fits) == most
     assert client.ask("POST", "/api/trace", fits).status == 200
     for length in (str(most + 1), "9" * 30, "-1", "1e3", "²"):
-        head = f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        head = head_of(client)
         head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", client.port)) as raw:
             raw.settimeout(10)
@@ -199,7 +237,7 @@ def test_bodies_have_a_size(client: Client) -> None:
     ("headers", "status"),
     [
         ({}, 413),
-        ({security.TOKEN_HEADER: "wrong"}, 401),
+        ({"Cookie": "glassformer=wrong"}, 401),
         ({"Content-Type": "text/plain"}, 415),
         ({"Host": "evil"}, 403),
     ],
@@ -218,7 +256,7 @@ def test_a_body_in_pieces_has_the_same_size(client: Client) -> None:
     """Chunked: no length is promised, so what arrives is counted."""
     with socket.create_connection(("127.0.0.1", client.port)) as raw:
         raw.settimeout(10)
-        head = f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        head = head_of(client)
         raw.sendall(head.encode() + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         for _ in range(security.MAX_BODY_BYTES // 0x10000 + 2):
@@ -231,7 +269,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch
     monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", client.port)) as raw:
         raw.settimeout(10)
-        head = f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
+        head = head_of(client)
         raw.sendall(head.encode() + b'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"text"')
         assert raw.recv(100).split()[1] == b"408"
 
@@ -347,8 +385,7 @@ def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
     client, service = start()
     body = b"{}"
     head = (
-        f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Glassformer-Token: secret\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"{head_of(client)}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(client.post, "/api/trace", {"wait": True})

@@ -17,8 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.assets import asset
-from glassformer.explain.page.security import TOKEN_HEADER
-from glassformer.explain.page.server import PageServer, listen
+from glassformer.explain.page.server import PageServer, listen, serve
 from glassformer.run import Run
 
 
@@ -28,7 +27,7 @@ def clients() -> Iterator[dict[str, tuple[Run, Client]]]:
     servers = {name: PageServer(run, port=0, start=[{"text": TEXTS[name]}]) for name, run in runs.items()}
     for server in servers.values():
         server.__enter__()
-    yield {name: (runs[name], Client(s.port, s.token)) for name, s in servers.items()}
+    yield {name: (runs[name], Client(s.port, s.door.token)) for name, s in servers.items()}
     for server in servers.values():
         server.__exit__()
 
@@ -145,7 +144,7 @@ def test_the_ways_to_align_are_measured(clients: Clients, name: str) -> None:
     assert {(r["layer"], r["shifted"]) for r in told.json()["readings"]} >= {(0, False), (0, True)}
     assert client.ask("GET", "/api/trace/t0/alignment").status == 404
     assert client.post(f"/api/trace/{trace}/alignment", {}).status == 405
-    unasked = client.ask("GET", f"/api/trace/{trace}/alignment", headers={TOKEN_HEADER: None})
+    unasked = client.ask("GET", f"/api/trace/{trace}/alignment", headers={"Cookie": None})
     assert unasked.status in (401, 403)
 
 
@@ -159,7 +158,7 @@ def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:
 
 def test_four_traces_are_kept_the_least_used_goes() -> None:
     with PageServer(tiny_run("classify"), port=0) as server:
-        client = Client(server.port, server.token)
+        client = Client(server.port, server.door.token)
         ids = [client.post("/api/trace", {"text": word}).json()["id"] for word in ("a", "b", "c", "d")]
         assert len(set(ids)) == 4
         assert client.ask("GET", f"/api/trace/{ids[0]}/t/logits").status == 200  # used again, so kept
@@ -208,7 +207,7 @@ def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
     reference = explain(run, TraceRequest.from_dict(request))
     assert reference.records.layered
     with PageServer(run, port=0) as server, ThreadPoolExecutor(4) as pool:
-        client = Client(server.port, server.token)
+        client = Client(server.port, server.door.token)
         manifest = client.post("/api/trace", request).json()
         names = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
         answers = list(pool.map(lambda n: client.ask("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
@@ -219,13 +218,25 @@ def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
 
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:
     _, client = clients["classify"]
-    page = client.ask("GET", f"/?token={client.token}", None, {"X-Glassformer-Token": None})
+    page = client.ask("GET", client.place)
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     for name, kind in (("app.js", "text/javascript"), ("app.css", "text/css")):
         assert name.encode() in page.body
-        file = client.ask("GET", f"/{name}", None, {"X-Glassformer-Token": None})
+        file = client.ask("GET", f"/{name}", None, {"Cookie": None})
         assert file.status == 200 and file.headers["content-type"].startswith(kind) and len(file.body) > 100
     assert client.ask("GET", "/favicon.ico").status == 204
+
+
+def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its command line is no secret: what stands there has been used up when others read it."""
+    opened: list[str] = []
+    printed: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    run = PageServer.run
+    monkeypatch.setattr(PageServer, "run", lambda server: (server.stop(), run(server)))
+    serve(tiny_run("classify"), port=0, on_ready=printed.append)
+    assert opened[0] != printed[0]
+    assert opened[0].partition("token=")[0] == printed[0].partition("token=")[0]
 
 
 def test_the_first_view_is_small() -> None:
@@ -263,6 +274,6 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_a_server_ends_and_lets_go_of_its_port() -> None:
     with PageServer(tiny_run("classify"), port=0) as server:
-        assert Client(server.port, server.token).ask("GET", "/api/run").status == 200
+        assert Client(server.port, server.door.token).ask("GET", "/api/run").status == 200
     with listen(server.port):
         pass

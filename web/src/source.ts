@@ -49,8 +49,6 @@ export class LiveSource implements Source {
   /** What was traced, and under which id the server has it now: it keeps four traces, and an older one is traced again. */
   private traced = new Map<string, { request: TraceRequest; now: string; renewing: Promise<string> | null }>();
 
-  constructor(private token: string) {}
-
   private async inTrace<T>(id: string, ask: (now: string) => Promise<T>): Promise<T> {
     const known = this.traced.get(id);
     const now = known?.now ?? id;
@@ -67,8 +65,7 @@ export class LiveSource implements Source {
   }
 
   private async fetch(path: string, body?: unknown): Promise<Response> {
-    const headers: HeadersInit = { "X-Glassformer-Token": this.token, ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
-    const asked = body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) };
+    const asked = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
     const response = await fetch(path, asked).catch(() => {
       throw new Problem("The server does not answer.", "Is `glassformer explain` still running in its terminal?");
     });
@@ -216,5 +213,5 @@ export class FileSource implements Source {
 export function openSource(): Source {
   const inlined = document.getElementById("glassformer-data")?.textContent;
   if (inlined) return new FileSource(JSON.parse(inlined) as ReportData);
-  return new LiveSource(new URLSearchParams(location.search).get("token") ?? "");
+  return new LiveSource();
 }

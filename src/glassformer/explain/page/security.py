@@ -2,8 +2,8 @@
 
 The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a
 hostile name server can point a name of its own there (DNS rebinding). So the Host must be ours, a request
-that comes from a page must come from our page, and every question needs the token from the printed address.
-What the questions mean is `server.py`'s business.
+that comes from a page must come from our page, and every question needs a cookie, which a browser gets for
+the token in an address (`Door`). What the questions mean is `server.py`'s business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassformer.explain.page.responses import Refused, error_response
 
-TOKEN_HEADER = "X-Glassformer-Token"
+COOKIE = "glassformer"
 MAX_BODY_BYTES = 1 << 20
 """The largest question is a text of a few thousand words with its forced prefix."""
 BODY_SECONDS = 10.0
@@ -54,17 +54,60 @@ def allowed_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 
+class Door:
+    """How a browser gets in: it hands over a token once, and from then on a cookie says who asks.
+
+    An address does not stay secret: the bar shows it, the history keeps it, and the command line of a browser
+    is for all users of the machine to read. So tokens end at the door, and the one that is given to a browser
+    to begin with is good for a single time. Cookies are sent to every port of a host; this one is bound to a
+    place that was drawn by chance, where no other server is asked for anything.
+
+    Args:
+        token: what the printed address holds; drawn by chance when absent.
+
+    Attributes:
+        token: that token, good for as long as the server runs. place: the path of everything that is served.
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = new_token() if token is None else token
+        self.place = f"/{secrets.token_hex(4)}/"
+        self._pass = new_token()
+        self._once: set[str] = set()
+
+    def once(self) -> str:
+        """A token that opens a single time."""
+        token = new_token()
+        self._once.add(token)
+        return token
+
+    def opens(self, token: str | None) -> bool:
+        """Whether this token opens; one that is good for a single time never does again."""
+        found = next((one for one in self._once if same_token(token, one)), None)
+        self._once.discard(found or "")
+        return found is not None or same_token(token, self.token)
+
+    def knows(self, headers: Headers) -> bool:
+        """Whether a request brings the cookie."""
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        return any(name == COOKIE and same_token(value, self._pass) for name, _, value in pairs)
+
+    def set_cookie(self) -> str:
+        """The header that hands the cookie over: no script reads it, and no other site's page has it sent."""
+        return f"{COOKIE}={self._pass}; Path={self.place}; HttpOnly; SameSite=Lax"
+
+
 class Guard:
     """Middleware: refuses what must not be asked, and sends the security headers with every answer.
 
     Args:
         app: what answers the requests that pass.
         port: the port served on, part of every allowed Host.
-        token: the secret that questions to /api/ must carry.
+        door: knows the cookie that questions must bring.
     """
 
-    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, port: int, door: Door) -> None:
+        self.app, self.door, self.api = app, door, f"{door.place}api/"
         self.hosts = allowed_hosts(port)
         self.origins = frozenset(f"http://{host}" for host in self.hosts)
 
@@ -77,7 +120,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                headers["Cache-Control"] = "no-store" if scope["path"].startswith("/api/") else "no-cache"
+                headers["Cache-Control"] = "no-store" if scope["path"].startswith(self.api) else "no-cache"
             await send(message)
 
         try:
@@ -96,8 +139,8 @@ class Guard:
             )
         if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
             raise Refused(403, "the request comes from another page", "open the printed address")
-        if path.startswith("/api/") and not same_token(headers.get(TOKEN_HEADER), self.token):
-            raise Refused(401, "the token is missing or wrong", "open the address that the command printed")
+        if path.startswith(self.api) and not self.door.knows(headers):
+            raise Refused(401, "this browser has not come in", "open the address that the command printed")
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":

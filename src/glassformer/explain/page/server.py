@@ -18,14 +18,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route, Router
 
 from glassformer import console
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
-from glassformer.explain.page.security import Guard, new_token, read_json, same_token
+from glassformer.explain.page.security import Door, Guard, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 
@@ -35,7 +35,7 @@ PORT = 8317
 N_PORTS = 50
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
-NO_TOKEN_PAGE = """<!doctype html>
+LOCKED_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Glassformer</title></head>
 <body><p>This page opens with its token only: use the address that <code>glassformer explain</code> printed.</p>
 </body></html>
@@ -48,13 +48,13 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(
-    service: Service, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
+    service: Service, workers: tuple[Worker, Worker], port: int, door: Door, seconds: float = WORK_SECONDS
 ) -> Guard:
     """The web application.
 
     Args:
         service: answers the questions. workers: the threads it does so in, one for tensors, one for the rest.
-        port: part of the Host that requests must name. token: the secret they must carry.
+        port: part of the Host that requests must name. door: who may come in.
         seconds: time an answer may take before it is refused with 504.
     """
     reader, worker = workers
@@ -80,31 +80,40 @@ def build_app(
         values = await _within(request, reader, job, seconds)
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
+    async def enter(request: Request) -> Response:
+        if not door.opens(request.query_params.get("token")):
+            return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
+        return Response(status_code=303, headers={"Location": door.place, "Set-Cookie": door.set_cookie()})
+
     async def page(request: Request) -> Response:
-        if not same_token(request.query_params.get("token"), token):
-            return Response(NO_TOKEN_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
+        if not door.knows(request.headers):
+            return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
         return Response(asset("index.html"), media_type=CONTENT_TYPES["index.html"])
 
     async def static(request: Request) -> Response:
-        name = request.url.path.removeprefix("/")
+        name = request.url.path.removeprefix(door.place)
         return Response(asset(name), media_type=CONTENT_TYPES[name])
 
     async def icon(request: Request) -> Response:
         return Response(status_code=204)
 
     posts = (service.trace, service.attribute, service.erase, service.decode)
-    routes = [
+    inside = [
         Route("/", _answered(page)),
         *(Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"),
-        Route("/favicon.ico", icon),
         Route("/api/run", _answered(run)),
         Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
         *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
     ]
+    routes = [
+        Route("/", _answered(enter)),
+        Route("/favicon.ico", icon),
+        Mount(door.place.rstrip("/"), Router(inside, redirect_slashes=False)),
+    ]
     application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
     application.router.redirect_slashes = False
-    return Guard(application, port, token)
+    return Guard(application, port, door)
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -165,7 +174,7 @@ class PageServer:
         start: `TraceRequest`s the page begins with.
 
     Attributes:
-        address: where the page opens, its token included.
+        address: where the page opens, with the token that lets a browser in. door: who knows that token.
 
     Raises:
         UsageError: the port is taken, or may not be used.
@@ -178,16 +187,23 @@ class PageServer:
 
         asset("index.html")  # nobody should be sent to a page that is not there
         self._listener = listen(port)
-        self._workers, self.token = (Worker(), Worker()), new_token()
+        self._workers, self.door = (Worker(), Worker()), Door()
         self.port: int = self._listener.getsockname()[1]
-        self.address = f"http://{HOST}:{self.port}/?token={self.token}"
-        app = build_app(Service(subject, start), self._workers, self.port, self.token)
+        self.address = self._address(self.door.token)
+        app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(
             app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
             server_header=False, proxy_headers=False, limit_concurrency=256, timeout_graceful_shutdown=2,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
+
+    def _address(self, token: str) -> str:
+        return f"http://{HOST}:{self.port}/?token={token}"
+
+    def address_once(self) -> str:
+        """An address that opens the page a single time, for a command line that others can read."""
+        return self._address(self.door.once())
 
     def run(self) -> None:
         """Serve until Ctrl-C, or until `stop`."""
@@ -239,7 +255,7 @@ def serve(
     if open_browser:
         import webbrowser
 
-        webbrowser.open(server.address)
+        webbrowser.open(server.address_once())
     server.run()
 
 
