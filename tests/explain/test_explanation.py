@@ -398,3 +398,10 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(CheckpointError):
         run.explain("a", checkpoint="step-00000020")
+
+
+def test_what_is_known_of_a_tensor_can_be_shown_without_it(runs: dict[str, Run]) -> None:
+    explanation = runs["classify"].explain(TEXTS["classify"])
+    node = explanation.records.nodes["encoder.0.self.weights"]
+    assert repr(node.record) == repr(explanation.records["encoder.0.self.weights"])
+    assert node.record.value.is_meta, "its shape alone, and no numbers"

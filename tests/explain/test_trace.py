@@ -12,6 +12,7 @@ from tests.explain.recompute import recompute
 from torch import Tensor, nn
 
 import glassformer
+import glassformer.nn.attention as attention_module
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
@@ -397,3 +398,55 @@ def test_parts_may_be_called_by_keyword() -> None:
 
 def test_it_is_public() -> None:
     assert glassformer.trace is trace
+
+
+def test_a_shared_table_is_called_by_the_stream_it_reads() -> None:
+    """Decoding step by step, after the source has been read: no call is mistaken for one of the source."""
+    model, src, tgt = translator(), ids(5), ids(2)
+    with torch.no_grad():
+        memory, cache = model.encode(src), model.new_cache()
+        with trace(model) as t:
+            model.decode(tgt[:, :1], memory, cache=cache)
+            model.decode(tgt[:, 1:], memory, cache=cache)
+    assert not t.find("src_embedding.*")
+    for step, token in (("", tgt[0, :1]), ("@2", tgt[0, 1:])):
+        assert torch.equal(t[f"tgt_embedding.ids{step}"].value, token)
+        assert t[f"decoder.0.self.q{step}"].axes[1].stream == "target"
+        assert t[f"decoder.0.cross.weights{step}"].axes[1].stream == "target"
+    assert t["decoder.0.cross.k"].axes[1].stream == "source"
+
+
+def test_a_misspelt_wildcard_is_an_error_that_names_the_nearest() -> None:
+    model, x = classifier(), ids(5)
+    wanted = ["encoder.*.self.q", "encoder.0.slef.weights"]
+    with (
+        pytest.raises(UsageError, match=r"'encoder\.0\.slef\.weights' matches no step") as caught,
+        torch.no_grad(),
+        trace(model, only=wanted) as t,
+    ):
+        model(x)
+    assert "encoder.0.self.weights" in caught.value.hint
+    assert "encoder.1.self.q" in t
+    with pytest.raises(UsageError, match=r"'encoder\.0\.self\.k' was computed, but `only` leaves it out"):
+        t["encoder.0.self.k"]
+    with trace(model, only="encoder.*.nothing"):
+        pass  # no step was computed, so nothing was missed
+
+
+def test_the_answer_is_kept_once() -> None:
+    t, output = traced(language_model(), ids(4))
+    kept = t["logits"].value
+    assert t._tape.answer is not None and t._tape.answer.data_ptr() == kept.data_ptr()
+    output += 1
+    assert torch.equal(t.check() and kept + 1, output[0]), "what the caller does to its own is no matter"
+    assert t.check().ok
+
+
+def test_the_scale_of_attention_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = classifier(), ids(5)
+    assert traced(model, x)[0]["encoder.0.self.scores"].attrs["factor"] == 4**-0.5
+    plain = attention_module.attention
+    monkeypatch.setattr(attention_module, "attention", lambda *a, **k: plain(*a, **k, scale=0.3))
+    t, _ = traced(model, x)
+    assert t["encoder.0.self.scores"].attrs["factor"] == pytest.approx(0.3, rel=1e-6)
+    assert_true(t, model)

@@ -10,7 +10,7 @@ How a tensor is captured is `trace.py`'s business, what it means `capture/wiring
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.trace import Trace, trace
 from glassformer.runtime import tuned
 
-NOT_IN_LAYERS = ("*embedding.*", "encoder.norm", "decoder.norm", "pooled", "head", "logits")
 _PART = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
 
@@ -33,7 +32,7 @@ class Node:
     """What is known of a record without its value.
 
     Attributes:
-        record: the record, its value empty.
+        record: the record, with the shape of its value alone.
         sizes: of its axes. dtype: "f32", "i32" or "u8".
         low, high: smallest and largest of the finite values; None where there are none.
     """
@@ -49,7 +48,13 @@ class Node:
         """The facts of a record."""
         value = record.value
         low, high = _range(value)
-        return Node(replace(record, value=value.new_empty(0)), tuple(value.shape), dtype_of(value), low, high)
+        return Node(
+            replace(record, value=torch.empty_like(value, device="meta")),
+            tuple(value.shape),
+            dtype_of(value),
+            low,
+            high,
+        )
 
 
 class Records(Mapping[str, Record]):
@@ -82,7 +87,8 @@ class Records(Mapping[str, Record]):
             self.window = (start, start + FULL)
         self._layer = ""  # the layer whose records are held, where only one is
         self._layer_records: dict[str, Record] = {}
-        found, self._kept = self._capture("*" if longest <= FULL else NOT_IN_LAYERS)
+        layers = tuple(self._layers())
+        found, self._kept = self._capture("*" if longest <= FULL else lambda id: not id.startswith(layers))
         self.trace = found if longest <= FULL else None
         self.checks: list[Check] = found.checks
         self.nodes = {id: Node.of(record) for id, record in self._kept.items()}
@@ -122,7 +128,7 @@ class Records(Mapping[str, Record]):
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def _capture(self, only: str | Sequence[str]) -> tuple[Trace, dict[str, Record]]:
+    def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Record]]:
         """One forward pass: the trace, and its records as far as they are shown."""
         with (
             tuned(next(iter(self._inputs.values())).device),

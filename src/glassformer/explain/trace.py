@@ -11,7 +11,7 @@ with the block. What the steps are called is in `capture/wiring.py`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
@@ -46,13 +46,14 @@ class Trace(Mapping[str, Record]):
     def __getitem__(self, id: str) -> Record:
         if id in self._tape.notes:
             return self._tape.record(id)
-        if not self._tape.notes:
+        if id in self._tape.left_out:
+            raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "name it there, too")
+        if not self._tape.notes and not self._tape.left_out:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}",
                 "call the model inside `with trace(model)`",
             )
-        near = difflib.get_close_matches(id, self._tape.notes, n=3, cutoff=0.5)
-        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {next(iter(self))}"
+        hint = _nearest(id, [*self._tape.notes, *self._tape.left_out])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
@@ -117,31 +118,45 @@ class Trace(Mapping[str, Record]):
         return TracePlots(self)
 
 
+def _nearest(id: str, known: Sequence[str]) -> str:
+    """A hint: what may have been meant."""
+    near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
+    return f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
+
+
 @contextmanager
 def trace(
-    model: nn.Module, only: str | Sequence[str] = "*", *, names: Mapping[str, str] | None = None
+    model: nn.Module,
+    only: str | Sequence[str] | Callable[[str], bool] = "*",
+    *,
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[Trace]:
     """Record what `model` computes within the block, in this thread, in evaluation mode and full fp32.
 
     Args:
         model: one of the three models, or any module made of parts from `glassformer.nn`.
-        only: wildcards of the ids to keep, "decoder.*.cross.*"; everything when absent.
+        only: wildcards of the ids to keep, "decoder.*.cross.*", or what says it of an id; everything when absent.
         names: ids for modules by path, where the path itself is not what you want to read.
 
     Raises:
-        UsageError: another trace is open in this thread.
+        UsageError: another trace is open in this thread, or, at the end of the block, a wildcard matched no
+            step of all that were computed.
     """
     if _tracing.get():
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     modules = list(inner.named_modules(remove_duplicate=False))
     tape = Tape(modules, [only] if isinstance(only, str) else only)
+    found = Trace(inner, tape)
     watch = Watch(tape)
     token = _tracing.set(True)
     try:
         attach(modules, watch, names)
         with exactly(inner):
-            yield Trace(inner, tape)
+            yield found
     finally:
         _tracing.reset(token)
         watch.remove()
+    if missed := tape.unmatched():
+        hint = _nearest(missed[0], [*tape.notes, *tape.left_out])
+        raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

@@ -70,7 +70,7 @@ class Translator(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """The memory (B, S, D) of the source (B, S)."""
         positions = positions_of(src.shape[1], None, src.device)
-        x, mask = self.src_embedding(src, positions), Mask.of(padding_mask=src_padding_mask)
+        x, mask = self.src_embedding(src, positions, stream="source"), Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
     def decode(
@@ -84,7 +84,7 @@ class Translator(nn.Module):
         n_new, n_past = tgt_in.shape[1], 0 if cache is None else cache.length
         positions = positions_of(n_new, cache, tgt_in.device)
         x = self.decoder(
-            self.tgt_embedding(tgt_in, positions), memory,
+            self.tgt_embedding(tgt_in, positions, stream="target"), memory,
             mask=Mask.of(causal=(n_new, n_past + n_new), device=tgt_in.device),
             memory_mask=Mask.of(padding_mask=src_padding_mask),
             rotation=make_rotation(self.config, positions), cache=cache,

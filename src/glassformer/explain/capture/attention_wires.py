@@ -17,6 +17,18 @@ from glassformer.nn.positions import Rotation
 HEAD, HEAD_FEATURE, SIDE_BY_SIDE = Axis("head"), Axis("head_feature"), Axis("heads_features")
 
 
+def observed_factor(before: Tensor, after: Tensor, usual: float) -> float:
+    """What one number of a tensor was multiplied by: `usual` where that gives it to the bit, else their quotient."""
+    row = before.detach().flatten()[: before.shape[-1]] if before.numel() else before
+    if not bool(row.any()):
+        row = before.detach().flatten()
+    if not bool(row.any()):
+        return usual  # of zeros alone nothing can be said
+    place = row.abs().argmax()
+    one, made = row[place], after.detach().flatten()[place]
+    return usual if bool(one * usual == made) else float(made.double() / one.double())
+
+
 class FusedContext:
     """A tap that answers: torch's fused kernel gets what attention got, and its context is used instead."""
 
@@ -113,9 +125,12 @@ class AttentionWires:
             case "q" | "k" | "v":
                 self.add_heads(step, value)
             case "products":
+                self.products: Tensor | None = value
                 self.tape.add(id(step), "dot", [id("q"), id("k")], value, scores, source="dot")
             case "scores":
-                attrs = {"factor": float(self.module.d_head**-0.5)}
+                assert self.products is not None
+                attrs = {"factor": observed_factor(self.products, value, self.module.d_head**-0.5)}
+                self.products = None  # it may be large, and nobody may want it
                 self.tape.add(
                     id(step), "scale", [id("products")], value, scores, source="attention.scale", attrs=attrs
                 )

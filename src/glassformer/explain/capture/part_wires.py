@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from torch import Tensor, nn
@@ -70,12 +71,12 @@ class EmbeddingWires:
     """ids, rows, scaled where the factor is not 1, spelled where n-grams are added, positions and sum where they are.
 
     Args:
-        names: one, or two for a table that source and target share: the calls go round, source first.
+        names: one, or two for a table that source and target share: a call says which stream it embeds.
     """
 
     def __init__(self, watch: Watch, module: TokenEmbedding, names: list[str]) -> None:
         self.tape, self.module, self.names = watch.tape, module, names
-        self.count = lambda: watch.count(module)
+        self.calls = Counter[str]()
         watch.before(module, self.begin)
         if module.positions is not None:
             watch.given(module.positions, self.number)
@@ -83,9 +84,10 @@ class EmbeddingWires:
         watch.given(module.dropout, self.end)
 
     def begin(self, args: dict[str | int, Any]) -> None:
-        n = self.count() - 1
-        self.name = self.names[n % len(self.names)]
-        self.call = Call(self.name, n // len(self.names) + 1)
+        stream = args.get("stream")
+        self.name = next((name for name in self.names if stream_of(name) == stream), self.names[0])
+        self.calls[self.name] += 1
+        self.call = Call(self.name, self.calls[self.name])
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
         self.added: Tensor | None = args.get(2, args.get("added"))
 

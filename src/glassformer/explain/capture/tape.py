@@ -7,7 +7,7 @@ notes; a note becomes a `Record` when somebody reads it, so that watching distur
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -51,14 +51,18 @@ class Tape:
 
     Args:
         modules: every module by path, as `named_modules(remove_duplicate=False)` gives them.
-        only: wildcards; steps that match none are neither kept nor copied.
+        only: wildcards, or what says it of an id; steps that match none are neither kept nor copied.
     """
 
-    def __init__(self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str]) -> None:
+    def __init__(
+        self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str] | Callable[[str], bool]
+    ) -> None:
         self.notes: dict[str, Note] = {}
         """The steps kept so far, by id."""
-        self.only = tuple(only)
-        self._everything = "*" in self.only
+        self.left_out: dict[str, None] = {}
+        """The ids of the others, in order."""
+        self.only = only
+        self._everything = not callable(only) and "*" in only
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         """What the whole model was called with, the last time."""
         self.answer: Tensor | None = None
@@ -70,6 +74,7 @@ class Tape:
         self._modules = modules
         self._records: dict[str, Record] = {}
         self._latest: Tensor | None = None
+        self._copied: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
 
     def add(
@@ -87,15 +92,22 @@ class Tape:
             UsageError: there is a step of that id already: the names of two modules are the same.
         """
         origin = self.passes(value, Origin(id, _stream(axes)))
-        if self.wants(id):
-            if id in self.notes:
-                hint = "give one of them a name of its own: trace(model, names={path: name})"
-                raise UsageError(f"two modules of the model would both record {id!r}", hint)
-            value = value.detach() if value.requires_grad else value
-            if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
-                value = value.clone()
-            self.notes[id] = Note(op, inputs, params, attrs, axes, value, source)
+        if not self.wants(id):
+            self.left_out[id] = None
+            return origin
+        if id in self.notes:
+            hint = "give one of them a name of its own: trace(model, names={path: name})"
+            raise UsageError(f"two modules of the model would both record {id!r}", hint)
+        kept = value.detach() if value.requires_grad else value
+        if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
+            kept = kept.clone()
+            self._copied = weakref.ref(value), kept
+        self.notes[id] = Note(op, inputs, params, attrs, axes, kept, source)
         return origin
+
+    def copy(self, value: Tensor) -> Tensor:
+        """A copy that nobody else changes: the one that is kept already, where there is one."""
+        return self._copied[1] if self._copied and self._copied[0]() is value else value.detach().clone()
 
     def put_off(self, id: str) -> None:
         """Tell of a step, and of those it was computed from, after all others so far: what is computed early may
@@ -131,7 +143,15 @@ class Tape:
 
     def wants(self, id: str) -> bool:
         """Whether a step of that id is kept."""
+        if callable(self.only):
+            return self.only(id)
         return self._everything or any(fnmatchcase(id, pattern) for pattern in self.only)
+
+    def unmatched(self) -> list[str]:
+        """Wildcards that no step matched, where steps were computed."""
+        if callable(self.only) or self._everything or not (self.notes or self.left_out):
+            return []
+        return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self.notes)]
 
     def passes(self, tensor: Tensor, origin: Origin) -> Origin:
         """Remember where this tensor came from, for as long as it lives.

@@ -206,7 +206,7 @@ def _whole(watch: Watch, model: nn.Module) -> None:
         tape.call = tuple(value for key, value in copies.items() if isinstance(key, int)), by_name
 
     def end(output: Any) -> None:
-        tape.answer = output.detach().clone() if isinstance(output, Tensor) else None
+        tape.answer = tape.copy(output) if isinstance(output, Tensor) else None
 
     watch.before(model, begin)
     watch.after(model, end)

@@ -80,6 +80,22 @@ def build_app(
         values = await _within(request, reader, job, seconds)
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
+    posts = (service.trace, service.attribute, service.erase, service.decode)
+    questions = [
+        Route("/api/run", _answered(run)),
+        Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
+        Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
+        *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
+    ]
+    routes = _around(door, questions)
+    application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
+    application.router.redirect_slashes = False
+    return Guard(application, port, door)
+
+
+def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
+    """The door, and inside of it the page's files and the questions."""
+
     async def enter(request: Request) -> Response:
         if not door.opens(request.query_params.get("token")):
             return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
@@ -97,23 +113,11 @@ def build_app(
     async def icon(request: Request) -> Response:
         return Response(status_code=204)
 
-    posts = (service.trace, service.attribute, service.erase, service.decode)
-    inside = [
-        Route("/", _answered(page)),
-        *(Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"),
-        Route("/api/run", _answered(run)),
-        Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
-        Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
-        *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
-    ]
-    routes = [
-        Route("/", _answered(enter)),
-        Route("/favicon.ico", icon),
-        Mount(door.place.rstrip("/"), Router(inside, redirect_slashes=False)),
-    ]
-    application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
-    application.router.redirect_slashes = False
-    return Guard(application, port, door)
+    files = [Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"]
+    inside = Router([Route("/", _answered(page)), *files, *questions], redirect_slashes=False)
+    return [
+        Route("/", _answered(enter)), Route("/favicon.ico", icon), Mount(door.place.rstrip("/"), inside),
+    ]  # fmt: skip
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
