@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -9,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.cache import positions_of
@@ -54,19 +56,21 @@ class TextClassifier(nn.Module):
         n_classes: number of classes C ≥ 2.
         max_len: longest text, in tokens.
         n_ngrams: rows of a table of n-grams, which tell how a word is spelled; 0 for none.
+        bigrams: pairs of ids that have vectors of their own.
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int, n_ngrams: int = 0
-    ) -> None:
+        self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int, n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
         super().__init__()
         if n_classes < 2:
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.config, self.n_classes, self.max_len = config, n_classes, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
-        self.ngrams = (
-            NgramEmbedding(n_ngrams, config.d_model, config.embedding_std or 1.0) if n_ngrams else None
-        )
+        d_model, std = config.d_model, config.embedding_std or 1.0
+        self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
+        self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
         self.encoder = make_encoder(config)
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
@@ -81,8 +85,9 @@ class TextClassifier(nn.Module):
         Without a `spelling` words are their own rows alone.
         """
         positions = positions_of(ids.shape[1], None, ids.device)
-        more = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]
-        x = self.embedding(ids, positions, *more)
+        spelled = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]
+        paired = [] if self.bigrams is None else [self.bigrams(ids)]
+        x = self.embedding(ids, positions, *spelled, *paired)
         x = self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
         logits = self.head(pool(x, padding_mask, self.config.pooling))
         if self.n_classes == 2:

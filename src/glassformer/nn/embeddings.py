@@ -33,8 +33,9 @@ class TokenEmbedding(nn.Module):
         self.positions, self.dropout = positions, Dropout(dropout)
 
     def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"],
-                added: Float[Tensor, "B L D"] | None = None, stream: str = "") -> Float[Tensor, "B L D"]:  # fmt: skip
+                *added: Float[Tensor, "B L D"], stream: str = "") -> Float[Tensor, "B L D"]:  # fmt: skip
         """`added` is what else is known of each token, such as its n-grams; `stream` tells a trace whose tokens."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
-        x = x if added is None else x + added
+        for more in added:
+            x = x + more
         return self.dropout(x if self.positions is None else x + self.positions(positions))

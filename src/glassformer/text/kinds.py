@@ -70,18 +70,32 @@ def kind_of(backend: tokenizers.Tokenizer) -> str:
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"
 
 
-def with_ngrams(backend: tokenizers.Tokenizer, ngrams: Sequence[str]) -> tokenizers.Tokenizer:
-    """A word tokenizer with n-grams behind its words: each begins with a space, which no word does, so none is found."""
+def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.Tokenizer:
+    """A word tokenizer with entries behind its words that no text is cut into, for they have a space in them.
+
+    N-grams begin with it (" <ref"); of a pair of words it stands between them ("not good").
+    """
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    vocabulary |= {f" {ngram}": len(vocabulary) + i for i, ngram in enumerate(ngrams)}
+    vocabulary |= {entry: len(vocabulary) + i for i, entry in enumerate(more)}
     backend.model = models.WordLevel(vocabulary, UNK)
     return backend
 
 
 def ngrams_in(backend: tokenizers.Tokenizer) -> list[str]:
     """The n-grams behind the words of a word tokenizer, in order."""
+    return [token[1:] for token in _in_order(backend) if token[0] == " "]
+
+
+def bigrams_in(backend: tokenizers.Tokenizer) -> list[tuple[int, int]]:
+    """The pairs of words behind the words of a word tokenizer, as their ids, in order."""
+    number = backend.get_vocab(with_added_tokens=True)
+    pairs = [token.split(" ") for token in _in_order(backend) if " " in token[1:]]
+    return [(number[first], number[second]) for first, second in pairs]
+
+
+def _in_order(backend: tokenizers.Tokenizer) -> list[str]:
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    return [token[1:] for token in sorted(vocabulary, key=vocabulary.__getitem__) if token[0] == " "]
+    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 def readable_bytes(token: str) -> str:

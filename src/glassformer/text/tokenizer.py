@@ -21,6 +21,7 @@ import tokenizers
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import kinds
+from glassformer.text.bigrams import common_bigrams
 from glassformer.text.kinds import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.spelling import Spelling, spell
 
@@ -46,14 +47,20 @@ class Tokenizer:
     pad_id, unk_id, bos_id, eos_id, mask_id = range(len(SPECIAL_TOKENS))
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`."""
+        """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`.
+
+        `spelling` holds the n-grams of a word tokenizer, if it has some, and `bigrams` its pairs of ids.
+        """
         _keep_threads_quiet()
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
         self.kind: str = kinds.kind_of(backend)
-        ngrams = kinds.ngrams_in(backend) if self.kind == "word" else []
+        ngrams, self.bigrams = (
+            f(backend) if self.kind == "word" else [] for f in (kinds.ngrams_in, kinds.bigrams_in)
+        )
         self.spelling = Spelling(ngrams) if ngrams else None
-        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - len(ngrams)
+        n_more = len(ngrams) + len(self.bigrams)
+        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - n_more
 
     @staticmethod
     def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
@@ -61,23 +68,27 @@ class Tokenizer:
 
         Args:
             texts: the training split; for a joint vocabulary, both sides of it.
-            config: its `tokenizer`, `vocab_size`, `lowercase` and `ngrams` are used.
+            config: its `tokenizer`, `vocab_size`, `lowercase`, `ngrams` and `bigrams` are used.
             extra_tokens: strings to keep whole wherever they stand, such as "[de_DE]".
 
         Raises:
             DataError: there is no text.
-            UsageError: `vocab_size` cannot hold the alphabet; n-grams of what are not words.
+            UsageError: `vocab_size` cannot hold the alphabet; n-grams or pairs of what are not words.
         """
         _keep_threads_quiet()
         texts = list(texts)
         trained = Tokenizer(kinds.train_backend(texts, config, tuple(extra_tokens)))
+        more: list[str] = []
+        for name in ("ngrams", "bigrams"):
+            if getattr(config, name) and trained.kind != "word":
+                told = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
+                raise UsageError(told, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
-            if trained.kind != "word":
-                told = f"text.ngrams are of words, and text.tokenizer is {config.tokenizer}"
-                raise UsageError(told, "use --text.tokenizer word, or --text.ngrams 0")
             spelling = Spelling.train(trained._spelled(texts), config.ngrams)
-            return Tokenizer(kinds.with_ngrams(trained._backend, spelling.ngrams))
-        return trained
+            more += [f" {ngram}" for ngram in spelling.ngrams]
+        if config.bigrams:
+            more += trained._common_bigrams(texts, config.bigrams)
+        return Tokenizer(kinds.with_more(trained._backend, more)) if more else trained
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special tokens around them."""
@@ -117,6 +128,13 @@ class Tokenizer:
     def _spelled(self, texts: Sequence[str]) -> Iterator[str]:
         for _, spelled in self.encode_spelled(texts):
             yield from spelled
+
+    def _common_bigrams(self, texts: Sequence[str], most: int) -> list[str]:
+        starts = range(0, len(texts), 1024)
+        ids = (ids for start in starts for ids in self.encode_batch(texts[start : start + 1024]))
+        pairs = common_bigrams(ids, self.vocab_size, len(SPECIAL_TOKENS), most)
+        word = self._backend.id_to_token
+        return [f"{word(first)} {word(second)}" for first, second in pairs]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, special tokens left out. How exact it is depends on the kind (see the class)."""

@@ -27,7 +27,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 FREE = frozenset("dropout attention_dropout embedding_dropout pooling members zero_init".split())
 """What of a model may differ from the one it begins from: no weight that is copied is shaped by it or meant for it."""
-TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "max_len")
+TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len")
 """What of the text goes with the tokenizer, and the longest text, which goes with learned positions."""
 _MEMBER = re.compile(r"^members\.\d+\.")
 

@@ -132,9 +132,9 @@ class Classify(Task):
         )  # fmt: skip
 
     def build_model(self) -> TextClassifier | Ensemble:
-        c, spelling = self.config, self.tokenizer.spelling
-        sizes = self.tokenizer.vocab_size, len(self.labels), c.text.max_len, len(spelling) if spelling else 0
-        members = [TextClassifier(c.model, *sizes) for _ in range(c.model.members)]
+        c, t = self.config, self.tokenizer
+        sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.spelling) if t.spelling else 0
+        members = [TextClassifier(c.model, *sizes, t.bigrams) for _ in range(c.model.members)]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod

@@ -104,7 +104,7 @@ class Pretrain(Task):
     def build_model(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
         n_ngrams = len(t.spelling) if t.spelling else 0
-        return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams)
+        return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams, t.bigrams)
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:

@@ -37,7 +37,9 @@ class Translate(Task):
     form = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     telling = TranslateTelling()
-    ignores = frozenset("data.files.text_column data.files.label_column text.truncate model.pooling".split())
+    ignores = frozenset(
+        "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams model.pooling".split()
+    )
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
