@@ -32,6 +32,24 @@ def test_every_cell_is_torchs_and_every_check_agrees(app: Callable[..., App], ru
             assert float(value) == pytest.approx(expected[row, column], rel=1e-6, abs=1e-7), node
 
 
+def test_pairs_of_words_are_shown_and_recomputed(app: Callable[..., App]) -> None:
+    run, text = spelling_run(bigrams=40), "card cards card lost"
+    explanation = run.explain(text)
+    page = app(run, "step", text=text)
+    nodes = ["embedding.pairs", "embedding.bigrams", "embedding.paired", "embedding.sum"]
+    addresses = [address("step", {"text": text, "node": node}) for node in nodes]
+    for node, found in zip(nodes, page.page.evaluate(WALK, [nodes, addresses]), strict=True):
+        assert found["state"] == "ok", (node, found["says"])
+        expected = matrix_of(explanation, node, found["slice"])
+        for row, column, value, _ in found["cells"]:
+            assert float(value) == pytest.approx(expected[row, column], rel=1e-6, abs=1e-7), node
+    numbers = explanation.streams[0].bigram_ids
+    assert numbers is not None and any(numbers)
+    at = next(place for place, number in enumerate(numbers) if number)
+    page.go("step", text=text, node="embedding.pairs", cell=f"0,{at}", arithmetic=1)
+    assert explanation.streams[0].bigrams[at] in page.page.inner_text("[data-role=arithmetic]")
+
+
 def test_the_n_grams_of_the_chosen_token_are_written_out(app: Callable[..., App], run: Run) -> None:
     page = app(run, "step", text=TEXT, node="embedding.ngrams", cell="0,3", arithmetic=1)
     written = page.page.inner_text("[data-role=ngrams]")

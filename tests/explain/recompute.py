@@ -21,7 +21,7 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
     x = [value.double() if value.is_floating_point() else value for value in x]
     attrs, kinds = record.attrs, [t[name].op for name in record.inputs]
     match record.op:
-        case "ids" | "mask" | "input" | "spelling":
+        case "ids" | "mask" | "input" | "spelling" | "pairs":
             return None
         case "lookup":
             return p["weight"][x[0]]

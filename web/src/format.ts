@@ -45,7 +45,7 @@ export function visible(piece = ""): string {
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
-  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"],
+  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"], bigram: ["pair", "pairs"],
 };
 
 /** What one place on an axis is, and all of them. */

@@ -67,7 +67,7 @@ export const OPERATIONS: Record<Op, Operation> = {
   lookup: {
     again: meanOfRows,
     cell: async (step, cell) =>
-      lines(`Row ${(await data(step, 0))[cell.row]} of the embedding table, feature ${cell.col}: ${n(await one(step, cell))}.`),
+      lines(`Row ${(await data(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "table of pairs" : "embedding table"}, feature ${cell.col}: ${n(await one(step, cell))}.`),
   },
   spelling: {
     again: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(trace.window ?? [0])).flat() ?? [],
@@ -79,6 +79,13 @@ export const OPERATIONS: Record<Op, Operation> = {
       const ids = Array.from(await data(step, 0, `token:${row}`)).filter(Boolean);
       const values = await Promise.all(ids.map(async (id) => (await needed(step, "weight", [id]))[col]!));
       return averaged("n-gram", values, ngramsOf(step.trace, row));
+    },
+  },
+  pairs: {
+    again: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(startOf(trace), startOf(trace) + last(node)) ?? [],
+    cell: async (step, cell) => {
+      const [row, pair] = [await one(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + startOf(step.trace)]];
+      return lines(row ? `“${pair}” has row ${row} of the table of pairs.` : "This token and the one before it are no listed pair.");
     },
   },
   scale: {

@@ -19,6 +19,7 @@ export type AxisName =
   | "class"
   | "vocab"
   | "ngram"
+  | "bigram"
   | "out" // rows of a weight
   | "in"; // columns of a weight
 
@@ -35,6 +36,7 @@ export interface Axis {
  *   lookup      [ids] {weight}                         weight[ids]
  *   scale       [x] attrs.factor                       x · factor
  *   spelling    []                                     numbers of each token's n-grams (L, G); 0: it has fewer
+ *   pairs       []                                     row of the pair of words each token ends (L); 0: it is not listed
  *   bag         [spelling] {weight}                    mean of weight[n-grams], 0 left out; zeros where there are none
  *   positions   [] attrs.scheme, {weight?}             "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add         [a, b]                                 a + b
@@ -54,7 +56,7 @@ export interface Axis {
  *   pin_zero    [head (1)]                             (0, head): two classes share one logit
  */
 export type Op =
-  | "ids" | "lookup" | "scale" | "spelling" | "bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads"
+  | "ids" | "lookup" | "scale" | "spelling" | "bag" | "pairs" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads"
   | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
 
 export interface SourceLine {
@@ -106,6 +108,9 @@ export interface Stream {
   /** The n-grams that spell each token, "<ref" or "0xE2" for a byte; and their numbers, 0 where it has fewer than others. null: the model reads none. */
   ngrams: string[][] | null;
   ngram_ids: number[][] | null;
+  /** The pair of words that each token ends, "" where it has no row; and its row, 0 for none. null: the model reads no pairs. */
+  bigrams: string[] | null;
+  bigram_ids: number[] | null;
 }
 
 export interface Candidate {

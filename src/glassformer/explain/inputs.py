@@ -20,9 +20,10 @@ from glassformer.errors import UsageError
 from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate, write
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.spelled import spelled
+from glassformer.explain.spelled import paired, spelled
 from glassformer.explain.streams import Span, Stream, make_stream, written_spans
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.text.tokenizer import Tokenizer
 
 NEW_TOKENS = 40
@@ -107,6 +108,8 @@ def _classify(subject: Subject, request: TraceRequest) -> Prepared:
     if t.spelling is not None:
         stream, spelling = spelled(t, stream, kept)
         inputs["spelling"] = spelling.to(subject.device)
+    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
+        stream = paired(stream, bigrams)
     decode = DecodeLog("none", subject.task.config.decode)
     return Prepared(inputs, [stream], [None], [None], decode, "", notes)
 

@@ -60,7 +60,7 @@ def param_axes(node: Node, role: str, task: str) -> tuple[str, ...]:
     record = node.record
     match record.op, role:
         case "lookup", _:
-            return ("vocab", "feature")
+            return ("bigram" if record.id.endswith("bigrams") else "vocab", "feature")
         case "bag", _:
             return ("ngram", "feature")
         case "positions", _:

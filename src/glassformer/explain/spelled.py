@@ -1,4 +1,4 @@
-"""How the tokens of a text are spelled: in numbers for the model, in n-grams for a person."""
+"""What a classifier reads beside the words, for a person: how they are spelled, and which pairs they make."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from glassformer.explain.streams import Stream
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import Spelling
 from glassformer.text.spelling import FIRST
 from glassformer.text.tokenizer import Tokenizer
@@ -30,6 +31,21 @@ def spelled(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, 
     told = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
     pieces = [f"{stream.text[slice(*span)]} {p}" if odd and span else p for p, odd, span in told]
     return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), spelling
+
+
+def paired(stream: Stream, bigrams: BigramEmbedding) -> Stream:
+    """A stream with the pair of words that each of its tokens ends, where that one has a row.
+
+    Args:
+        stream: of a text.
+        bigrams: the model's table.
+    """
+    numbers: list[int] = bigrams.numbers(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
+    before = ["", *stream.pieces]
+    names = [
+        f"{a} {b}" if number else "" for number, a, b in zip(numbers, before, stream.pieces, strict=False)
+    ]
+    return replace(stream, bigrams=names, bigram_ids=numbers)
 
 
 def _name(number: int, ngrams: Sequence[str]) -> str:

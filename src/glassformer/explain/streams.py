@@ -39,6 +39,8 @@ class Stream:
     n_given: int
     ngrams: list[list[str]] | None = None
     ngram_ids: list[list[int]] | None = None
+    bigrams: list[str] | None = None
+    bigram_ids: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

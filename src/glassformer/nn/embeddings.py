@@ -33,9 +33,9 @@ class TokenEmbedding(nn.Module):
         self.positions, self.dropout = positions, Dropout(dropout)
 
     def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"],
-                *added: Float[Tensor, "B L D"], stream: str = "") -> Float[Tensor, "B L D"]:  # fmt: skip
-        """`added` is what else is known of each token, such as its n-grams; `stream` tells a trace whose tokens."""
+                *more: Float[Tensor, "B L D"], stream: str = "") -> Float[Tensor, "B L D"]:  # fmt: skip
+        """`more` is what else is known of each token, such as its n-grams; `stream` tells a trace whose tokens."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
-        for more in added:
-            x = x + more
+        for added in more:
+            x = x + added
         return self.dropout(x if self.positions is None else x + self.positions(positions))

@@ -10,7 +10,7 @@ import { PROBABILITIES } from "../stepData";
 import type { Manifest, Prediction, TraceNode } from "../types";
 
 export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
-  const { ids, rows, scaled, ngrams, spelled, positions, sum = spelled } = column.embedding;
+  const { ids, rows, scaled, ngrams, spelled, bigrams, paired = spelled, positions, sum = paired } = column.embedding;
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
@@ -23,6 +23,7 @@ export function Entrance({ column, sizes, trace }: { column: Column; sizes: Size
         {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
         {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
         {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
+        {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="pairs" /></>}
         {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
         {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
       </div>

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.inference import evaluation_mode
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
@@ -120,13 +121,16 @@ class Question:
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
 
     def vectors(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
-        """What the embeddings make of N variants, positions not yet added: scaled rows, and vectors of n-grams."""
+        """What the embeddings make of N variants, positions not yet added: scaled rows, and vectors of n-grams and pairs."""
         spelling = self._spelling_without(tokens)
         with torch.no_grad():
-            read = zip(self.variants(tokens), self.embeddings, strict=True)
-            found = [F.embedding(ids, embedding.weight) * embedding.scale for ids, embedding in read]
+            ids = self.variants(tokens)
+            read = zip(ids, self.embeddings, strict=True)
+            found = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in read]
             if spelling is not None:
                 found[0] = found[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
+            if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
+                found[0] = found[0] + bigrams(ids[0])
         return found
 
     def _spelling_without(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> Spelling | None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Call, Watch
 from glassformer.explain.capture.records import Axis
 from glassformer.explain.capture.tape import Origin, Tape
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
@@ -67,8 +68,29 @@ class NgramWires:
                       params=self.module)  # fmt: skip
 
 
+class BigramWires:
+    """pairs and bigrams: which listed pair each token ends, and its row."""
+
+    def __init__(self, watch: Watch, module: BigramEmbedding, name: str) -> None:
+        self.tape, self.module, self.name = watch.tape, module, name
+        self.count = lambda: watch.count(module)
+        watch.before(module, self.begin)
+        watch.after(module, self.end)
+
+    def begin(self, args: dict[str | int, Any]) -> None:
+        self.numbers = self.module.numbers(args[0] if 0 in args else args["ids"])  # (B, S)
+
+    def end(self, output: Tensor) -> None:
+        token, call = Axis("token", "text"), Call("", self.count())
+        id = call.id(f"{self.name.removesuffix('bigrams')}pairs")
+        self.tape.add(id, "pairs", (), self.numbers, [token], source="embedding.pairs")
+        self.tape.add(call.id(self.name), "lookup", [id], output, [token, FEATURE], source="embedding.bigrams",
+                      params=self.module)  # fmt: skip
+
+
 class EmbeddingWires:
-    """ids, rows, scaled where the factor is not 1, spelled where n-grams are added, positions and sum where they are.
+    """ids, rows, scaled where the factor is not 1, spelled and paired where vectors of n-grams and of pairs are added,
+    positions and sum where they are.
 
     Args:
         names: one, or two for a table that source and target share: a call says which stream it embeds.
@@ -89,7 +111,9 @@ class EmbeddingWires:
         self.calls[self.name] += 1
         self.call = Call(self.name, self.calls[self.name])
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
-        self.added: Tensor | None = args.get(2, args.get("added"))
+        self.added = [
+            args[place] for place in sorted(place for place in args if isinstance(place, int) and place > 1)
+        ]
 
     def number(self, positions: Tensor) -> None:
         self.first = int(positions[0, 0]) if positions.numel() else 0
@@ -99,11 +123,13 @@ class EmbeddingWires:
 
     def end(self, total: Tensor) -> None:
         """What dropout is about to get is the last step: the sum, or what there would be to add to."""
-        tape, id, module, added = self.tape, self.call.id, self.module, self.added
+        tape, id, module = self.tape, self.call.id, self.module
         token, weight = Axis("token", stream_of(self.name)), {"weight": module.weight}
+        origins = {tape.origin(added, id("added")).id: added for added in self.added}
+        sums = {other: "paired" if other.endswith("bigrams") else "spelled" for other in origins}
         there = {
             "scaled": module.scale != 1,
-            "spelled": added is not None,
+            **dict.fromkeys(sums.values(), True),
             "sum": module.positions is not None,
         }
         last = next((step for step in reversed(there) if there[step]), "rows")
@@ -113,16 +139,16 @@ class EmbeddingWires:
             return id(step)
 
         tape.add(id("ids"), "ids", (), self.ids, [token], source="ids")
-        again = any(tape.wants(id(step)) for step in ("rows", "scaled", "spelled"))
+        again = any(tape.wants(id(step)) for step in ("rows", "scaled", "spelled", "paired"))
         x = module.weight.detach()[self.ids] if again else total
         before = add("rows", "lookup", [id("ids")], x, source="lookup", params=weight)
         if there["scaled"]:
             x, attrs = x * module.scale, {"factor": module.scale}
             before = add("scaled", "scale", [before], x, source="embedding.scale", attrs=attrs)
-        if added is not None:
-            other = tape.origin(added, id("added")).id
+        for other, added in origins.items():
             tape.put_off(other)
-            before = add("spelled", "add", [before, other], x + added, source="embedding.spelled")
+            x = x + added
+            before = add(sums[other], "add", [before, other], x, source="embedding.added")
         if module.positions is not None:
             self.add_positions(module.positions)
             add("sum", "add", [before, id("positions")], total, source="embedding.add")

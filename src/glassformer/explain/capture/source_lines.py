@@ -14,6 +14,7 @@ from typing import Any
 
 from glassformer.explain.capture.records import SourceLine
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
@@ -32,7 +33,9 @@ LINES: dict[str, tuple[Callable[..., Any], str]] = {
     "embedding.scale": (TokenEmbedding.forward, "* self.scale"),
     "embedding.spelling": (Spelling.numbers, "known = ["),
     "embedding.ngrams": (NgramEmbedding.forward, "F.embedding_bag("),
-    "embedding.spelled": (TokenEmbedding.forward, "x + added"),
+    "embedding.pairs": (BigramEmbedding.numbers, "torch.searchsorted("),
+    "embedding.bigrams": (BigramEmbedding.forward, "F.embedding("),
+    "embedding.added": (TokenEmbedding.forward, "x + added"),
     "embedding.add": (TokenEmbedding.forward, "x + self.positions("),
     "positions.sinusoidal": (positions.sinusoidal, "table[:, 0::2] = angle.sin()"),
     "positions.amplitude": (positions.SinusoidalPositions.__init__, "* amplitude"),

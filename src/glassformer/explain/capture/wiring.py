@@ -11,9 +11,10 @@ and the embedding's factor are taken again. Ids of a translator, in order:
     tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits
 
 With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits; one that reads
-n-grams has embedding.spelling, .ngrams and .spelled (their sum with the row) before its positions. Where rows are
-not scaled there is no .scaled. The ids of an ensemble begin with members.0, members.1, … Operations:
-ids, lookup, scale, spelling, bag, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
+n-grams has embedding.spelling, .ngrams and .spelled (their sum with the row) before its positions, one that reads
+pairs .pairs, .bigrams and .paired. Where rows are not scaled there is no .scaled. The ids of an ensemble begin
+with members.0, members.1, … Operations:
+ids, lookup, scale, spelling, bag, pairs, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
 mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor no traced part computed.
 """
 
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.attention_wires import AttentionWires
 from glassformer.explain.capture.hooks import Call, Watch
 from glassformer.explain.capture.part_wires import (
+    BigramWires,
     EmbeddingWires,
     FeedForwardWires,
     NgramWires,
@@ -38,6 +40,7 @@ from glassformer.explain.capture.part_wires import (
 from glassformer.explain.capture.records import Axis
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
@@ -48,12 +51,13 @@ from glassformer.nn.norms import LayerNorm, RMSNorm
 PLAIN = {
     "self_attention": "self", "self_residual": "self", "cross_attention": "cross", "cross_residual": "cross",
     "feed_forward": "ff", "feed_forward_residual": "ff", "layers": "", "ngrams": "embedding.ngrams",
+    "bigrams": "embedding.bigrams",
 }  # fmt: skip
 """Names of modules, as they appear in ids."""
 
 KNOWN = (
     nn.Linear, LayerNorm, RMSNorm, Residual, MultiHeadAttention, FeedForward, SwiGLU, TokenEmbedding, NgramEmbedding,
-    Encoder, Decoder, TextClassifier, LanguageModel, Translator,
+    BigramEmbedding, Encoder, Decoder, TextClassifier, LanguageModel, Translator,
 )  # fmt: skip
 """The types of modules that are watched."""
 
@@ -94,6 +98,8 @@ def attach(modules: Sequence[tuple[str, nn.Module]], watch: Watch, names: Mappin
                 EmbeddingWires(watch, module, sorted(ids[module]))
             case NgramEmbedding():
                 NgramWires(watch, module, name)
+            case BigramEmbedding():
+                BigramWires(watch, module, name)
             case MultiHeadAttention():
                 AttentionWires(watch, module, name)
             case FeedForward() | SwiGLU():
