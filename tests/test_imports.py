@@ -14,7 +14,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "config"},
     {"console", "files", "recipes"},
-    {"runtime", "nn", "style"},
+    {"runtime", "kernels", "style"},
+    {"nn"},
     {"models"},
     {"text", "data"},
     {"runs"},
@@ -152,7 +153,9 @@ def test_the_search_for_circles_finds_them() -> None:
 
 def test_nn_sees_no_configuration() -> None:
     for path in (PACKAGE / "nn").glob("*.py"):
-        assert {name for _, name in imports(path)} <= {"nn", "errors"}, path
+        assert {name for _, name in imports(path)} <= {"nn", "kernels", "errors"}, path
+    for path in (PACKAGE / "kernels").glob("*.py"):
+        assert not {name for _, name in imports(path)}, path
 
 
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}

@@ -6,7 +6,9 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
+from glassformer.kernels import cross_entropy as kernel
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 
 
@@ -50,3 +52,43 @@ def test_bf16_logits_are_summed_in_fp32() -> None:
     assert (
         cross_entropy_sum(torch.zeros(1, 4, dtype=torch.bfloat16), torch.tensor([1])).dtype == torch.float32
     )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_the_fast_twin_is_torchs(smoothing: float, dtype: torch.dtype) -> None:
+    """Sum and gradient, over several pieces of rows; rows without a label have neither."""
+    torch.manual_seed(0)
+    logits = (4 * torch.randn(37, 600)).to(dtype).requires_grad_()
+    labels = torch.randint(600, (37,))
+    labels[:5] = labels[30] = IGNORE_INDEX
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "ELEMENTS", 600 * 8)
+        loss = kernel.CrossEntropySum.apply(logits, labels, smoothing, IGNORE_INDEX)
+        (loss / 3).backward()
+    found, logits.grad = logits.grad, None
+    told = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": smoothing}
+    expected = F.cross_entropy(logits.float(), labels, **told)
+    (expected / 3).backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-4)
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-5  # two roundings to bf16 for one
+    torch.testing.assert_close(found, logits.grad, rtol=tolerance, atol=1e-7)
+    assert not found[30].any() and found[29].any()
+
+
+def test_the_fast_twin_survives_certainty() -> None:
+    """Where the label's probability is 0 in fp32 the loss is still the distance of the logits."""
+    logits = (
+        torch.zeros(1, 600, dtype=torch.bfloat16).index_fill_(1, torch.tensor([3]), 256.0).requires_grad_()
+    )
+    loss = kernel.CrossEntropySum.apply(logits, torch.tensor([7]), 0.0, IGNORE_INDEX)
+    loss.backward()
+    assert loss.item() == pytest.approx(256.0, rel=1e-6)
+    assert logits.grad[0, 7] == -1 and logits.grad[0, 3] == 1
+
+
+def test_the_twin_is_used_where_it_pays_and_only_there() -> None:
+    wide = torch.zeros(2, 600, dtype=torch.bfloat16, requires_grad=True)
+    assert kernel.pays(wide)
+    assert not kernel.pays(wide.detach()) and not kernel.pays(wide[:, :65])
+    assert "CrossEntropySum" in type(cross_entropy_sum(wide, torch.tensor([0, 1])).grad_fn).__name__

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.kernels.dropout import dropout as drop
 from glassformer.nn.cache import KVCache
-from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.masks import Mask, hide, zero_blind_rows
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation

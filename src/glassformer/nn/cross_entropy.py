@@ -6,6 +6,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.kernels.cross_entropy import CrossEntropySum, pays
+
 IGNORE_INDEX = -100
 """The label of a position that is not scored."""
 
@@ -18,10 +20,8 @@ def cross_entropy_sum(
     q is the label's one-hot, or with smoothing ε (paper, 5.4) ε/V spread over all V and 1 - ε more on
     the label. Positions labelled IGNORE_INDEX count nothing. Logits are summed in fp32.
     """
-    return F.cross_entropy(
-        logits.flatten(0, -2).float(),
-        labels.flatten(),
-        ignore_index=IGNORE_INDEX,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
+    rows, labels = logits.flatten(0, -2), labels.flatten()
+    if pays(rows):
+        return CrossEntropySum.apply(rows, labels, label_smoothing, IGNORE_INDEX)  # pyright: ignore
+    told = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": label_smoothing}
+    return F.cross_entropy(rows.float(), labels, **told)
