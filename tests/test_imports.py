@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "glassformer"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors", "config"},
+    {"errors", "config", "threads"},
     {"console", "files", "recipes"},
     {"runtime", "kernels", "style"},
     {"nn"},
