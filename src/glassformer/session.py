@@ -17,6 +17,7 @@ from glassformer.data.download import cache_dir
 from glassformer.data.reading import changed_files
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run
+from glassformer.recipes import BUDGETS
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
@@ -41,8 +42,8 @@ OnReport = Callable[[StepReport], None]
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     """Load the text, train the tokenizer unless given (by a run to begin from, too), encode both splits, choose the device."""
     kind, base = task_class(config.task), None
-    budget = any((config.train.epochs, config.train.steps, config.train.minutes))
-    if not budget and "epochs" not in config.fit.split():
+    budget = any(getattr(config.train, name) for name in BUDGETS) or set(BUDGETS) & set(config.fit.split())
+    if not budget:
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)

@@ -13,6 +13,7 @@ from glassformer.config import Config
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
 from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.translate import rules
 from glassformer.training.fitting import fit_to_data
 
 FITTED = replace(config_of("classify"), fit="batch_size epochs")
@@ -89,8 +90,7 @@ def test_rules_hold_for_every_size() -> None:
 
 
 def test_rules_for_pairs_hold_for_every_size_and_script(tmp_path: Path) -> None:
-    from glassformer.tasks.translate.rules import Facts, settings
-
+    Facts, settings = rules.Facts, rules.settings
     for n in (2, 10, 1000, 29_000, 10**7):
         for characters in (0.0, 2.0, 130.0, 5000.0):
             for letters in (0, 90, 5000):
@@ -102,12 +102,14 @@ def test_rules_for_pairs_hold_for_every_size_and_script(tmp_path: Path) -> None:
     assert few["vocab_size"] < many["vocab_size"] and few["dropout"] > many["dropout"]
 
 
-def test_own_pairs_are_fitted_to(tmp_path: Path) -> None:
+def test_own_pairs_are_fitted_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rules.settings
+    monkeypatch.setattr(rules, "settings", lambda facts: found(facts) | {"steps": 2})  # of 600
     for side, words in (("src", "one two three"), ("tgt", "eins zwei drei")):
         lines = [" ".join(words.split()[(i + k) % 3] for k in range(1 + i % 4)) for i in range(60)]
         (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
     files = {"src_file": str(tmp_path / "src"), "tgt_file": str(tmp_path / "tgt")}
-    run = glassformer.train("translate", **files, steps=2, out=tmp_path / "run", d_model=8)
+    run = glassformer.train("translate", **files, out=tmp_path / "run", d_model=8)
     assert run is not None
     kept = load_recipe(tmp_path / "run")
     assert kept.fit == "" and kept.train.steps == 2 and kept.train.max_tokens == 1024
