@@ -1,0 +1,1 @@
+"""How fast glassformer is, beside others, on the machine at hand: `python -m benchmarks.speed --help`."""

@@ -1,0 +1,69 @@
+"""The harness's command: measure the parts asked for, print one page of tables, and write JSON beside it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.speed.options import Options, read_options
+from benchmarks.speed.table import Section, write_between
+from benchmarks.speed.training import run_training
+from benchmarks.speed.workloads import WORKLOADS
+
+RUN: dict[str, Callable[[Options], Section]] = {
+    **{name: partial(run_training, name) for name in WORKLOADS},
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; what is done so far is printed and written even if it is interrupted."""
+    options = read_options(argv)
+    sections: list[Section] = []
+    try:
+        for part in options.only:
+            sections.append(RUN[part](options))
+            print(sections[-1].markdown(), end="\n\n", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        if sections:
+            write(sections, options)
+    return 0
+
+
+def write(sections: list[Section], options: Options) -> None:
+    """The JSON file, and the tables in a page, where they are asked for."""
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        told = {"machine": machine(), "sections": [vars(section) for section in sections]}
+        options.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.write is not None:
+        write_between(options.write, "speed", page(sections))
+
+
+def page(sections: list[Section]) -> str:
+    """All tables, and on what they were measured."""
+    return "\n\n".join([machine(), *(section.markdown() for section in sections)])
+
+
+def machine() -> str:
+    """Processor, cores, versions."""
+    import os
+
+    import torch
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores of {name}; Python {platform.python_version()}, torch {torch.__version__}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""What a run of the harness is asked for; `--help` is made from it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.speed.registry import PEERS
+from benchmarks.speed.workloads import WORKLOADS
+
+PARTS = (*WORKLOADS, "d", "e", "f", "g")
+
+DESCRIPTION = """\
+How fast glassformer is beside others, on this machine: one table on stdout (markdown), everything measured in JSON.
+
+parts:
+  a   training an encoder classifier, d 256, 4 layers, IMDB's lengths
+  b   training an encoder-decoder 3+3, d 256, vocabulary 8k, Multi30k's lengths; b6 the same 6+6, d 512
+  c   training a language model, d 384, 6 layers, context 256
+  d   translating, greedy and with a beam of 4, one sentence at a time and in bulk, all from one checkpoint
+  e   training seconds to 83.06% on IMDB's test set (reads IMDB from GLASSFORMER_DATA, or downloads it)
+  f   ours in a, b, c beside one and two busy loops, under several settings of OpenMP's waiting
+  g   the first answer of `glassformer predict` from a cold start
+
+Repeats are interleaved: every row is measured once before any is measured again. A row during which other processes
+took more than a tenth of a core is not shown. Peers live in environments of their own: make bench-peers."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The flags, read."""
+
+    only: tuple[str, ...]
+    peers: tuple[str, ...]
+    repeats: int
+    rows: tuple[str, ...]
+    anyway: bool
+    wait: float
+    tiny: bool
+    sentences: int
+    checkpoint: Path | None
+    whole: bool
+    json: Path | None
+    write: Path | None
+
+
+def read_options(argv: list[str] | None = None) -> Options:
+    """Options from a command line."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.speed",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only", type=_names(PARTS), default=PARTS, help=f"parts, by commas: {','.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--peers", type=_names(tuple(PEERS)), default=tuple(PEERS), help=f"of {','.join(PEERS)}"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="rounds of each row (5)")
+    parser.add_argument(
+        "--rows", type=_any_names, default=(), help="only rows whose names begin so, by commas"
+    )
+    parser.add_argument("--anyway", action="store_true", help="show rows of a busy machine, marked")
+    parser.add_argument("--wait", type=float, default=60, help="seconds to wait for a quiet machine (60)")
+    parser.add_argument(
+        "--tiny", action="store_true", help="models and texts of no use, to try the harness in seconds"
+    )
+    parser.add_argument("--sentences", type=int, default=2000, help="sentences of part d in bulk (2000)")
+    parser.add_argument(
+        "--checkpoint", type=Path, help="part d: a translator's run folder instead of random weights"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="part e: train the tutorial's model to the end, too"
+    )
+    parser.add_argument("--json", type=Path, help="write everything measured into this file")
+    parser.add_argument(
+        "--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here"
+    )
+    return Options(**vars(parser.parse_args(argv)))
+
+
+def _names(known: tuple[str, ...]):
+    def read(text: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in text.split(",") if name.strip())
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
+        return names
+
+    return read
+
+
+def _any_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,101 @@
+"""Glassformer as it is shipped: its models, its batches, and the update of its own training loop."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
+from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
+from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data
+from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.ragged import Ragged
+from glassformer.data.splits import Split, TextData
+from glassformer.runtime import tuned
+from glassformer.tasks import task_class
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.context import RunContext
+from glassformer.training.loop import update
+from glassformer.training.state import TrainState
+
+
+def config_of(w: Workload) -> Config:
+    """The workload in glassformer's words."""
+    translate = w.kind == "translate"
+    model = ModelConfig(
+        n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, dropout=w.dropout, pre_norm=w.pre_norm,
+        activation="relu" if translate else "gelu", positions="sinusoidal" if translate else "learned",
+        embedding_std=None if translate else 0.02, tie_embeddings=True, pooling="mean",
+    )  # fmt: skip
+    train = TrainConfig(
+        steps=1,
+        lr=w.lr,
+        clip=w.clip,
+        optimizer="adamw",
+        schedule="constant",
+        adamw=AdamWConfig(weight_decay=0.01),
+    )
+    text = TextConfig(tokenizer="word", vocab_size=w.vocab_size, max_len=w.max_len)
+    return Config(task=w.kind, model=model, train=train, text=text)
+
+
+def words_tokenizer(w: Workload) -> Tokenizer:
+    """A tokenizer of as many words as the workload has, with glassformer's special tokens."""
+    words = " ".join(f"w{i}" for i in range(w.vocab_size - FIRST_WORD))
+    return Tokenizer.train([words], TextConfig(tokenizer="word", vocab_size=w.vocab_size))
+
+
+class OurTrainer:
+    """One row of glassformer, within `tuned` for as long as the process lives."""
+
+    def __init__(self, spec: Spec) -> None:
+        w = spec.workload
+        ExitStack().enter_context(tuned(torch.device("cpu")))
+        torch.manual_seed(spec.seed)
+        config, texts = config_of(w), load_data(spec.data)[0]
+        task = task_class(w.kind)(config, words_tokenizer(w), ["0", "1"] if w.kind == "classify" else None)
+        self.corpus = EncodedCorpus(
+            Ragged(texts.ids, np.array([0, len(texts.ids)]) if w.kind == "lm" else texts.offsets),
+            target=Ragged(texts.target, texts.target_offsets) if len(texts.target) else None,
+            labels=texts.labels if len(texts.labels) else None,
+        )
+        nothing = TextData(Split([]), Split([]), None, [])
+        self.run = RunContext(
+            config,
+            nothing,
+            task,
+            self.corpus,
+            self.corpus,
+            torch.device("cpu"),
+            spec.settings.precision,  # pyright: ignore
+        )
+        model = task.build_model()
+        start_alike(model, embedding_std=w.d_model**-0.5 if w.kind == "translate" else 0.02)
+        self.state = TrainState.start(model, config.train)
+        self.w, self.texts = w, texts
+        self.n_parameters = sum(p.numel() for p in model.parameters())
+
+    def prepare(self, batch: ArrayBatch) -> Any:
+        """The same examples through the task's own collation."""
+        if self.w.kind == "lm":
+            start = self.texts.offsets[batch.index]
+            index = np.stack([start, start + self.w.max_len, start + 1], axis=1)
+        else:
+            index = batch.index
+        return self.run.task.make_batch(self.corpus, index)
+
+    def update(self, prepared: Any) -> float:
+        """One update of the training loop."""
+        lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
+        loss, _ = update(self.state, self.run, [prepared], lr)
+        self.state.progress.step += 1
+        return loss
+
+
+if __name__ == "__main__":
+    serve(OurTrainer)

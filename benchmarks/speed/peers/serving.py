@@ -1,0 +1,176 @@
+"""How a peer's process talks with the harness: one JSON object a line, a question in and an answer out.
+
+    python -m benchmarks.speed.peers.NAME SPEC        (SPEC is a JSON file, see `Spec`)
+
+It warms up first and tells what it is; then every line on stdin is one round to measure, until stdin ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+
+from benchmarks.speed.workloads import BOS, EOS, IGNORE_INDEX, PAD, Texts, Workload, load_data, padded
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which row of a peer: its defaults, its best, or its best with settings that the whole process shares.
+
+    Args:
+        precision: "fp32", or "bf16" for autocast.
+        plan: "shuffled" batches of about equally many examples, or "bucketed" by length.
+        fused: the optimizer in one kernel.
+        medium: `torch.set_float32_matmul_precision("medium")`.
+        keep_memory: glibc keeps large blocks (mallopt).
+    """
+
+    precision: str = "fp32"
+    plan: str = "shuffled"
+    fused: bool = False
+    medium: bool = False
+    keep_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a process is told: the workload, where its data is, and the row."""
+
+    workload: Workload
+    data: str
+    settings: Settings
+    seed: int = 0
+
+    @staticmethod
+    def read(path: str) -> Spec:
+        """From a JSON file."""
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+        return Spec(Workload(**told["workload"]), told["data"], Settings(**told["settings"]), told["seed"])
+
+
+@dataclass(frozen=True)
+class ArrayBatch:
+    """A batch as arrays, padded on the right.
+
+    Args:
+        ids: (B, S) what goes in. index: (B,) which examples these are.
+        labels: (B,) classes, or (B, T) tokens, IGNORE_INDEX where nothing is scored.
+        tgt_in: (B, T) what a decoder is given, BOS and the target; None without one.
+        n_tokens: tokens that the figures count. n_slots, n_real: tokens that go in, with and without padding.
+    """
+
+    ids: np.ndarray
+    index: np.ndarray
+    labels: np.ndarray
+    tgt_in: np.ndarray | None
+    n_tokens: int
+    n_slots: int
+    n_real: int
+
+
+def make_batch(w: Workload, texts: Texts, index: np.ndarray) -> ArrayBatch:
+    """The examples of one entry of a plan."""
+    start, length = texts.offsets[index], texts.offsets[index + 1] - texts.offsets[index]
+    ids, n_in = padded(texts.ids, start, length), int(length.sum())
+    if w.kind == "lm":
+        return ArrayBatch(ids, index, padded(texts.ids, start + 1, length), None, n_in, ids.size, n_in)
+    if w.kind == "classify":
+        return ArrayBatch(ids, index, texts.labels[index], None, n_in, ids.size, n_in)
+    start = texts.target_offsets[index]
+    length = texts.target_offsets[index + 1] - start
+    target = np.pad(padded(texts.target, start, length), ((0, 0), (0, 1)), constant_values=PAD)
+    tgt_in = np.concatenate([np.full((len(index), 1), BOS), target[:, :-1]], axis=1)
+    rows = np.arange(len(index))
+    target[rows, length] = EOS
+    labels = np.where(np.arange(target.shape[1]) <= length[:, None], target, IGNORE_INDEX)
+    n_out = int(length.sum()) + len(index)
+    return ArrayBatch(ids, index, labels, tgt_in, n_out, ids.size + tgt_in.size, n_in + n_out)
+
+
+class Trainer(Protocol):
+    """What a peer provides."""
+
+    n_parameters: int
+
+    def prepare(self, batch: ArrayBatch) -> Any:
+        """What `update` takes; not measured, as a loader of its own process would do it."""
+        ...
+
+    def update(self, prepared: Any) -> float:
+        """One optimizer update; the mean loss in nats."""
+        ...
+
+
+def serve(make: Callable[[Spec], Trainer]) -> None:
+    """Be a peer: read the spec, warm up, and measure whenever asked."""
+    answers = _own_stdout()
+    spec = Spec.read(sys.argv[1])
+    if spec.settings.keep_memory:
+        keep_large_blocks()
+    texts, plans = load_data(spec.data)
+    began = time.perf_counter()
+    trainer = make(spec)
+    curve = [
+        trainer.update(trainer.prepare(make_batch(spec.workload, texts, index))) for index in plans["curve"]
+    ]
+    batches = [make_batch(spec.workload, texts, index) for index in plans[spec.settings.plan]]
+    prepared = [(batch, trainer.prepare(batch)) for batch in batches]
+    for _, ready in prepared:
+        trainer.update(ready)
+    _answer(
+        answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began}
+    )
+    for asked in _questions():
+        some = prepared[: asked.get("batches") or None]
+        began = time.perf_counter()
+        for _, ready in some:
+            trainer.update(ready)
+        seconds = time.perf_counter() - began
+        n_tokens, n_slots, n_real = (
+            sum(getattr(batch, name) for batch, _ in some) for name in ("n_tokens", "n_slots", "n_real")
+        )
+        told = {"seconds": seconds, "tokens": n_tokens, "padding": 1 - n_real / n_slots, "peak_mb": peak_mb()}
+        _answer(answers, told)
+
+
+def keep_large_blocks() -> None:
+    """Have glibc keep large blocks of memory instead of giving them back after every use, as glassformer does."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL("libc.so.6")
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-8, 1)):
+            libc.mallopt(option, value)
+
+
+def peak_mb() -> float:
+    """The most memory this process has held, in 10⁶ bytes."""
+    import resource
+
+    return (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
+    )
+
+
+def _own_stdout() -> TextIO:
+    """The real stdout, for answers; whatever libraries print goes to stderr from here on."""
+    real = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return real
+
+
+def _questions() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def _answer(answers: TextIO, told: dict[str, Any]) -> None:
+    answers.write(json.dumps(told) + "\n")
+    answers.flush()

@@ -1,0 +1,134 @@
+"""The training loop of every peer that is a torch module: the plain one of torch's own tutorials.
+
+All begin alike (`start_alike`), so that losses can be compared; mean cross-entropy, AdamW, gradients clipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.speed.peers.serving import ArrayBatch, Spec
+from benchmarks.speed.workloads import IGNORE_INDEX, PAD
+
+WARM_UP_UPDATES = 12
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of a batch; `mask` is True at real tokens of `ids`, None when all are."""
+
+    ids: Tensor
+    mask: Tensor | None
+    tgt_in: Tensor | None
+    labels: Tensor
+
+
+class TorchTrainer:
+    """A model whose call on a `Batch` gives logits, (B, C) or (B, T, V).
+
+    Args:
+        model: the model, initialised here.
+        spec: the row.
+    """
+
+    def __init__(self, model: nn.Module, spec: Spec) -> None:
+        torch.manual_seed(spec.seed)
+        if spec.settings.medium:
+            torch.set_float32_matmul_precision("medium")
+        start_alike(
+            model, embedding_std=0.02 if spec.workload.kind != "translate" else spec.workload.d_model**-0.5
+        )
+        self.model, self.spec, self.step = model.train(), spec, 0
+        self.n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        # `fused` absent is torch's own default; weight decay as in glassformer's recipes.
+        more = {"fused": True} if spec.settings.fused else {}
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), spec.workload.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, **more
+        )
+
+    def prepare(self, batch: ArrayBatch) -> Batch:
+        """As tensors."""
+        ids, labels = torch.from_numpy(batch.ids), torch.from_numpy(batch.labels)
+        mask = ids != PAD
+        tgt_in = None if batch.tgt_in is None else torch.from_numpy(batch.tgt_in)
+        return Batch(ids, None if bool(mask.all()) else mask, tgt_in, labels)
+
+    def update(self, prepared: Batch) -> float:
+        """Forward, backward, clip, step."""
+        self.step += 1
+        lr = self.spec.workload.lr * min(1.0, self.step / WARM_UP_UPDATES)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        bf16 = self.spec.settings.precision == "bf16"
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            logits = self.model(prepared)
+        loss = F.cross_entropy(
+            logits.flatten(0, -2).float(), prepared.labels.flatten(), ignore_index=IGNORE_INDEX
+        )
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.workload.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+def start_alike(model: nn.Module, embedding_std: float) -> None:
+    """Xavier-uniform matrices, zero biases, norms at one, embeddings N(0, std²), whatever the library's own start.
+
+    One matrix that makes queries, keys and values is three, side by side.
+    """
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    norms = {id(p) for m in model.modules() if "norm" in type(m).__name__.lower() for p in m.parameters()}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if id(p) in embeddings or ("embedding" in name and p.ndim == 2):
+                nn.init.normal_(p, std=embedding_std)
+            elif p.ndim >= 2:
+                for part in _blocks(p):
+                    nn.init.xavier_uniform_(part)
+            elif id(p) in norms and not name.endswith("bias"):
+                p.fill_(1.0)
+            else:
+                p.zero_()
+
+
+def mean_pool(x: Tensor, mask: Tensor | None) -> Tensor:
+    """(B, S, D) to (B, D), padding excluded."""
+    if mask is None:
+        return x.mean(dim=1)
+    return (x * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+def build(kinds: dict[str, Callable[[Spec], nn.Module]]) -> Callable[[Spec], TorchTrainer]:
+    """A peer from a model for each kind of workload that it has."""
+
+    def make(spec: Spec) -> TorchTrainer:
+        if spec.workload.kind not in kinds:
+            raise SystemExit(f"it has no model for workload {spec.workload.name}")
+        torch.manual_seed(spec.seed)
+        return TorchTrainer(kinds[spec.workload.kind](spec), spec)
+
+    return make
+
+
+def sinusoids(n_positions: int, d_model: int) -> Tensor:
+    """The paper's table of positions, (L, D)."""
+    angle = np.arange(n_positions)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return torch.from_numpy(
+        np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(n_positions, d_model)
+    ).float()
+
+
+def _blocks(p: Tensor) -> Any:
+    """The square parts of a matrix that is three of them, else the matrix."""
+    for dim in (0, 1):
+        if p.shape[dim] == 3 * p.shape[1 - dim]:
+            return p.chunk(3, dim)
+    return [p]

@@ -1,0 +1,102 @@
+"""Figures and tables: medians with their ranges, markdown, and a table's place between two markers of a file."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.load import MOST_OTHERS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One quantity, measured several times."""
+
+    values: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        """The middle one, or the mean of the two in the middle."""
+        return statistics.median(self.values)
+
+    def text(self, digits: int = 3) -> str:
+        """Median, and from the smallest to the largest in brackets."""
+        low, high = min(self.values), max(self.values)
+        middle = rounded(self.median, digits)
+        return (
+            middle if len(self.values) == 1 else f"{middle} ({rounded(low, digits)}–{rounded(high, digits)})"
+        )
+
+
+@dataclass
+class Section:
+    """One table of the page.
+
+    Args:
+        title: its heading.
+        columns: of the table.
+        rows: their cells.
+        facts: everything measured, for the JSON file.
+        notes: sentences below it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[list[str]] = field(default_factory=list)
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """Heading, table, notes."""
+        lines = [f"**{self.title}**", "", _line(self.columns), _line(["---"] * len(self.columns))]
+        lines += [_line(row) for row in self.rows]
+        lines += [line for note in self.notes for line in ("", note)]
+        return "\n".join(lines)
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """So many significant digits, thousands parted: 17,800; 4.12; 0.0713."""
+    if value == 0:
+        return "0"
+    text = f"{float(f'{value:.{digits}g}'):,.10f}".rstrip("0").rstrip(".")
+    whole = text.split(".")[0].lstrip("-").replace(",", "")
+    missing = digits - len(whole) - (len(text.split(".")[1]) if "." in text else 0)
+    if whole != "0" and missing > 0:
+        text += ("" if "." in text else ".") + "0" * missing
+    return text
+
+
+def busy(others: Sequence[float | None], anyway: bool) -> tuple[bool, str]:
+    """Whether a row may be shown, and what to say of it, by the cores others used during each of its rounds.
+
+    Where nothing is known of others the row is shown, and says so.
+    """
+    known = [cores for cores in others if cores is not None]
+    if not known:
+        return True, "load unknown"
+    cores = statistics.median(known)
+    if cores <= MOST_OTHERS:
+        return True, ""
+    told = f"busy: others took {cores:.2f} cores"
+    return anyway, told if anyway else f"{told}; not shown (--anyway shows it)"
+
+
+def write_between(path: Path, name: str, text: str) -> None:
+    """Replace what stands between `<!-- NAME -->` and `<!-- /NAME -->` in a file.
+
+    Raises:
+        ValueError: the file has not both markers, in this order.
+    """
+    page, begin, end = path.read_text(encoding="utf-8"), f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, found, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not (found and found_end):
+        raise ValueError(f"{path}: a line {begin} and below it a line {end} are needed for the table")
+    path.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}", encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

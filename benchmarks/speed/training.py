@@ -1,0 +1,207 @@
+"""Parts a to c: training, ours and every peer's, in rounds that take turns."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.child import Child, ChildError, environment
+from benchmarks.speed.load import MOST_OTHERS, OtherLoad, other_cores
+from benchmarks.speed.options import Options
+from benchmarks.speed.peers.serving import Settings
+from benchmarks.speed.registry import PEERS, ROOT, rows_of
+from benchmarks.speed.table import Figure, Section, busy, rounded
+from benchmarks.speed.workloads import WORKLOADS, Workload, save_data, tiny
+
+COLUMNS = ("implementation", "row", "{counted}/s", "÷ ours", "parameters", "padding", "step ÷ floor", "peak MB",
+           "warm-up s", "loss", "remarks")  # fmt: skip
+
+
+@dataclass
+class Row:
+    """One row while it is measured."""
+
+    peer: str
+    name: str
+    settings: Settings
+    child: Child | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    others: list[float | None] = field(default_factory=list)
+    why_not: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the table calls the peer."""
+        return PEERS[self.peer].title
+
+    @property
+    def speeds(self) -> list[float]:
+        """Counted tokens a second, of each round."""
+        return [r["tokens"] / r["seconds"] for r in self.rounds]
+
+    @property
+    def last_loss(self) -> float:
+        """Mean loss of the last quarter of the curve, in nats."""
+        curve = self.about["curve"]
+        return statistics.fmean(curve[-max(1, len(curve) // 4) :])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the JSON file."""
+        told = {
+            "peer": self.title,
+            "row": self.name,
+            "settings": asdict(self.settings),
+            "others": self.others,
+        }
+        return told | self.about | {"rounds": self.rounds, "why_not": self.why_not}
+
+
+def run_training(name: str, options: Options) -> Section:
+    """One workload, every row of every peer asked for that has a model of its kind."""
+    w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
+    rows = wanted_rows(w, options)
+    with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        data = Path(folder) / "data.npz"
+        save_data(w, data)
+        for row in rows:
+            row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), closing)
+        running = [row for row in rows if not row.why_not]
+        for _ in range(options.repeats):
+            for row in running:
+                measure(row, options)
+        floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
+    return section_of(w, rows, floor, options)
+
+
+def our_precision() -> str:
+    """The precision that glassformer chooses here."""
+    from glassformer.runtime import choose_device, choose_precision
+
+    return choose_precision("auto", choose_device("cpu"))
+
+
+def wanted_rows(w: Workload, options: Options) -> list[Row]:
+    """The rows asked for; those of a peer that is not installed say so."""
+    rows = []
+    for name in options.peers:
+        peer = PEERS[name]
+        if w.kind not in peer.kinds:
+            continue
+        if reason := peer.why_not():
+            rows.append(Row(name, "", Settings(), why_not=f"not run: {reason}"))
+            continue
+        for label, settings in rows_of(peer, our_precision()).items():
+            if not options.rows or label.startswith(options.rows):
+                rows.append(Row(name, label, settings))
+    return rows
+
+
+def spec_of(w: Workload, data: Path, settings: Settings) -> dict[str, Any]:
+    """What a process is told (`peers/serving.py`)."""
+    return {"workload": asdict(w), "data": str(data), "settings": asdict(settings), "seed": 0}
+
+
+def start(row: Row, spec: dict[str, Any], closing: ExitStack) -> str:
+    """Start a row's process and wait until it is warm; why that failed, or nothing."""
+    say(f"{row.title}, {row.name}: warming up")
+    peer = PEERS[row.peer]
+    row.child = closing.enter_context(Child(peer.python, f"benchmarks.speed.peers.{peer.module}", spec))
+    try:
+        row.about = row.child.answer()
+    except ChildError as error:
+        return f"not run: {error}"
+    return ""
+
+
+def measure(row: Row, options: Options) -> None:
+    """One round of a row, and how busy others were meanwhile."""
+    if not options.anyway:
+        wait_for_quiet(options.wait)
+    assert row.child is not None
+    with OtherLoad() as load:
+        row.rounds.append(row.child.ask())
+    row.others.append(load.cores)
+    say(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} a second, others {load.cores or 0:.2f} cores")
+
+
+def wait_for_quiet(most: float) -> None:
+    """Wait until others take less than a tenth of a core, but not for ever."""
+    began = time.monotonic()
+    while (other_cores(0.5) or 0) > MOST_OTHERS and time.monotonic() - began < most:
+        time.sleep(1)
+
+
+def floor_of(spec: dict[str, Any]) -> dict[str, float]:
+    """Seconds and FLOPs of the matrix products of a round, timed in a process of their own."""
+    say("the floor: every matrix product alone")
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(spec, file)
+        file.flush()
+        command = [sys.executable, "-m", "benchmarks.speed.floor", file.name]
+        told = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment()
+        )
+    return json.loads(told.stdout)
+
+
+def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: Options) -> Section:
+    """The table of one workload."""
+    columns = tuple(column.format(counted=w.counted) for column in COLUMNS)
+    section = Section(f"({w.name}) training: {w.title}", columns)
+    ours = next((row for row in rows if row.peer == "ours" and row.rounds), None)
+    reference = next((row for row in rows if row.peer == "torch" and row.rounds), ours)
+    for row in rows:
+        section.rows.append(cells(row, ours, floor, *verdict(row, w, ours, reference, options.anyway)))
+    section.facts = [row.facts for row in rows] + [{"floor": floor, "workload": asdict(w)}]
+    least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
+    section.notes.append(
+        f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
+        f"GFLOP/s; {options.repeats} interleaved rounds a row, medians with ranges; {w.counted} are real ones. "
+        f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
+    )
+    return section
+
+
+def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:
+    """Whether a row's figures may be shown, and its remarks: not run, void, of another size, busy."""
+    if row.why_not:
+        return False, row.why_not
+    shown, remark = busy(row.others, anyway)
+    remarks = [remark] if remark else []
+    if reference is not None and abs(row.last_loss - reference.last_loss) > w.tolerance:
+        shown = False
+        remarks.append(f"void: its loss differs from {reference.last_loss:.3f} of {reference.title}")
+    if ours is not None and abs(row.about["parameters"] / ours.about["parameters"] - 1) > 0.005:
+        shown = False
+        remarks.append("void: parameters differ by more than 0.5%")
+    return shown, "; ".join(remarks)
+
+
+def cells(row: Row, ours: Row | None, floor: dict[str, float], shown: bool, remarks: str) -> list[str]:
+    """A line of the table; without figures where they may not be shown."""
+    if row.why_not:
+        return [row.title, row.name, *["–"] * 8, remarks]
+    speed, seconds = Figure(row.speeds), Figure([r["seconds"] for r in row.rounds])
+    ratio = "–" if ours is None else f"{speed.median / Figure(ours.speeds).median:.2f}"
+    figures = [speed.text(), ratio] if shown else ["–", "–"]
+    last = row.rounds[-1]
+    over_floor = f"{seconds.median / floor['seconds']:.2f}" if shown else "–"
+    return [
+        row.title, row.name, *figures, f"{row.about['parameters']:,}", f"{last['padding']:.1%}", over_floor,
+        rounded(last["peak_mb"]), rounded(row.about["warm_up"]), f"{row.last_loss:.3f}", remarks,
+    ]  # fmt: skip
+
+
+def say(text: str) -> None:
+    """Progress, for who waits."""
+    print(text, file=sys.stderr, flush=True)
