@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-
 from benchmarks.speed.peers.serving import ArrayBatch, Spec, keep_large_blocks, make_batch
 from benchmarks.speed.workloads import Workload, load_data
 

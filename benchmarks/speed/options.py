@@ -37,6 +37,7 @@ class Options:
     rows: tuple[str, ...]
     anyway: bool
     wait: float
+    minutes: float
     tiny: bool
     sentences: int
     checkpoint: Path | None

@@ -79,8 +79,11 @@ def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:
             **({"fp32": Settings("fp32", "bucketed")} if precision != "fp32" else {}),
         }
     best = Settings(precision, "bucketed", fused=True)
-    return {
-        "defaults": Settings(),
-        "its best": best,
-        "with our settings": replace(best, medium=True, keep_memory=True),
-    }
+    ours = replace(best, medium=True, keep_memory=True)
+    rows = {"defaults": Settings(), "its best": best, "with our settings": ours}
+    if peer.name == "x-transformers":
+        rows |= {
+            "its best, flash": replace(best, flash=True),
+            "with our settings, flash": replace(ours, flash=True),
+        }
+    return rows

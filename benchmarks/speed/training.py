@@ -69,14 +69,16 @@ class Row:
 def run_training(name: str, options: Options) -> Section:
     """One workload, every row of every peer asked for that has a model of its kind."""
     w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
-    rows = wanted_rows(w, options)
+    rows, began = wanted_rows(w, options), time.monotonic()
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"
         save_data(w, data)
         for row in rows:
             row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), closing)
         running = [row for row in rows if not row.why_not]
-        for _ in range(options.repeats):
+        for done in range(options.repeats):
+            if done and time.monotonic() - began > 60 * options.minutes:
+                break
             for row in running:
                 measure(row, options)
         floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
@@ -166,7 +168,7 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
         f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
-        f"GFLOP/s; {options.repeats} interleaved rounds a row, medians with ranges; {w.counted} are real ones. "
+        f"GFLOP/s; {max(len(row.rounds) for row in rows)} interleaved rounds a row, medians with ranges; {w.counted} are real ones. "
         f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
     )
     return section

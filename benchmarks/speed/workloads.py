@@ -56,7 +56,7 @@ class Workload:
         d_model, n_layers, n_heads, vocab_size, max_len: sizes; an encoder–decoder has n_layers of both.
         max_tokens: slots of a batch, padding included (translation: the longer side counts).
         n_batches: batches of one measured round.
-        n_curve: updates after which losses are compared, on batches of a quarter of the size.
+        n_curve: updates after which losses are compared, on batches of an eighth of the size.
         tolerance: how far the mean loss of the last quarter of those updates may be from the plain loop's, in nats.
         dropout: on embeddings and on every sublayer's output; none on attention weights.
     """
@@ -71,7 +71,7 @@ class Workload:
     max_len: int
     max_tokens: int
     n_batches: int
-    n_curve: int = 48
+    n_curve: int = 32
     tolerance: float = 0.15
     dropout: float = 0.1
     lr: float = 5e-4
@@ -97,11 +97,11 @@ WORKLOADS = {
     w.name: w
     for w in (
         Workload("a", "encoder classifier, d 256, 4 layers, IMDB's lengths", "classify",
-                 256, 4, 4, 20_000, 512, max_tokens=4096, n_batches=12, tolerance=0.12),
+                 256, 4, 4, 20_000, 512, max_tokens=4096, n_batches=8, tolerance=0.12),
         Workload("b", "encoder–decoder 3+3, d 256, Multi30k's lengths", "translate",
-                 256, 3, 4, 8_000, 64, max_tokens=2048, n_batches=16),
+                 256, 3, 4, 8_000, 64, max_tokens=2048, n_batches=12),
         Workload("b6", "encoder–decoder 6+6, d 512, Multi30k's lengths", "translate",
-                 512, 6, 8, 8_000, 64, max_tokens=2048, n_batches=4, n_curve=24, tolerance=0.25),
+                 512, 6, 8, 8_000, 64, max_tokens=2048, n_batches=4, tolerance=0.25),
         Workload("c", "language model, d 384, 6 layers, context 256", "lm",
                  384, 6, 6, 8_000, 256, max_tokens=4096, n_batches=6),
     )
@@ -110,7 +110,7 @@ WORKLOADS = {
 
 def tiny(workload: Workload) -> Workload:
     """The same kind in seconds, for the tests and to try the harness."""
-    small = replace(workload, d_model=16, n_layers=1, n_heads=2, vocab_size=300, max_tokens=256)
+    small = replace(workload, d_model=16, n_layers=1, n_heads=2, vocab_size=300, max_tokens=512)
     return replace(small, n_batches=2, n_curve=4, max_len=min(workload.max_len, 64), tolerance=1.0)
 
 
@@ -183,7 +183,7 @@ def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     bucketed = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
     used = np.concatenate(bucketed)
     shuffled = np.array_split(np.random.default_rng(seed).permutation(used), len(bucketed))
-    curve = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // 4), 1)[: w.n_curve]
+    curve = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // 8), 1)[: w.n_curve]
     plans = {"bucketed": bucketed, "shuffled": shuffled, "curve": curve}
     arrays: dict[str, Any] = {**vars(texts)}
     for name, plan in plans.items():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTModel
-
 from benchmarks.speed.peers.serving import Spec, serve
 from benchmarks.speed.peers.training import Batch, build, mean_pool
 from benchmarks.speed.workloads import BOS, EOS, PAD
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTModel
 
 
 class Bert(nn.Module):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-
 from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
 from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
 from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data
+
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.ragged import Ragged

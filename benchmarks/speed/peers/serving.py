@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 import numpy as np
-
 from benchmarks.speed.workloads import BOS, EOS, IGNORE_INDEX, PAD, Texts, Workload, load_data, padded
 
 
@@ -31,6 +30,7 @@ class Settings:
         fused: the optimizer in one kernel.
         medium: `torch.set_float32_matmul_precision("medium")`.
         keep_memory: glibc keeps large blocks (mallopt).
+        flash: fused attention, where a peer leaves the choice to its user.
     """
 
     precision: str = "fp32"
@@ -38,6 +38,7 @@ class Settings:
     fused: bool = False
     medium: bool = False
     keep_memory: bool = False
+    flash: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
-
 from benchmarks.speed.peers.serving import Spec, serve
 from benchmarks.speed.peers.training import Batch, build, mean_pool, sinusoids
+from torch import Tensor, nn
 
 
 def layer_options(spec: Spec) -> dict[str, object]:

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
 from benchmarks.speed.peers.serving import ArrayBatch, Spec
 from benchmarks.speed.workloads import IGNORE_INDEX, PAD
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 WARM_UP_UPDATES = 12
 
@@ -80,7 +79,7 @@ class TorchTrainer:
 
 
 def start_alike(model: nn.Module, embedding_std: float) -> None:
-    """Xavier-uniform matrices, zero biases, norms at one, embeddings N(0, std²), whatever the library's own start.
+    """Xavier-uniform matrices, zero biases, embeddings N(0, std²), whatever the library's own start; norms as they are.
 
     One matrix that makes queries, keys and values is three, side by side.
     """
@@ -90,12 +89,10 @@ def start_alike(model: nn.Module, embedding_std: float) -> None:
         for name, p in model.named_parameters():
             if id(p) in embeddings or ("embedding" in name and p.ndim == 2):
                 nn.init.normal_(p, std=embedding_std)
-            elif p.ndim >= 2:
+            elif p.ndim == 2:
                 for part in _blocks(p):
                     nn.init.xavier_uniform_(part)
-            elif id(p) in norms and not name.endswith("bias"):
-                p.fill_(1.0)
-            else:
+            elif name.endswith("bias") and id(p) not in norms:
                 p.zero_()
 
 
