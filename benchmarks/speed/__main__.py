@@ -9,13 +9,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.speed.beside import run_beside
+from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
+from benchmarks.speed.startup import run_startup
 from benchmarks.speed.table import Section, write_between
 from benchmarks.speed.training import run_training
+from benchmarks.speed.translating import run_translating
 from benchmarks.speed.workloads import WORKLOADS
 
 RUN: dict[str, Callable[[Options], Section]] = {
     **{name: partial(run_training, name) for name in WORKLOADS},
+    "d": run_translating,
+    "e": run_imdb,
+    "f": run_beside,
+    "g": run_startup,
 }
 
 

@@ -38,12 +38,18 @@ class Options:
     anyway: bool
     wait: float
     minutes: float
+    threads: int | None
     tiny: bool
     sentences: int
     checkpoint: Path | None
     whole: bool
     json: Path | None
     write: Path | None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of every peer's process."""
+        return {} if self.threads is None else {"OMP_NUM_THREADS": str(self.threads)}
 
 
 def read_options(argv: list[str] | None = None) -> Options:
@@ -64,6 +70,12 @@ def read_options(argv: list[str] | None = None) -> Options:
         "--rows", type=_any_names, default=(), help="only rows whose names begin so, by commas"
     )
     parser.add_argument("--anyway", action="store_true", help="show rows of a busy machine, marked")
+    parser.add_argument(
+        "--threads", type=int, help="threads of every implementation; each chooses by itself if absent"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="begin no further round of a part after these (60)"
+    )
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for a quiet machine (60)")
     parser.add_argument(
         "--tiny", action="store_true", help="models and texts of no use, to try the harness in seconds"

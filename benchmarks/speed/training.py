@@ -74,7 +74,7 @@ def run_training(name: str, options: Options) -> Section:
         data = Path(folder) / "data.npz"
         save_data(w, data)
         for row in rows:
-            row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), closing)
+            row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), options, closing)
         running = [row for row in rows if not row.why_not]
         for done in range(options.repeats):
             if done and time.monotonic() - began > 60 * options.minutes:
@@ -113,11 +113,12 @@ def spec_of(w: Workload, data: Path, settings: Settings) -> dict[str, Any]:
     return {"workload": asdict(w), "data": str(data), "settings": asdict(settings), "seed": 0}
 
 
-def start(row: Row, spec: dict[str, Any], closing: ExitStack) -> str:
+def start(row: Row, spec: dict[str, Any], options: Options, closing: ExitStack) -> str:
     """Start a row's process and wait until it is warm; why that failed, or nothing."""
     say(f"{row.title}, {row.name}: warming up")
     peer = PEERS[row.peer]
-    row.child = closing.enter_context(Child(peer.python, f"benchmarks.speed.peers.{peer.module}", spec))
+    module = f"benchmarks.speed.peers.{peer.module}"
+    row.child = closing.enter_context(Child(peer.python, module, spec, options.variables))
     try:
         row.about = row.child.answer()
     except ChildError as error:

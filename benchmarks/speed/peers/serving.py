@@ -113,7 +113,7 @@ class Trainer(Protocol):
 
 def serve(make: Callable[[Spec], Trainer]) -> None:
     """Be a peer: read the spec, warm up, and measure whenever asked."""
-    answers = _own_stdout()
+    answers = own_stdout()
     spec = Spec.read(sys.argv[1])
     if spec.settings.keep_memory:
         keep_large_blocks()
@@ -127,10 +127,10 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
     prepared = [(batch, trainer.prepare(batch)) for batch in batches]
     for _, ready in prepared:
         trainer.update(ready)
-    _answer(
+    answer(
         answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began}
     )
-    for asked in _questions():
+    for asked in questions():
         some = prepared[: asked.get("batches") or None]
         began = time.perf_counter()
         for _, ready in some:
@@ -140,7 +140,7 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
             sum(getattr(batch, name) for batch, _ in some) for name in ("n_tokens", "n_slots", "n_real")
         )
         told = {"seconds": seconds, "tokens": n_tokens, "padding": 1 - n_real / n_slots, "peak_mb": peak_mb()}
-        _answer(answers, told)
+        answer(answers, told)
 
 
 def keep_large_blocks() -> None:
@@ -160,18 +160,18 @@ def peak_mb() -> float:
     )
 
 
-def _own_stdout() -> TextIO:
+def own_stdout() -> TextIO:
     """The real stdout, for answers; whatever libraries print goes to stderr from here on."""
     real = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return real
 
 
-def _questions() -> Iterator[dict[str, Any]]:
+def questions() -> Iterator[dict[str, Any]]:
     for line in sys.stdin:
         yield json.loads(line)
 
 
-def _answer(answers: TextIO, told: dict[str, Any]) -> None:
+def answer(answers: TextIO, told: dict[str, Any]) -> None:
     answers.write(json.dumps(told) + "\n")
     answers.flush()

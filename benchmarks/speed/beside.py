@@ -1,0 +1,126 @@
+"""Part f: ours in training while other programs want the processor too, under several ways for threads to wait.
+
+Torch's threads wait for each other at the end of every parallel region, by spinning. Beside another busy program one
+of them is often not running, and the others spin for it; how long they do before they sleep is OpenMP's setting.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed.child import Child
+from benchmarks.speed.load import OtherLoad
+from benchmarks.speed.options import Options
+from benchmarks.speed.peers.serving import Settings
+from benchmarks.speed.registry import PEERS
+from benchmarks.speed.table import Figure, Section, busy
+from benchmarks.speed.training import our_precision, say, spec_of, wait_for_quiet
+from benchmarks.speed.workloads import WORKLOADS, save_data, tiny
+
+WAITING: dict[str, dict[str, str]] = {
+    "as shipped": {},
+    "OMP_WAIT_POLICY=passive": {"OMP_WAIT_POLICY": "passive"},
+    **{f"GOMP_SPINCOUNT={n}": {"GOMP_SPINCOUNT": str(n)} for n in (30, 100, 300, 1000)},
+}
+"""Variables of the trained process's environment, by what the table calls them."""
+LOOPS = (0, 1, 2)
+BATCHES = 2
+"""Batches of a round: beside others one of them can take long."""
+COLUMNS = (
+    "workload", "threads wait", "alone, tokens/s", "÷ as shipped", "beside one loop", "share", "beside two", "share",
+    "remarks",
+)  # fmt: skip
+
+
+@contextmanager
+def busy_loops(n: int) -> Iterator[None]:
+    """So many processes that do nothing, as fast as they can, within the block."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def run_beside(options: Options) -> Section:
+    """The table of part f."""
+    section = Section("(f) ours in training beside busy loops", COLUMNS)
+    for name in ("a", "b", "c"):
+        speeds, others = measured(name, options)
+        for waiting, found in speeds.items():
+            section.rows.append(
+                cells(name, waiting, found, speeds["as shipped"], others[waiting], options.anyway)
+            )
+            section.facts.append(
+                {"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]}
+            )
+    section.notes.append(
+        f"Rounds of {BATCHES} batches that take turns; medians with ranges. Shares are of the same row's speed alone. "
+        "A loop is a process that never waits, at the same priority."
+    )
+    return section
+
+
+def measured(
+    name: str, options: Options
+) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
+    """Tokens a second of each way of waiting, by the number of loops beside it; and the cores that others used."""
+    w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
+    speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in WAITING}
+    others: dict[str, list[float | None]] = {waiting: [] for waiting in WAITING}
+    with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        data, children = Path(folder) / "data.npz", dict[str, Child]()
+        save_data(w, data)
+        spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
+        for waiting, variables in WAITING.items():
+            say(f"({name}) {waiting}: warming up")
+            child = Child(
+                PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables
+            )
+            children[waiting] = closing.enter_context(child)
+            child.answer()
+        began = time.monotonic()
+        for done in range(options.repeats):
+            if done and time.monotonic() - began > 60 * options.minutes:
+                break
+            for n in LOOPS:
+                for waiting, child in children.items():
+                    told, cores = round_of(child, n, options)
+                    speeds[waiting][n].append(told["tokens"] / told["seconds"])
+                    others[waiting].append(cores)
+                    say(
+                        f"({name}) {waiting}, {n} loops: {speeds[waiting][n][-1]:,.0f} tokens/s, others {cores or 0:.2f}"
+                    )
+    return speeds, others
+
+
+def round_of(child: Child, n_loops: int, options: Options) -> tuple[dict[str, Any], float | None]:
+    """One round beside so many loops, and the cores that others used meanwhile; the loops are ours."""
+    if not options.anyway:
+        wait_for_quiet(options.wait)
+    with busy_loops(n_loops), OtherLoad() as load:
+        told = child.ask(batches=BATCHES)
+    return told, load.cores
+
+
+def cells(
+    name: str, waiting: str, found: dict[int, list[float]], shipped: dict[int, list[float]],
+    others: list[float | None], anyway: bool,
+) -> list[str]:  # fmt: skip
+    """A line of the table."""
+    shown, remark = busy(others, anyway)
+    if not shown:
+        return [name, waiting, *["–"] * 6, remark]
+    alone, one, two = (Figure(found[n]) for n in LOOPS)
+    shares = [f"{figure.median / alone.median:.2f}" for figure in (one, two)]
+    to_shipped = f"{alone.median / Figure(shipped[0]).median:.2f}"
+    return [name, waiting, alone.text(), to_shipped, one.text(), shares[0], two.text(), shares[1], remark]

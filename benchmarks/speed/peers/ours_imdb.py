@@ -1,0 +1,60 @@
+"""Glassformer's IMDB recipe until it knows the test set as well as asked; what its seconds are is said in `imdb.py`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+from benchmarks.speed.peers.serving import answer, own_stdout
+
+from glassformer.recipes import load_recipe, override
+from glassformer.runtime import choose_device, tuned
+from glassformer.session import prepare
+from glassformer.training.loop import train_steps
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
+
+
+class NeverDue(Validator):
+    """No validation in between: the test set is asked, and the clock stands still meanwhile."""
+
+    def is_due(self, state: TrainState, epoch: float) -> bool:
+        return False
+
+
+def main() -> None:
+    """Train until the wanted accuracy, looking at the test set every `every` seconds of training."""
+    answers = own_stdout()
+    spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    config = override(
+        load_recipe("imdb"), {"seed": spec["seed"], "epochs": spec["epochs"], "snapshots": False}
+    )
+    with tuned(choose_device(config.train.device)):
+        began = time.perf_counter()
+        run = prepare(config)
+        preparing = time.perf_counter() - began
+        test = run.data.test
+        assert test is not None
+        corpus = run.task.encode(test, training=False)
+        torch.manual_seed(config.train.seed)
+        model = run.task.build_model()
+        state = TrainState.start(model, config.train)
+        steps, seconds, next_look = train_steps(state, run, NeverDue(run)), 0.0, spec["every"]
+        accuracy, n_steps, finished = 0.0, 0, False
+        while accuracy < spec["accuracy"] and not finished:
+            began = time.perf_counter()
+            report = next(steps, None)
+            seconds += time.perf_counter() - began
+            finished, n_steps = report is None, n_steps + (report is not None)
+            if seconds >= next_look or finished:
+                accuracy = run.task.validate(model, corpus, test)["accuracy"]
+                next_look = seconds + spec["every"]
+    told = {"preparing": preparing, "seconds": seconds, "accuracy": accuracy, "steps": n_steps}
+    answer(answers, told | {"reached": accuracy >= spec["accuracy"]})
+
+
+if __name__ == "__main__":
+    main()

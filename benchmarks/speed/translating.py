@@ -1,0 +1,276 @@
+"""Part d: translating with one checkpoint, ours and converted for every peer.
+
+Without a checkpoint the weights are random, and the end token is made impossible: every implementation then takes
+the same number of steps for every sentence, so that nothing but their speed is compared, and no data is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from benchmarks.speed.child import Child, ChildError
+from benchmarks.speed.load import OtherLoad
+from benchmarks.speed.options import Options
+from benchmarks.speed.registry import PEERS
+from benchmarks.speed.table import Figure, Section, busy, rounded
+from benchmarks.speed.training import our_precision, say, wait_for_quiet
+from benchmarks.speed.workloads import FIRST_WORD, WORKLOADS, make_texts, tiny
+
+if TYPE_CHECKING:
+    from glassformer.models import Translator
+
+STEPS = 20
+"""Tokens of every translation where the weights are random."""
+BULK_SECONDS = 5.0
+"""Fewer sentences than asked for where ours would take longer, with a beam of 4."""
+ALONE = 60
+"""Sentences translated one at a time in a round."""
+MODES = (("bulk", 1), ("bulk", 4), ("one", 1), ("one", 4))
+COLUMNS = (
+    "implementation", "row", "bulk, greedy, sentences/s", "bulk, beam 4, sentences/s", "÷ ours, beam 4",
+    "one, greedy, p50 / p95 ms", "one, beam 4, p50 / p95 ms", "as ours", "peak MB", "remarks",
+)  # fmt: skip
+
+
+@dataclass
+class Row:
+    """One row while it is measured; `rounds` by mode."""
+
+    peer: str
+    name: str
+    settings: dict[str, Any]
+    child: Child | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    rounds: dict[tuple[str, int], list[dict[str, Any]]] = field(
+        default_factory=lambda: {mode: [] for mode in MODES}
+    )
+    others: list[float | None] = field(default_factory=list)
+    why_not: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the table calls the peer."""
+        return PEERS[self.peer].title
+
+    def found(self, beam: int) -> list[list[int]]:
+        """Its translations in bulk."""
+        return self.rounds["bulk", beam][-1]["found"]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For the JSON file, without the translations."""
+        rounds = {
+            f"{how} {beam}": [{k: v for k, v in r.items() if k != "found"} for r in some]
+            for (how, beam), some in self.rounds.items()
+        }
+        told = {"peer": self.title, "row": self.name, "settings": self.settings, "others": self.others}
+        return told | self.about | {"rounds": rounds, "why_not": self.why_not}
+
+
+def run_translating(options: Options) -> Section:
+    """The table of part d."""
+    rows = wanted_rows(options)
+    with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        checkpoint = save_checkpoint(Path(folder), options)
+        for row in rows:
+            row.why_not = row.why_not or start(row, folder, options, closing)
+        running = [row for row in rows if not row.why_not]
+        n = sentences_for(running[0], checkpoint["n"]) if running else 0
+        for _ in range(options.repeats):
+            for how, beam in MODES:
+                for row in running:
+                    measure(row, how, beam, n if how == "bulk" else min(ALONE, n), options)
+    return section_of(rows, n, checkpoint, options)
+
+
+def wanted_rows(options: Options) -> list[Row]:
+    """The rows of the peers that translate."""
+    bf16 = our_precision() == "bf16"
+    fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
+    best = {"workers": True, "batch_tokens": 2048}
+    rows = {
+        "ours": {"as shipped": {}},
+        "ctranslate2": {
+            "fp32, defaults": fp32, "fp32, its best": fp32 | best, "int8, its best": fp32 | best | {"compute_type": "int8"},
+        },
+        "transformers": {
+            "defaults": {"bf16": False, "ours": False}, "its best": {"bf16": bf16, "ours": False},
+            "with our settings": {"bf16": bf16, "ours": True},
+        },
+    }  # fmt: skip
+    wanted = []
+    for peer in (peer for peer in options.peers if peer in rows):
+        if reason := PEERS[peer].why_not():
+            wanted.append(Row(peer, "", {}, why_not=f"not run: {reason}"))
+            continue
+        chosen = {n: s for n, s in rows[peer].items() if not options.rows or n.startswith(options.rows)}
+        wanted += [Row(peer, name, settings) for name, settings in chosen.items()]
+    return wanted
+
+
+def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
+    """Write the checkpoint for all peers (`peers/translating.py`); what it is, for the table."""
+    if options.checkpoint is None:
+        model, told = random_translator(options)
+    else:
+        model, told = trained_translator(options)
+    from glassformer.models.build import d_ff_of
+    from glassformer.nn.positions import sinusoidal
+
+    c = model.config
+    weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    weights["positions"] = sinusoidal(model.max_len, c.d_model).numpy()
+    vocab_size = len(weights["tgt_embedding.weight"])
+    told["sizes"] = asdict(c) | {
+        "n_decoder_layers": c.n_decoder_layers or c.n_layers, "d_ff": d_ff_of(c), "vocab_size": vocab_size,
+        "max_len": model.max_len,
+    }  # fmt: skip
+    np.savez(folder / "weights.npz", **weights)
+    (folder / "model.json").write_text(json.dumps(told), encoding="utf-8")
+    return {"n": len(told["sources"]), "steps": told["steps"], "sizes": told["sizes"], "run": told["run"]}
+
+
+def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
+    """Random weights under which nothing but words can be written, and sentences of Multi30k's lengths."""
+    import torch
+
+    from glassformer.config import ModelConfig
+    from glassformer.models import Translator
+
+    w = tiny(WORKLOADS["b"]) if options.tiny else WORKLOADS["b"]
+    torch.manual_seed(0)
+    config = ModelConfig(
+        n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, activation="relu", pre_norm=True
+    )
+    model = Translator(config, w.vocab_size, w.max_len + 1)
+    with torch.no_grad():
+        # The last norm adds 20 times a unit vector to every state; specials have the opposite of it for their row.
+        unit = torch.nn.functional.normalize(torch.randn(w.d_model), dim=0)
+        model.decoder.norm.bias.copy_(20 * unit)
+        model.tgt_embedding.weight[:FIRST_WORD] = -5 * unit
+    texts = make_texts(w, options.sentences)
+    sources = [texts.ids[a:b].tolist() for a, b in zip(texts.offsets[:-1], texts.offsets[1:], strict=True)]
+    words = [" ".join(f"w{i - FIRST_WORD}" for i in ids[:-1]) for ids in sources]
+    return model, {"sources": sources, "words": words, "steps": STEPS, "run": None}
+
+
+def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
+    """A run's model and the test sentences of its data, over and over until there are enough."""
+    import glassformer
+    from glassformer.data.datasets import load_text_data
+
+    run = glassformer.load(str(options.checkpoint), device="cpu")
+    data = load_text_data(run.task.form, run.config.data)
+    texts = (data.test or data.valid).text
+    texts = [texts[i % len(texts)] for i in range(options.sentences)]
+    eos = run.task.tokenizer.eos_id
+    sources = [[*ids[: run.config.text.max_len], eos] for ids in run.task.tokenizer.encode_batch(texts)]
+    told = {
+        "sources": sources,
+        "words": texts,
+        "steps": None,
+        "run": str(Path(str(options.checkpoint)).resolve()),
+    }
+    return run.model, told  # pyright: ignore[reportReturnType]
+
+
+def start(row: Row, folder: str, options: Options, closing: ExitStack) -> str:
+    """Start a row's process and wait until it is warm; why that failed, or nothing."""
+    say(f"{row.title}, {row.name}: warming up")
+    peer = PEERS[row.peer]
+    module = {"ours": "ours_translating", "transformers": "hugging_face_translating"}.get(
+        row.peer, peer.module
+    )
+    spec = {"checkpoint": folder, "settings": row.settings}
+    row.child = closing.enter_context(
+        Child(peer.python, f"benchmarks.speed.peers.{module}", spec, options.variables)
+    )
+    try:
+        row.about = row.child.answer()
+    except ChildError as error:
+        return f"not run: {error}"
+    return ""
+
+
+def sentences_for(row: Row, most: int) -> int:
+    """How many sentences this machine translates with a beam of 4 in `BULK_SECONDS`, in the first row."""
+    assert row.child is not None
+    probe = min(most, 128)
+    seconds = row.child.ask(how="bulk", beam=4, which=list(range(probe)))["seconds"]
+    return min(most, max(probe, round(probe / seconds * BULK_SECONDS / 100) * 100))
+
+
+def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
+    """One round of one mode of a row."""
+    if not options.anyway:
+        wait_for_quiet(options.wait)
+    assert row.child is not None
+    with OtherLoad() as load:
+        told = row.child.ask(how=how, beam=beam, which=list(range(n)))
+    row.rounds[how, beam].append(told)
+    row.others.append(load.cores)
+    speed = n / told["seconds"]
+    say(
+        f"{row.title}, {row.name}: {how}, beam {beam}: {speed:,.1f} sentences/s, others {load.cores or 0:.2f} cores"
+    )
+
+
+def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Options) -> Section:
+    """The table."""
+    s = checkpoint["sizes"]
+    section = Section(
+        f"(d) translating: {s['n_layers']}+{s['n_decoder_layers']} layers, d {s['d_model']}", COLUMNS
+    )
+    ours = next((row for row in rows if row.peer == "ours" and not row.why_not), None)
+    section.rows = [cells(row, ours, n, options.anyway) for row in rows]
+    section.facts = [row.facts for row in rows] + [{"checkpoint": checkpoint, "sentences": n}]
+    steps = checkpoint["steps"]
+    how = (
+        f"random weights that cannot write an end token, so that every translation takes exactly {steps} steps in "
+        "every implementation"
+        if steps
+        else f"the weights of {checkpoint['run']}, which end sentences as they learned to"
+    )
+    section.notes.append(
+        f"{n:,} sentences in bulk, {min(ALONE, n)} one at a time, {options.repeats} interleaved rounds; {how}. "
+        '"As ours": share of translations with a beam of 4 that are token for token the first row\'s.'
+    )
+    return section
+
+
+def cells(row: Row, ours: Row | None, n: int, anyway: bool) -> list[str]:
+    """A line of the table."""
+    if row.why_not:
+        return [row.title, row.name, *["–"] * 7, row.why_not]
+    shown, remark = busy(row.others, anyway)
+    if ours is not None and not as_long(row.found(4), ours.found(4)):
+        shown, remark = False, "void: its translations are not as long as ours"
+    bulk = {beam: Figure([n / r["seconds"] for r in row.rounds["bulk", beam]]) for beam in (1, 4)}
+    alone = [percentiles([s for r in row.rounds["one", beam] for s in r["latencies"]]) for beam in (1, 4)]
+    our_speed = None if ours is None else statistics.median(n / r["seconds"] for r in ours.rounds["bulk", 4])
+    ratio = "–" if our_speed is None else f"{bulk[4].median / our_speed:.2f}"
+    figures = [bulk[1].text(), bulk[4].text(), ratio, *alone] if shown else ["–"] * 5
+    same = "–" if ours is None else f"{same_share(row.found(4), ours.found(4)):.0%}"
+    return [row.title, row.name, *figures, same, rounded(row.rounds["one", 4][-1]["peak_mb"]), remark]
+
+
+def as_long(found: list[list[int]], reference: list[list[int]]) -> bool:
+    """Whether as many tokens were written, within 3%: else steps are saved and not only time."""
+    return abs(sum(map(len, found)) / max(1, sum(map(len, reference))) - 1) <= 0.03
+
+
+def same_share(found: list[list[int]], reference: list[list[int]]) -> float:
+    """The share of equal translations."""
+    return statistics.fmean(a == b for a, b in zip(found, reference, strict=True))
+
+
+def percentiles(seconds: list[float]) -> str:
+    """p50 and p95 in milliseconds."""
+    return " / ".join(rounded(1000 * float(np.percentile(seconds, q))) for q in (50, 95))
