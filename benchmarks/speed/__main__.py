@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from benchmarks.speed.training import run_training
 from benchmarks.speed.translating import run_translating
 from benchmarks.speed.workloads import WORKLOADS
 
+INTERRUPTED = 130
 RUN: dict[str, Callable[[Options], Section]] = {
     **{name: partial(run_training, name) for name in WORKLOADS},
     "d": run_translating,
@@ -30,14 +32,17 @@ RUN: dict[str, Callable[[Options], Section]] = {
 def main(argv: list[str] | None = None) -> int:
     """Run; what is done so far is printed and written even if it is interrupted."""
     options = read_options(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it shows what it has
     sections: list[Section] = []
     try:
         for part in options.only:
             sections.append(RUN[part](options))
             print(sections[-1].markdown(), end="\n\n", flush=True)
+            if sections[-1].interrupted:
+                return INTERRUPTED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     finally:
         if sections:
             write(sections, options)

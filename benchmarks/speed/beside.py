@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -88,10 +87,7 @@ def measured(
             )
             children[waiting] = closing.enter_context(child)
             child.answer()
-        began = time.monotonic()
-        for done in range(options.repeats):
-            if done and time.monotonic() - began > 60 * options.minutes:
-                break
+        for _ in options.rounds():
             for n in LOOPS:
                 for waiting, child in children.items():
                     told, cores = round_of(child, n, options)

@@ -76,12 +76,12 @@ class Child:
         return self.answer()
 
     def close(self) -> None:
-        """End it; one that does not end by itself is killed."""
+        """End it. Between two answers it ends by itself when its stdin does; otherwise it is killed."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,14 @@ class Options:
     whole: bool
     json: Path | None
     write: Path | None
+
+    def rounds(self) -> Iterator[int]:
+        """The numbers of the rounds to measure; none begins after `minutes`, but the first."""
+        began = time.monotonic()
+        for i in range(self.repeats):
+            if i and time.monotonic() - began > 60 * self.minutes:
+                return
+            yield i
 
     @property
     def variables(self) -> dict[str, str]:

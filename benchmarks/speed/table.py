@@ -41,6 +41,7 @@ class Section:
         rows: their cells.
         facts: everything measured, for the JSON file.
         notes: sentences below it.
+        interrupted: not all rounds were measured, because somebody did not want to wait.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Section:
     rows: list[list[str]] = field(default_factory=list)
     facts: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def markdown(self) -> str:
         """Heading, table, notes."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -69,20 +70,30 @@ class Row:
 def run_training(name: str, options: Options) -> Section:
     """One workload, every row of every peer asked for that has a model of its kind."""
     w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
-    rows, began = wanted_rows(w, options), time.monotonic()
+    rows = wanted_rows(w, options)
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"
         save_data(w, data)
         for row in rows:
             row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), options, closing)
         running = [row for row in rows if not row.why_not]
-        for done in range(options.repeats):
-            if done and time.monotonic() - began > 60 * options.minutes:
-                break
-            for row in running:
-                measure(row, options)
         floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
-    return section_of(w, rows, floor, options)
+        interrupted = interruptible(
+            lambda: [measure(row, options) for _ in options.rounds() for row in running]
+        )
+    section = section_of(w, rows, floor, options)
+    section.interrupted = interrupted
+    return section
+
+
+def interruptible(measuring: Callable[[], object]) -> bool:
+    """Measure; whether Ctrl-C came before the end. What is measured by then is shown."""
+    try:
+        measuring()
+    except KeyboardInterrupt:
+        say("interrupted: what is measured is shown")
+        return True
+    return False
 
 
 def our_precision() -> str:
@@ -159,6 +170,8 @@ def floor_of(spec: dict[str, Any]) -> dict[str, float]:
 
 def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: Options) -> Section:
     """The table of one workload."""
+    for row in rows:
+        row.why_not = row.why_not or ("" if row.rounds else "not measured: interrupted")
     columns = tuple(column.format(counted=w.counted) for column in COLUMNS)
     section = Section(f"({w.name}) training: {w.title}", columns)
     ours = next((row for row in rows if row.peer == "ours" and row.rounds), None)

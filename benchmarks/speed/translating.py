@@ -20,7 +20,7 @@ from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.training import our_precision, say, wait_for_quiet
+from benchmarks.speed.training import interruptible, our_precision, say, wait_for_quiet
 from benchmarks.speed.workloads import FIRST_WORD, WORKLOADS, make_texts, tiny
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ STEPS = 20
 """Tokens of every translation where the weights are random."""
 BULK_SECONDS = 5.0
 """Fewer sentences than asked for where ours would take longer, with a beam of 4."""
-ALONE = 60
+ALONE = 50
 """Sentences translated one at a time in a round."""
 MODES = (("bulk", 1), ("bulk", 4), ("one", 1), ("one", 4))
 COLUMNS = (
@@ -83,11 +83,18 @@ def run_translating(options: Options) -> Section:
             row.why_not = row.why_not or start(row, folder, options, closing)
         running = [row for row in rows if not row.why_not]
         n = sentences_for(running[0], checkpoint["n"]) if running else 0
-        for _ in range(options.repeats):
-            for how, beam in MODES:
-                for row in running:
-                    measure(row, how, beam, n if how == "bulk" else min(ALONE, n), options)
-    return section_of(rows, n, checkpoint, options)
+        interrupted = interruptible(lambda: measure_all(running, n, options))
+    section = section_of(rows, n, checkpoint, options)
+    section.interrupted = interrupted
+    return section
+
+
+def measure_all(rows: list[Row], n: int, options: Options) -> None:
+    """Every row in every mode, in rounds that take turns."""
+    for _ in options.rounds():
+        for how, beam in MODES:
+            for row in rows:
+                measure(row, how, beam, n if how == "bulk" else min(ALONE, n), options)
 
 
 def wanted_rows(options: Options) -> list[Row]:
@@ -224,6 +231,8 @@ def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
 
 def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Options) -> Section:
     """The table."""
+    for row in rows:
+        row.why_not = row.why_not or ("" if all(row.rounds.values()) else "not measured: interrupted")
     s = checkpoint["sizes"]
     section = Section(
         f"(d) translating: {s['n_layers']}+{s['n_decoder_layers']} layers, d {s['d_model']}", COLUMNS
@@ -231,7 +240,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
     ours = next((row for row in rows if row.peer == "ours" and not row.why_not), None)
     section.rows = [cells(row, ours, n, options.anyway) for row in rows]
     section.facts = [row.facts for row in rows] + [{"checkpoint": checkpoint, "sentences": n}]
-    steps = checkpoint["steps"]
+    steps, n_rounds = checkpoint["steps"], max(len(row.rounds["one", 4]) for row in rows)
     how = (
         f"random weights that cannot write an end token, so that every translation takes exactly {steps} steps in "
         "every implementation"
@@ -239,7 +248,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
         else f"the weights of {checkpoint['run']}, which end sentences as they learned to"
     )
     section.notes.append(
-        f"{n:,} sentences in bulk, {min(ALONE, n)} one at a time, {options.repeats} interleaved rounds; {how}. "
+        f"{n:,} sentences in bulk, {min(ALONE, n)} one at a time, {n_rounds} interleaved rounds; {how}. "
         '"As ours": share of translations with a beam of 4 that are token for token the first row\'s.'
     )
     return section
