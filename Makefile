@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-all browser lint results results-train web web-check clean
+.PHONY: help demo test test-all browser lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -16,6 +16,7 @@ help:
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make lint       ruff and pyright"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
+	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
 	@echo "make web-check  the page's types, and that the built page is the one its sources give"
 	@echo "make clean      remove .venv and caches; your runs/ stay"
@@ -47,6 +48,13 @@ results: $(VENV)/.installed
 
 results-train: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results --train
+
+# BENCH holds more flags: make bench BENCH="--only a,d --repeats 9".
+bench: $(VENV)/.installed
+	@$(BIN)/python -m benchmarks.speed --json build/bench/speed.json $(BENCH)
+
+bench-peers: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.speed.install
 
 web: web/node_modules/.installed
 	cd web && npm run --silent build
