@@ -21,7 +21,7 @@ from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy
 from benchmarks.speed.training import our_precision, say, spec_of, wait_for_quiet
-from benchmarks.speed.workloads import WORKLOADS, save_data, tiny
+from benchmarks.speed.workloads import save_data
 
 WAITING: dict[str, dict[str, str]] = {
     "as shipped": {},
@@ -73,7 +73,7 @@ def measured(
     name: str, options: Options
 ) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
     """Tokens a second of each way of waiting, by the number of loops beside it; and the cores that others used."""
-    w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
+    w = options.workload(name)
     speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in WAITING}
     others: dict[str, list[float | None]] = {waiting: [] for waiting in WAITING}
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:

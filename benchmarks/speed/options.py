@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.speed.registry import PEERS
-from benchmarks.speed.workloads import WORKLOADS
+from benchmarks.speed.workloads import WORKLOADS, Workload, tiny
 
 PARTS = (*WORKLOADS, "d", "e", "f", "g")
 
@@ -41,6 +41,7 @@ class Options:
     wait: float
     minutes: float
     threads: int | None
+    batches: int | None
     tiny: bool
     sentences: int
     checkpoint: Path | None
@@ -55,6 +56,11 @@ class Options:
             if i and time.monotonic() - began > 60 * self.minutes:
                 return
             yield i
+
+    def workload(self, name: str) -> Workload:
+        """A workload in the size asked for."""
+        w = tiny(WORKLOADS[name]) if self.tiny else WORKLOADS[name]
+        return w if self.batches is None else replace(w, n_batches=self.batches)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -101,6 +107,7 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument(
         "--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here"
     )
+    parser.add_argument("--batches", type=int, help="batches of a training round, if not the workload's own")
     return Options(**vars(parser.parse_args(argv)))
 
 

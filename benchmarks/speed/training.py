@@ -20,7 +20,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS, ROOT, rows_of
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.workloads import WORKLOADS, Workload, save_data, tiny
+from benchmarks.speed.workloads import Workload, save_data
 
 COLUMNS = ("implementation", "row", "{counted}/s", "÷ ours", "parameters", "padding", "step ÷ floor", "peak MB",
            "warm-up s", "loss", "remarks")  # fmt: skip
@@ -69,7 +69,7 @@ class Row:
 
 def run_training(name: str, options: Options) -> Section:
     """One workload, every row of every peer asked for that has a model of its kind."""
-    w = tiny(WORKLOADS[name]) if options.tiny else WORKLOADS[name]
+    w = options.workload(name)
     rows = wanted_rows(w, options)
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"

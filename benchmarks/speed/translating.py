@@ -21,7 +21,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
 from benchmarks.speed.training import interruptible, our_precision, say, wait_for_quiet
-from benchmarks.speed.workloads import FIRST_WORD, WORKLOADS, make_texts, tiny
+from benchmarks.speed.workloads import FIRST_WORD, make_texts
 
 if TYPE_CHECKING:
     from glassformer.models import Translator
@@ -151,7 +151,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     from glassformer.config import ModelConfig
     from glassformer.models import Translator
 
-    w = tiny(WORKLOADS["b"]) if options.tiny else WORKLOADS["b"]
+    w = options.workload("b")
     torch.manual_seed(0)
     config = ModelConfig(
         n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, activation="relu", pre_norm=True
