@@ -139,7 +139,7 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
         "n_decoder_layers": c.n_decoder_layers or c.n_layers, "d_ff": d_ff_of(c), "vocab_size": vocab_size,
         "max_len": model.max_len,
     }  # fmt: skip
-    np.savez(folder / "weights.npz", **weights)
+    np.savez(folder / "weights.npz", allow_pickle=False, **weights)
     (folder / "model.json").write_text(json.dumps(told), encoding="utf-8")
     return {"n": len(told["sources"]), "steps": told["steps"], "sizes": told["sizes"], "run": told["run"]}
 
@@ -160,7 +160,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     with torch.no_grad():
         # The last norm adds 20 times a unit vector to every state; specials have the opposite of it for their row.
         unit = torch.nn.functional.normalize(torch.randn(w.d_model), dim=0)
-        model.decoder.norm.bias.copy_(20 * unit)
+        dict(model.named_parameters())["decoder.norm.bias"].copy_(20 * unit)
         model.tgt_embedding.weight[:FIRST_WORD] = -5 * unit
     texts = make_texts(w, options.sentences)
     sources = [texts.ids[a:b].tolist() for a, b in zip(texts.offsets[:-1], texts.offsets[1:], strict=True)]

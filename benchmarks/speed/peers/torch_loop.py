@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from benchmarks.speed.peers.serving import Spec, serve
@@ -10,7 +11,7 @@ from benchmarks.speed.peers.training import Batch, build, mean_pool, sinusoids
 from torch import Tensor, nn
 
 
-def layer_options(spec: Spec) -> dict[str, object]:
+def layer_options(spec: Spec) -> dict[str, Any]:
     """Arguments of torch's layers."""
     w = spec.workload
     return {
@@ -25,7 +26,7 @@ def as_ours(layers: nn.Module) -> nn.Module:
         if isinstance(layer, nn.MultiheadAttention):
             layer.dropout = 0.0
         if isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-            layer.dropout = nn.Identity()
+            layer.dropout = nn.Dropout(0.0)
     return layers
 
 
