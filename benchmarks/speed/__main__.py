@@ -32,7 +32,7 @@ RUN: dict[str, Callable[[Options], Section]] = {
 def main(argv: list[str] | None = None) -> int:
     """Run; what is done so far is printed and written even if it is interrupted."""
     options = read_options(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it shows what it has
+    signal.signal(signal.SIGTERM, end_once)
     sections: list[Section] = []
     try:
         for part in options.only:
@@ -47,6 +47,12 @@ def main(argv: list[str] | None = None) -> int:
         if sections:
             write(sections, options)
     return 0
+
+
+def end_once(*_: object) -> None:
+    """Told to end, it shows what it has; told again, it is already doing so."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def write(sections: list[Section], options: Options) -> None:

@@ -1,6 +1,7 @@
 """x-transformers: its wrappers and layers in the plain loop, without its flash attention and with it.
 
 It has no dropout on what a sublayer adds; that of the other models is put behind its layers, in place of its own.
+Tied logits are not scaled down, which is its default: they are not elsewhere.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Translator(nn.Module):
             attn_layers=layers(Decoder, spec, cross=True),
             token_emb=self.encoder.token_emb,
             tie_embedding=True,
+            tie_embedding_scale=1.0,
         )
 
     def forward(self, batch: Batch) -> Tensor:
@@ -75,7 +77,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         w = spec.workload
         self.model = TransformerWrapper(
-            num_tokens=w.vocab_size, max_seq_len=w.max_len, emb_dropout=w.dropout, tie_embedding=True,
+            num_tokens=w.vocab_size, max_seq_len=w.max_len, emb_dropout=w.dropout, tie_embedding=True, tie_embedding_scale=1.0,
             attn_layers=layers(Decoder, spec),
         )  # fmt: skip
 
