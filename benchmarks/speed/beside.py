@@ -30,6 +30,7 @@ WAITING: dict[str, dict[str, str]] = {
 }
 """Variables of the trained process's environment, by what the table calls them."""
 LOOPS = (0, 1, 2)
+WORKLOADS_BESIDE = ("a", "b", "c")
 BATCHES = 2
 """Batches of a round: beside others one of them can take long."""
 COLUMNS = (
@@ -53,7 +54,7 @@ def busy_loops(n: int) -> Iterator[None]:
 def run_beside(options: Options) -> Section:
     """The table of part f."""
     section = Section("(f) ours in training beside busy loops", COLUMNS)
-    for name in ("a", "b", "c"):
+    for name in WORKLOADS_BESIDE:
         speeds, others = measured(name, options)
         for waiting, found in speeds.items():
             section.rows.append(
