@@ -158,9 +158,13 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     )
     model = Translator(config, w.vocab_size, w.max_len + 1)
     with torch.no_grad():
-        # The last norm adds 20 times a unit vector to every state; specials have the opposite of it for their row.
+        # Sublayers that say more than the word itself, or every word would be followed by itself.
+        for name, p in model.named_parameters():
+            if name.endswith(("o_proj.weight", "w_out.weight")):
+                p.mul_(20)
+        # The last norm adds 8 times a unit vector to every state; specials have the opposite of it for their row.
         unit = torch.nn.functional.normalize(torch.randn(w.d_model), dim=0)
-        dict(model.named_parameters())["decoder.norm.bias"].copy_(20 * unit)
+        dict(model.named_parameters())["decoder.norm.bias"].copy_(8 * unit)
         model.tgt_embedding.weight[:FIRST_WORD] = -5 * unit
     texts = make_texts(w, options.sentences)
     sources = [texts.ids[a:b].tolist() for a, b in zip(texts.offsets[:-1], texts.offsets[1:], strict=True)]
