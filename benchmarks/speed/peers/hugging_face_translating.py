@@ -13,7 +13,7 @@ from benchmarks.speed.workloads import BOS, EOS, PAD, padded
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
 BATCH_ROWS = 128
-"""Sentences of a batch in bulk, sorted by length; the fastest of 32, 64, 128, 256 on the machine of the README."""
+"""Sentences of a batch in bulk, sorted by length."""
 NAMES = {
     "self_attention": "self_attn", "cross_attention": "encoder_attn", "o_proj": "out_proj",
     "self_residual.norm": "self_attn_layer_norm", "cross_residual.norm": "encoder_attn_layer_norm",
