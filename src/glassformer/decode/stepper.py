@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.translator import Branches
 from glassformer.nn.cache import DecoderCache
 
 
@@ -77,6 +78,9 @@ class LanguageModelStepper(_ModelStepper):
 class TranslatorStepper(_ModelStepper):
     """Rows are translations of B sources, which are encoded here, once.
 
+    With the cache, the rows of a sentence are branches of a tree (`models.translator.Branches`), so that
+    keeping other rows moves nothing but the record of who descends from whom.
+
     Args:
         model: the translator, in evaluation mode.
         src: sources (B, S), padded.
@@ -95,14 +99,41 @@ class TranslatorStepper(_ModelStepper):
         self._memory = model.encode(src, src_padding_mask)
         self._mask = src_padding_mask
 
+    def reset(self) -> None:
+        super().reset()
+        self._depth = 0  # tokens of a row
+        self._paths: Tensor | None = None  # (R, nodes); None while each sentence has had only one row
+
     def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        super().select(rows)
-        if sentences is None:
+        if sentences is not None:
+            self._memory = self._memory.index_select(0, sentences)
+            self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
+        if self._cache is None:
+            super().select(rows)
             return
-        self._memory = self._memory.index_select(0, sentences)
-        self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
-        if self._cache is not None:
+        if sentences is not None:
+            self._cache.select(sentences)
             self._cache.select_memory(sentences)
+        if self._paths is not None:
+            self._paths = self._paths.index_select(0, rows)
+        elif len(rows) > len(self._memory):
+            self._paths = torch.ones(len(rows), self._cache.length, dtype=torch.bool, device=self.device)
 
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
-        return self._model.decode(tokens, self._memory, self._mask, cache=cache)
+        if cache is None:
+            return self._model.decode(tokens, self._memory, self._mask)
+        return torch.cat([self._grow(column, cache) for column in tokens.split(1, dim=1)], dim=1)
+
+    def _grow(self, tokens: Int[Tensor, "R 1"], cache: DecoderCache) -> Float[Tensor, "R 1 V"]:
+        """One more node on each branch."""
+        n, n_sentences = len(tokens), len(self._memory)
+        width = n // n_sentences
+        if self._paths is not None:
+            itself = torch.eye(width, dtype=torch.bool, device=self.device).repeat(n_sentences, 1)
+            self._paths = torch.cat([self._paths, itself], dim=1)
+        paths = None if self._paths is None else self._paths.view(n_sentences, width, -1)
+        branches = Branches(self._depth, paths)
+        self._depth += 1
+        grown = tokens.view(n_sentences, width)
+        logits = self._model.decode(grown, self._memory, self._mask, cache=cache, branches=branches)
+        return logits.view(n, 1, -1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,6 +21,20 @@ BASE = ModelConfig(
 """The paper's base model (table 3)."""
 BIG = replace(BASE, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 """The paper's big model (table 3)."""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Hypotheses of a sentence as branches of one tree, whose nodes the cache holds: a branch adds one node at a time.
+
+    A search that turns from one hypothesis to another moves none of the keys and values in the cache: what
+    changes is which nodes lie on whose path.
+    """
+
+    depth: int
+    """Position of the new nodes in their texts, the same in all."""
+    paths: Bool[Tensor, "B n K"] | None
+    """Which nodes, the new ones behind the old, each of n new nodes has on its path; None for all: n is 1."""
 
 
 class Translator(nn.Module):
@@ -76,17 +91,23 @@ class Translator(nn.Module):
     def decode(
         self, tgt_in: Int[Tensor, "R T"], memory: Float[Tensor, "B S D"],
         src_padding_mask: Bool[Tensor, "B S"] | None = None, cache: DecoderCache | None = None,
+        branches: Branches | None = None,
     ) -> Float[Tensor, "R T V"]:  # fmt: skip
         """Logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
-        With a cache, tgt_in holds only the tokens since the last call, and memory is read once.
+        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With
+        `branches` R is B, and the T tokens of a row are no text but the new nodes of T hypotheses.
         """
-        n_new, n_past = tgt_in.shape[1], 0 if cache is None else cache.length
-        positions = positions_of(n_new, cache, tgt_in.device)
+        n_new, n_past, device = tgt_in.shape[1], 0 if cache is None else cache.length, tgt_in.device
+        if branches is None:
+            positions = positions_of(n_new, cache, device)
+            mask = Mask.of(causal=(n_new, n_past + n_new), device=device)
+        else:
+            positions = torch.full((1, n_new), branches.depth, device=device)
+            mask = None if branches.paths is None else Mask(branches.paths[:, None])
         x = self.decoder(
             self.tgt_embedding(tgt_in, positions, stream="target"), memory,
-            mask=Mask.of(causal=(n_new, n_past + n_new), device=tgt_in.device),
-            memory_mask=Mask.of(padding_mask=src_padding_mask),
+            mask=mask, memory_mask=Mask.of(padding_mask=src_padding_mask),
             rotation=make_rotation(self.config, positions), cache=cache,
         )  # fmt: skip
         return F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)

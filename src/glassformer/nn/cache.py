@@ -51,13 +51,16 @@ class KVCache:
     def _so_far(self, buffer: Tensor | None) -> Tensor:
         if buffer is None:
             raise RuntimeError("the cache is empty")
-        return buffer[:, :, : self.length]
+        # On a CPU a matrix product of strided batches costs several times what copying them does.
+        past = buffer[:, :, : self.length]
+        return past.contiguous() if past.device.type == "cpu" else past
 
     def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
         if buffer is not None and end <= buffer.shape[2]:
             return buffer
-        # The first append is often a whole prompt, or an encoder's memory that never grows.
-        capacity = max(FIRST_CAPACITY, end) if buffer is None else max(2 * buffer.shape[2], end)
+        # A first append of many is a whole prompt, or an encoder's memory that never grows.
+        first = end if end > 1 else FIRST_CAPACITY
+        capacity = first if buffer is None else max(2 * buffer.shape[2], end)
         grown = new.new_empty(new.shape[0], new.shape[1], capacity, new.shape[3])
         if buffer is not None:
             grown[:, :, : self.length] = buffer[:, :, : self.length]
