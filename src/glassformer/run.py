@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,13 @@ from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
+from glassformer.models.precision import at_precision
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Facts
-from glassformer.runtime import choose_device, tuned
+from glassformer.runtime import Precision, choose_device, choose_precision, tuned
 from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
@@ -89,11 +91,17 @@ def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -
     return load(out)
 
 
-def load(path: str | Path, *, device: str = "auto") -> Run:
+def load(path: str | Path, *, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
+
+    Args:
+        path: the folder. device: where to compute.
+        precision: in which it answers and is scored, "auto", "fp32", "bf16" or "int8"; as in training when
+            absent, and there "auto" is bf16 where the processor multiplies it natively. `explain` is always fp32.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
+        UsageError: a device or a precision that this machine does not have.
     """
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.trained_model()
@@ -101,19 +109,30 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     target, task = choose_device(device), _restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
-    return Run(folder.path, task, model.to(target).eval(), target)
+    chosen = choose_precision(precision or task.config.train.precision, target)
+    return Run(folder.path, task, model.to(target).eval(), target, chosen)
 
 
 class Run:
-    """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder."""
+    """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
-    def __init__(self, path: Path, task: Task, model: nn.Module, device: torch.device) -> None:
-        self.path, self.task, self.model, self.device = path, task, model, device
+    `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in.
+    """
+
+    def __init__(
+        self, path: Path, task: Task, model: nn.Module, device: torch.device, precision: Precision = "fp32"
+    ) -> None:
+        self.path, self.task, self.model, self.device, self.precision = path, task, model, device, precision
 
     @property
     def config(self) -> Config:
         """The run's configuration."""
         return self.task.config
+
+    @cached_property
+    def _answering(self) -> nn.Module:
+        """The model that answers, in the precision chosen."""
+        return at_precision(self.model, self.precision)
 
     def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """One dictionary a text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
@@ -122,14 +141,14 @@ class Run:
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         with tuned(self.device):
-            return self.task.predict(self.model, texts, self._decode(options))
+            return self.task.predict(self._answering, texts, self._decode(options))
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """`predict` for any number of texts, in order, a few at a time."""
         rest, decode, done = iter(lines), self._decode(options), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
             with tuned(self.device):
-                answers = self.task.predict(self.model, chunk, decode, first=done)
+                answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers
             done += len(chunk)
 
@@ -168,8 +187,8 @@ class Run:
         """
         chosen, train_split, name = self._split(split, data)
         with tuned(self.device):
-            scores = self.task.evaluate(self.model, chosen, self._decode(options), train_split)
-        return {"task": self.task.name, "split": name} | scores
+            scores = self.task.evaluate(self._answering, chosen, self._decode(options), train_split)
+        return {"task": self.task.name, "split": name, "precision": self.precision} | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):

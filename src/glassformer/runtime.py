@@ -16,7 +16,7 @@ import torch
 
 from glassformer.errors import UsageError
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "int8"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -35,7 +35,16 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """bf16 where the processor multiplies it natively and so faster, fp32 elsewhere; or the one asked for."""
+    """bf16 where the processor multiplies it natively and so faster, fp32 elsewhere; or the one asked for.
+
+    Raises:
+        UsageError: int8 was asked for, which is for answers on the CPU, and the device is another.
+    """
+    if name == "int8":
+        if device.type != "cpu":
+            told = f"int8 computes on the CPU only, and the device is {device.type}"
+            raise UsageError(told, "use --device cpu, or another --precision")
+        return "int8"
     if name != "auto":
         fast = name == "bf16"
     elif device.type == "cuda":
@@ -72,14 +81,37 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         torch.set_float32_matmul_precision("highest" if deterministic else "medium")
-        torch.use_deterministic_algorithms(deterministic)
+        _set_deterministic(deterministic, False)
         if device.type == "cuda":
             torch.backends.cuda.enable_cudnn_sdp(False)
         yield
     finally:
         torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+        _set_deterministic(strict, warn_only)
         torch.backends.cuda.enable_cudnn_sdp(cudnn_attention)
+
+
+@contextmanager
+def many_shapes(device: torch.device) -> Iterator[None]:
+    """On a CPU, fp32 matrix products within the block take MKL, whatever is set outside.
+
+    oneDNN, which "medium" prefers, is faster for large products and compiles a kernel for every new shape, which
+    costs more than a small product itself; decoding has new shapes at every step.
+    """
+    before = torch.get_float32_matmul_precision()
+    try:
+        if device.type == "cpu":
+            torch.set_float32_matmul_precision("highest")
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _set_deterministic(mode: bool, warn_only: bool) -> None:
+    """As `torch.use_deterministic_algorithms`, which imports torch's compiler, a second's work, even to change nothing."""
+    was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if was != (mode, warn_only):
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
 
 
 def _keep_large_blocks() -> None:

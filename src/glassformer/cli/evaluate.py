@@ -38,6 +38,8 @@ class EvaluateArguments:
     """Column with the target sentence; as in training when absent."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). int8 on CPUs only."""
     json: bool = False
     """Print one JSON object."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -54,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
 
     import glassformer
 
-    trained = glassformer.load(path, device=arguments.device)
+    trained = glassformer.load(path, device=arguments.device, precision=arguments.precision)
     write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
     return 0
 

@@ -34,6 +34,8 @@ class PredictArguments:
     """Seed of sampling, the same as --decode-seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). int8 on CPUs only."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -54,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
 
     import glassformer
 
-    trained = glassformer.load(path, device=arguments.device)
+    trained = glassformer.load(path, device=arguments.device, precision=arguments.precision)
     n = cut = 0
     for n, result in enumerate(trained.predict_stream(texts or stdin_lines(), **options), start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))

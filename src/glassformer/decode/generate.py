@@ -10,6 +10,7 @@ from glassformer.decode.stepper import LanguageModelStepper
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.inference import evaluation_mode
+from glassformer.runtime import many_shapes
 
 BATCH_ROWS = 64
 """Most prompts in a batch."""
@@ -49,7 +50,7 @@ def generate_ids(
     # Neighbours in length, so that few steps go by with only a prompt to read.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     written: list[list[int]] = [[] for _ in prompts]
-    with evaluation_mode(model):
+    with evaluation_mode(model), many_shapes(next(model.parameters()).device):
         for at in range(0, len(order), batch_rows):
             batch = order[at : at + batch_rows]
             texts = sample(

@@ -20,6 +20,7 @@ from glassformer.decode.stepper import TranslatorStepper
 from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.inference import evaluation_mode
+from glassformer.runtime import many_shapes
 
 MAX_TOKENS = 8192
 """Most source tokens of a batch, padding included and each counted once a hypothesis."""
@@ -64,7 +65,7 @@ def translate_ids(
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     texts = Ragged.of(sources)
     lengths, asked = texts.lengths, np.flatnonzero(texts.lengths)
-    with evaluation_mode(model):
+    with evaluation_mode(model), many_shapes(device):
         for batch in by_length(lengths[asked], max(1, max_tokens // hypotheses_each)):
             batch = asked[batch[::-1]].tolist()
             # A sample is a sentence of its own: samples of one source end at different times.

@@ -51,9 +51,7 @@ class KVCache:
     def _so_far(self, buffer: Tensor | None) -> Tensor:
         if buffer is None:
             raise RuntimeError("the cache is empty")
-        # On a CPU a matrix product of strided batches costs several times what copying them does.
-        past = buffer[:, :, : self.length]
-        return past.contiguous() if past.device.type == "cpu" else past
+        return buffer[:, :, : self.length]
 
     def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
         if buffer is not None and end <= buffer.shape[2]:

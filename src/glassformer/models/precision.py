@@ -1,0 +1,89 @@
+"""A trained model's copy for answering: weights cast once to bf16, or cut to int8, instead of at every product.
+
+Training never sees these copies, and `explain` looks at the fp32 model itself.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.models.language_model import LanguageModel
+from glassformer.models.masked_language_model import MaskedLanguageModel
+from glassformer.models.translator import Translator
+from glassformer.runtime import Precision
+
+
+class Bf16Linear(nn.Module):
+    """W x + b, with W, b and x cast to bf16, W and b once; what comes out is fp32 again.
+
+    Args:
+        weight: W (N, D). bias: b (N,), or None.
+    """
+
+    def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.detach().bfloat16())
+        self.register_buffer("bias", None if bias is None else bias.detach().bfloat16())
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... N"]:
+        return F.linear(x.bfloat16(), self.weight, self.bias).float()
+
+
+class Int8Linear(nn.Module):
+    """W x + b, with W in int8 beside a scale for each of its rows, and x cut to int8 by its own largest value.
+
+    Every x has its own scale, and sums of integers are exact: what comes out for one does not depend on which
+    others share the batch. (Dynamic quantization in torch takes one scale for a whole batch, and does.)
+
+    Args:
+        weight: W (N, D). bias: b (N,), or None.
+    """
+
+    def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
+        super().__init__()
+        integers, scale = cut_to_int8(weight.detach().float())
+        self.register_buffer("integers", integers.t())  # (D, N)
+        self.register_buffer("scale", scale.t())  # (1, N)
+        self.register_buffer("bias", None if bias is None else bias.detach().float())
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... N"]:
+        integers, scale = cut_to_int8(x.flatten(0, -2))
+        y = torch._int_mm(integers, self.integers) * self.scale  # (rows, N): int32 sums, then floats
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
+        return y.view(*x.shape[:-1], -1)
+
+
+def cut_to_int8(x: Float[Tensor, "R D"]) -> tuple[Tensor, Float[Tensor, "R 1"]]:
+    """Each row as whole numbers from -127 to 127, (R, D) int8, times a scale, (R, 1)."""
+    scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30) / 127
+    return (x / scale).round_().to(torch.int8), scale
+
+
+def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
+    """The model as it multiplies in this precision: itself in fp32, otherwise a copy without gradients.
+
+    What is cut is the linear layers and the projection to the vocabulary; everything between them stays fp32.
+    """
+    if precision == "fp32":
+        return model
+    model = copy.deepcopy(model).requires_grad_(False)
+    linear = Int8Linear if precision == "int8" else Bf16Linear
+    for parent in list(model.modules()):
+        if isinstance(parent, MaskedLanguageModel):
+            continue  # its own layers are asked for their weights; those of its encoder are not
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, linear(child.weight, child.bias))
+    match model:
+        case Translator(output=None):
+            model.output = linear(model.tgt_embedding.weight)
+        case LanguageModel(output=None):
+            model.output = linear(model.embedding.weight)
+        case _:
+            pass
+    return model
