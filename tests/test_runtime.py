@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from glassformer.runtime import tuned
+from glassformer.errors import UsageError
+from glassformer.runtime import choose_precision, many_shapes, tuned
 
 CPU = torch.device("cpu")
 
@@ -51,3 +52,18 @@ def test_cudnn_attention_is_off_on_a_gpu_and_then_as_it_was() -> None:
     with tuned(torch.device("cuda")):
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     assert settings() == before
+
+
+def test_decoding_takes_the_library_without_a_kernel_for_every_shape() -> None:
+    with tuned(CPU):
+        with many_shapes(CPU):
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+        with many_shapes(torch.device("cuda")):
+            assert torch.get_float32_matmul_precision() == "medium"
+
+
+def test_int8_is_for_the_cpu() -> None:
+    assert choose_precision("int8", CPU) == "int8"
+    with pytest.raises(UsageError, match="int8 computes on the CPU only"):
+        choose_precision("int8", torch.device("cuda"))

@@ -27,6 +27,7 @@ def model_facts(task: Task) -> dict[str, Any]:
         "task": task.name, "recipe": config.recipe, "label_names": task.label_names,
         "vocab_size": tokenizer.vocab_size, "tokenizer_sha256": tokenizer.sha256,
         "text": asdict(config.text), "model": asdict(config.model), "decode": asdict(config.decode),
+        "precision": config.train.precision,
     }  # fmt: skip
 
 
@@ -62,6 +63,6 @@ def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluati
     predictions = scores.pop("predictions")
     if p.config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
-    evaluation = Evaluation(p.task.name, name, scores)
+    evaluation = Evaluation(p.task.name, name, {"precision": "fp32"} | scores)
     folder.write_evaluation(evaluation, predictions)
     return evaluation

@@ -218,6 +218,7 @@ def _restore_task(facts: Facts, model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
     kept = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
     config = config_from_dict(kept, f"the configuration in {model_folder}")
+    config = replace(config, train=replace(config.train, precision=facts.get("precision", "auto")))
     if folder.resumable:
         recipe = folder.read_config()
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,3 +124,28 @@ def test_a_run_can_be_moved_and_used_without_its_data(cli: Callable, runs: Runs,
     moved = cli("predict", tmp_path / "model", "a good film", "--json")
     assert moved.code == 0, moved.err
     assert moved.out == cli("predict", runs.classify, "a good film", "--json").out
+
+
+def test_another_precision_answers_and_is_told_with_a_score(cli: Callable, runs: Runs) -> None:
+    rows = [
+        json.loads(cli("predict", runs.classify, "a good film", "--json", "--precision", name).out)
+        for name in ("fp32", "bf16", "int8")
+    ]
+    assert len({row["probability"] for row in rows}) == 3
+    assert [row["probability"] for row in rows] == pytest.approx([rows[0]["probability"]] * 3, abs=0.02)
+    scored = cli("evaluate", runs.classify, "--split", "valid", "--json", "--precision", "int8")
+    assert json.loads(scored.out)["precision"] == "int8"
+    as_trained = cli("evaluate", runs.classify, "--split", "valid", "--json")
+    assert json.loads(as_trained.out)["precision"] == "fp32"
+
+
+def test_an_answer_waits_for_no_library_that_it_does_not_need(runs: Runs) -> None:
+    """Each of these takes as long to import as the answer itself; torch's compiler takes longer."""
+    heavy = ("torch._dynamo", "torch._inductor", "sympy", "scipy", "matplotlib", "sacrebleu", "sklearn", "rich", "pandas")
+    code = (
+        "import sys; from glassformer.cli.main import main; "
+        f"main(['predict', {str(runs.translate)!r}, 'number 3']); "
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[1:] == ["[]"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
+from glassformer.decode.search import BLOCK, DEAD, _best
 from glassformer.errors import DivergedError, UsageError
 
 
@@ -223,3 +224,21 @@ def test_settings_that_make_no_sense(search, config, limits, prefixes, message):
 def test_nan_is_an_error_and_not_a_translation(search):
     with pytest.raises(DivergedError, match="not numbers"):
         search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)
+
+
+@pytest.mark.parametrize("vocab_size", [BLOCK - 1, BLOCK, 3 * BLOCK, 10 * BLOCK + 7])
+@pytest.mark.parametrize(("width", "k"), [(1, 1), (1, 8), (4, 8)])
+def test_the_best_of_many_tokens_are_the_best_of_all(vocab_size, width, k):
+    """Among them some that may not be written, a hypothesis that is none, and the last tokens, behind whole blocks."""
+    generator = torch.Generator().manual_seed(vocab_size)
+    said = torch.randn(5, width, vocab_size, generator=generator)
+    said[:, :, ::3] = DEAD
+    said[0, 0, -1] = 9.0
+    log_probs = torch.randn(5, width, generator=generator)
+    log_probs[1, 1:] = DEAD
+    values, place = _best(said, log_probs, k)
+    totals = (said + log_probs[:, :, None]).view(5, -1)
+    expected = totals.topk(k, dim=1)
+    assert torch.equal(values, expected.values)
+    live = expected.values > DEAD
+    assert torch.equal(place[live], expected.indices[live])

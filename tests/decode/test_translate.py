@@ -14,6 +14,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
+from glassformer.models.precision import at_precision
 
 VARIANTS = [
     {},
@@ -63,6 +64,15 @@ def test_batch_size_and_order_change_nothing(toy, model, translate, way):
     expected = [translate(model, [source], **way)[0] for source in sources]
     assert_same(translate(model, sources, **way), expected)
     assert_same(translate(model, sources, {"max_tokens": 40}, **way), expected)
+    assert_same(translate(model, sources[::-1], **way)[::-1], expected)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("way", WAYS[:2], ids=["greedy", "beam"])
+def test_batch_size_and_order_change_nothing_within_a_precision(toy, model, translate, way, precision):
+    sources, model = toy.sentences(1, 8), at_precision(model, precision)
+    expected = [translate(model, [source], **way)[0] for source in sources]
+    assert_same(translate(model, sources, **way), expected)
     assert_same(translate(model, sources[::-1], **way)[::-1], expected)
 
 

@@ -56,9 +56,8 @@ class KVCache:
     def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
         if buffer is not None and end <= buffer.shape[2]:
             return buffer
-        # A first append of many is a whole prompt, or an encoder's memory that never grows.
-        first = end if end > 1 else FIRST_CAPACITY
-        capacity = first if buffer is None else max(2 * buffer.shape[2], end)
+        # The first append is often a whole prompt, or an encoder's memory that never grows.
+        capacity = max(FIRST_CAPACITY, end) if buffer is None else max(2 * buffer.shape[2], end)
         grown = new.new_empty(new.shape[0], new.shape[1], capacity, new.shape[3])
         if buffer is not None:
             grown[:, :, : self.length] = buffer[:, :, : self.length]

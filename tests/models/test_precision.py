@@ -1,0 +1,70 @@
+"""Copies of a model that multiply in bf16 or int8: near it, apart from it, and the same for a row in any batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.config import ModelConfig
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
+from glassformer.models.precision import Bf16Linear, Int8Linear, at_precision
+from glassformer.runtime import Precision
+
+SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)
+IDS = torch.randint(3, 50, (4, 9), generator=torch.Generator().manual_seed(1))
+
+
+def models() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
+    torch.manual_seed(0)
+    return {
+        "translator": (Translator(SMALL, 50, 16), (IDS, IDS)),
+        "language model": (LanguageModel(SMALL, 50, 16), (IDS,)),
+        "classifier": (TextClassifier(SMALL, 50, 3, 16), (IDS,)),
+        "masked": (MaskedLanguageModel(SMALL, 50, 16), (IDS,)),
+    }
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("kind", "error"), [(Bf16Linear, 2**-7), (Int8Linear, 2**-6)])
+def test_a_layer_is_near_the_one_it_stands_for(kind: type[nn.Module], error: float, bias: bool) -> None:
+    torch.manual_seed(0)
+    linear, x = nn.Linear(64, 48, bias=bias), torch.randn(5, 7, 64)
+    with torch.no_grad():
+        found, expected = kind(linear.weight, linear.bias)(x), linear(x)
+    assert found.shape == expected.shape and found.dtype == torch.float32
+    assert (found - expected).norm() < error * expected.norm()
+
+
+def test_int8_gives_a_row_the_same_in_every_batch_to_the_last_bit() -> None:
+    torch.manual_seed(0)
+    layer, x = Int8Linear(torch.randn(48, 64), torch.randn(48)), torch.randn(37, 64)
+    x[5] *= 1000  # a row of large values takes nothing from its neighbours
+    together = layer(x)
+    for n in (1, 2, 16, 33):
+        assert torch.equal(layer(x[:n]), together[:n])
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    assert torch.equal(Int8Linear(torch.ones(3, 8))(torch.zeros(2, 8)), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_copy_is_near_the_model_and_leaves_it_alone(name: str, precision: Precision) -> None:
+    model, inputs = models()[name]
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.inference_mode():
+        expected = model.eval()(*inputs)
+        found = at_precision(model, precision)(*inputs)
+        assert torch.equal(model(*inputs), expected)
+    assert not torch.equal(found, expected)
+    assert found.dtype == torch.float32
+    assert (found - expected).norm() < 0.05 * expected.norm()
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_fp32_is_the_model_itself() -> None:
+    model, _ = models()["translator"]
+    assert at_precision(model, "fp32") is model
