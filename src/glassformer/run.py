@@ -122,7 +122,8 @@ class Run:
     def __init__(
         self, path: Path, task: Task, model: nn.Module, device: torch.device, precision: Precision = "fp32"
     ) -> None:
-        self.path, self.task, self.model, self.device, self.precision = path, task, model, device, precision
+        self.path, self.task, self.model, self.device = path, task, model, device
+        self.precision: Precision = precision
 
     @property
     def config(self) -> Config:

@@ -141,7 +141,17 @@ def test_another_precision_answers_and_is_told_with_a_score(cli: Callable, runs:
 
 def test_an_answer_waits_for_no_library_that_it_does_not_need(runs: Runs) -> None:
     """Each of these takes as long to import as the answer itself; torch's compiler takes longer."""
-    heavy = ("torch._dynamo", "torch._inductor", "sympy", "scipy", "matplotlib", "sacrebleu", "sklearn", "rich", "pandas")
+    heavy = (
+        "torch._dynamo",
+        "torch._inductor",
+        "sympy",
+        "scipy",
+        "matplotlib",
+        "sacrebleu",
+        "sklearn",
+        "rich",
+        "pandas",
+    )
     code = (
         "import sys; from glassformer.cli.main import main; "
         f"main(['predict', {str(runs.translate)!r}, 'number 3']); "

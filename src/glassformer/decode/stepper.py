@@ -122,7 +122,10 @@ class TranslatorStepper(_ModelStepper):
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         if cache is None:
             return self._model.decode(tokens, self._memory, self._mask)
-        return torch.cat([self._grow(column, cache) for column in tokens.split(1, dim=1)], dim=1)
+        *earlier, last = tokens.split(1, dim=1)
+        for column in earlier:
+            self._grow(column, cache)
+        return self._grow(last, cache)
 
     def _grow(self, tokens: Int[Tensor, "R 1"], cache: DecoderCache) -> Float[Tensor, "R 1 V"]:
         """One more node on each branch."""

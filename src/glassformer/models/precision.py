@@ -25,6 +25,9 @@ class Bf16Linear(nn.Module):
         weight: W (N, D). bias: b (N,), or None.
     """
 
+    weight: Tensor
+    bias: Tensor | None
+
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
         self.register_buffer("weight", weight.detach().bfloat16())
@@ -44,6 +47,10 @@ class Int8Linear(nn.Module):
         weight: W (N, D). bias: b (N,), or None.
     """
 
+    integers: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
         integers, scale = cut_to_int8(weight.detach().float())
@@ -53,7 +60,8 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... N"]:
         integers, scale = cut_to_int8(x.flatten(0, -2))
-        y = torch._int_mm(integers, self.integers) * self.scale  # (rows, N): int32 sums, then floats
+        sums = torch._int_mm(integers, self.integers)  # (rows, N), int32  # pyright: ignore[reportPrivateImportUsage]
+        y = sums.float().mul_(self.scale)
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
         return y.view(*x.shape[:-1], -1)
 
@@ -81,9 +89,11 @@ def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
                 setattr(parent, name, linear(child.weight, child.bias))
     match model:
         case Translator(output=None):
-            model.output = linear(model.tgt_embedding.weight)
+            tied = model.tgt_embedding.weight
         case LanguageModel(output=None):
-            model.output = linear(model.embedding.weight)
+            tied = model.embedding.weight
         case _:
-            pass
+            return model
+    del model.output  # None, in whose place a layer of its own comes
+    model.add_module("output", linear(tied))
     return model
