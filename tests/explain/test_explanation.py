@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from tests.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.explain.capture import exactly
 from glassformer.explain.explanation import TraceRequest, decode, explain
 from glassformer.explain.facts import run_facts
 from glassformer.explain.tensors import Records, take
@@ -400,8 +404,49 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
         run.explain("a", checkpoint="step-00000020")
 
 
+def test_explanations_of_a_checkpoint_share_its_model(tmp_path: Path) -> None:
+    run = run_of("classify", tmp_path)
+    save_snapshot(
+        run.path / "snapshots", 7, {name: p.detach() * 2 for name, p in run.model.named_parameters()}
+    )
+    request = TraceRequest("a b good", checkpoint="step-00000007")
+    a, b = explain(run, request), explain(run, replace(request, text="bad"))
+    assert a.subject.model is b.subject.model is not run.model
+    model = weakref.ref(a.subject.model)
+    del a, b
+    gc.collect()
+    assert model() is None, "and nothing keeps it afterwards"
+
+
 def test_what_is_known_of_a_tensor_can_be_shown_without_it(runs: dict[str, Run]) -> None:
     explanation = runs["classify"].explain(TEXTS["classify"])
     node = explanation.records.nodes["encoder.0.self.weights"]
     assert repr(node.record) == repr(explanation.records["encoder.0.self.weights"])
     assert node.record.value.is_meta, "its shape alone, and no numbers"
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("classify", {}), ("translate", {}), ("translate", {"target": "abc"}), ("lm", {}),
+        ("translate", {"decode": {"sample": True}}),
+    ],
+)  # fmt: skip
+def test_every_pass_has_all_the_bits(
+    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
+) -> None:
+    """As on a GPU, whose products have fewer under "medium": what decoding and erasing give is set beside what
+    the traced pass gives, so that no pass may have fewer than another."""
+    monkeypatch.setattr(exactly, "_rounds_products", lambda device, setting: setting != "highest")
+    run, seen = runs[name], []
+    stack = run.model.encoder if name == "classify" else run.model.decoder
+    handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
+    try:
+        explanation = explain(run, TraceRequest.from_dict({"text": TEXTS[name]} | request_))
+        explanation.attribute("erase")
+        explanation.attribute("integrated_gradients")
+        if name == "translate":
+            explanation.readings()
+    finally:
+        handle.remove()
+    assert len(seen) > 3 and set(seen) == {"highest"}

@@ -216,6 +216,32 @@ def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
         np.testing.assert_array_equal(values(answer), reference.tensor(name))
 
 
+def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While words are weighed, a layer of a long text waits for the model; what is held is there at once."""
+    gate, begun = threading.Event(), threading.Event()
+
+    def slowly(explanation: object, request: object) -> None:
+        begun.set()
+        gate.wait(30)
+        raise UsageError("late")
+
+    monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
+    with PageServer(tiny_run("translate", max_len=300), port=0) as server, ThreadPoolExecutor(3) as pool:
+        client = Client(server.port, server.door.token)
+        long = client.post("/api/trace", {"text": "abcdefg" * 25, "target": "abc"}).json()["id"]
+        short = client.post("/api/trace", {"text": "abc"}).json()["id"]
+        weighing = pool.submit(client.post, "/api/attribute", {"trace": short})
+        assert begun.wait(10)
+        layer = pool.submit(client.ask, "GET", f"/api/trace/{long}/t/encoder.0.self.weights")
+        try:
+            held = [pool.submit(client.ask, "GET", f"/api/trace/{id}/t/logits") for id in (short, long)]
+            assert [answer.result(timeout=10).status for answer in held] == [200, 200]
+            assert not layer.done()
+        finally:
+            gate.set()
+        assert weighing.result().status == 400 and layer.result().status == 200
+
+
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:
     _, client = clients["classify"]
     page = client.ask("GET", client.place)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
@@ -54,14 +55,32 @@ class Subject(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
-    """A subject with the weights of a checkpoint."""
+    """A subject with the weights of a checkpoint, or one model of an ensemble: of another subject's task and device."""
 
-    path: Path
-    task: Task
+    of: Subject
     model: nn.Module
-    device: torch.device
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.of.path
+
+    @property
+    def task(self) -> Task:
+        """Its tokenizer and configuration."""
+        return self.of.task
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.of.device
+
+
+_loaded: WeakValueDictionary[tuple[Any, ...], Loaded] = WeakValueDictionary()
+"""What is in use, by its run's identity (which it keeps alive) and its file's state: explanations of a checkpoint
+share one model."""
 
 
 def list_checkpoints(subject: Subject) -> list[dict[str, Any]]:
@@ -85,9 +104,14 @@ def at_checkpoint(subject: Subject, name: str) -> Subject:
     if folder is None:
         known = ", ".join(item["name"] for item in list_checkpoints(subject))
         raise UsageError(f"this run has no checkpoint {name!r}", f"there are {known}")
+    file = folder / (WEIGHTS if _is_snapshot(folder) else TENSORS)
+    state = file.stat() if file.exists() else None
+    key = id(subject), folder, state and (state.st_mtime_ns, state.st_size)
+    if found := _loaded.get(key):
+        return found
     model = subject.task.build_model()
     load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
-    return Loaded(subject.path, subject.task, model.to(subject.device).eval(), subject.device)
+    return _loaded.setdefault(key, Loaded(subject, model.to(subject.device).eval()))
 
 
 def step_of(subject: Subject, name: str) -> int | None:

@@ -25,8 +25,8 @@ from glassformer.decode import (
 from glassformer.decode.search_log import SearchStep
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
+from glassformer.explain.capture.exactly import asking
 from glassformer.models import LanguageModel, Translator
-from glassformer.models.inference import evaluation_mode
 from glassformer.text.tokenizer import Tokenizer
 
 
@@ -149,7 +149,8 @@ def translate(
     bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
         forced = [prefix] if prefix else None
-        found = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
+        with asking(model):
+            found = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
         return DecodeLog("sample", config, [LoggedHypothesis.of(h, t) for h in found], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:
@@ -158,7 +159,7 @@ def translate(
             "shorten the prefix or raise max_new_tokens",
         )
     recorder = SearchRecorder(t)
-    with evaluation_mode(model):
+    with asking(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
         stepper = TranslatorStepper(model, src)
         found = beam_search(
@@ -172,7 +173,7 @@ def write(
 ) -> tuple[DecodeLog, Hypothesis]:
     """Continue one prompt as `LanguageModelling.predict` does; the log, and the continuation."""
     t = tokenizer
-    with evaluation_mode(model):
+    with asking(model):
         found = sample(
             LanguageModelStepper(model), [prompt], config,
             limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
 from glassformer.errors import UsageError
 from glassformer.explain import manifest as form
 from glassformer.explain.attribution.alignment import Reading, measure_readings
+from glassformer.explain.capture.exactly import asking
 from glassformer.explain.capture.records import Check
 from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
@@ -150,9 +150,21 @@ class Explanation:
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
+        held = self.held(id, slice)
+        if held is not None:
+            return held
+        record = self.records[id]
+        return to_numpy(take(record.value, [axis.name for axis in record.axes], slice))
+
+    def held(self, id: str, slice: str = "") -> np.ndarray | None:
+        """`tensor`, or None where it would take another forward pass; any thread may ask.
+
+        Raises:
+            UsageError: as `tensor` does.
+        """
         if id in self.records.nodes:
-            record = self.records[id]
-            return to_numpy(take(record.value, [axis.name for axis in record.axes], slice))
+            record = self.records.held(id)
+            return record and to_numpy(take(record.value, [axis.name for axis in record.axes], slice))
         params = self.manifest()["params"]
         if id not in params:
             raise UsageError(f"there is no tensor or parameter {id[:80]!r} in this trace")
@@ -223,7 +235,7 @@ class Explanation:
 
     def _scored(self, prepared: Prepared) -> DecodeLog:
         """The log of a target that was given, with the score the model gives it."""
-        with torch.no_grad():
+        with asking(self.subject.model):
             log_probs = self.subject.model(**self.model_inputs)[0].double().log_softmax(dim=-1)
         ids = [token for token in prepared.following if token is not None]
         log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
 from glassformer.errors import UsageError
+from glassformer.explain.capture.exactly import asking
 from glassformer.explain.checkpoints import Loaded, Subject
 from glassformer.explain.manifest import answer_of
 from glassformer.explain.predictions import predict
@@ -43,7 +42,7 @@ class Together:
 
 def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> dict[str, str]:
     """{"headline", "detail"} of the mean of an ensemble's probabilities."""
-    with torch.no_grad():
+    with asking(model):
         said = predict(task, model(**inputs), [None], [None])
     return answer_of(task.name, said, None, "")
 
@@ -60,4 +59,4 @@ def at_member(subject: Subject, member: int) -> Subject:
         raise UsageError(f"member {member} is not there: this run is {what}", "members are counted from 1")
     if len(members) == 1:
         return subject
-    return Loaded(subject.path, subject.task, members[member - 1], subject.device)
+    return Loaded(subject, members[member - 1])

@@ -109,6 +109,10 @@ class Records(Mapping[str, Record]):
         rank = {id: next(i for i, prefix in enumerate(order) if id.startswith(prefix)) for id in nodes}
         self.nodes = {id: nodes[id] for id in sorted(nodes, key=rank.__getitem__)}
 
+    def held(self, id: str) -> Record | None:
+        """A record that needs no forward pass to be had; any thread may ask."""
+        return self._kept.get(id) or self._layer_records.get(id)
+
     def __getitem__(self, id: str) -> Record:
         if id in self._kept:
             return self._kept[id]

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import AttributeRequest, Explained, ask
-from glassformer.models.inference import evaluation_mode
+from glassformer.explain.capture.exactly import asking
 
 MOST_WORDS = 64
 """Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""
@@ -166,7 +166,7 @@ def words_missed(explanation: Explained) -> Missed:
     written = tgt_in[:, 1:]
     log_probs: list[torch.Tensor] = []
     size = max(1, BATCH_POSITIONS // question.n_tokens)
-    with evaluation_mode(question.model):
+    with asking(question.model):
         for start in range(0, len(erased), size):
             part = slice(start, start + size)
             mask = None if question.mask is None else question.mask.expand(len(source[part]), -1)

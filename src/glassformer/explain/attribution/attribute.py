@@ -32,8 +32,8 @@ from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.faithfulness import Faithfulness, faithfulness, random_falls
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.question import BATCH_TOKENS, Question
+from glassformer.explain.capture.exactly import asking
 from glassformer.explain.predictions import Candidate, Prediction, predict
-from glassformer.models.inference import evaluation_mode
 from glassformer.text.tokenizer import UNK
 
 __all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase", "erase_each"]
@@ -194,7 +194,7 @@ def _random_falls(explanation: Explained, question: Question) -> Float[np.ndarra
 def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
     """Logits with these tokens erased, one (N, L) a stream."""
     size = max(1, BATCH_TOKENS // max(1, question.n_tokens))
-    with evaluation_mode(question.model):
+    with asking(question.model):
         return torch.cat([
             question.logits_without([stream[start : start + size] for stream in erased])
             for start in range(0, len(erased[0]), size)

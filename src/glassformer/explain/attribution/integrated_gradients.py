@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.explain.attribution.question import Question
+from glassformer.explain.capture.exactly import exactly
 
 PANEL = 8
 """Points of a panel: a part of the path that is integrated, and checked, by itself."""
@@ -132,22 +133,17 @@ class _Path:
         """f at N points of the path (N,), and for each token how fast it changes f there, (N, L)."""
         q, size = self.question, max(1, GRADIENT_TOKENS // max(1, self.question.n_tokens))
         values, slopes = [], []
-        was_training = q.model.training
-        q.model.eval()
-        try:
-            with torch.inference_mode(False), torch.enable_grad():
-                for alpha in torch.from_numpy(at).to(self.moves[0]).split(size):
-                    vectors = [
-                        (s + alpha[:, None, None] * m).requires_grad_()
-                        for s, m in zip(self.starts, self.moves, strict=True)
-                    ]
-                    f = q.quantity(q.logits([ids.expand(len(alpha), -1) for ids in q.ids], vectors))
-                    gradients = torch.autograd.grad(f.sum(), vectors)
-                    each = [(g * m).sum(dim=-1) for g, m in zip(gradients, self.moves, strict=True)]
-                    values.append(_float64(f))
-                    slopes.append(_float64(torch.cat(each, dim=1)))
-        finally:
-            q.model.train(was_training)
+        with exactly(q.model), torch.inference_mode(False), torch.enable_grad():
+            for alpha in torch.from_numpy(at).to(self.moves[0]).split(size):
+                vectors = [
+                    (s + alpha[:, None, None] * m).requires_grad_()
+                    for s, m in zip(self.starts, self.moves, strict=True)
+                ]
+                f = q.quantity(q.logits([ids.expand(len(alpha), -1) for ids in q.ids], vectors))
+                gradients = torch.autograd.grad(f.sum(), vectors)
+                each = [(g * m).sum(dim=-1) for g, m in zip(gradients, self.moves, strict=True)]
+                values.append(_float64(f))
+                slopes.append(_float64(torch.cat(each, dim=1)))
         return np.concatenate(values), np.concatenate(slopes)
 
 

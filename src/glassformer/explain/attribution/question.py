@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.explain.capture.exactly import asking
 from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.inference import evaluation_mode
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 
@@ -155,7 +155,7 @@ class Question:
         first = [int(i) for i in np.unique(which, return_index=True)[1]]
         answers: list[float] = []
         size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
-        with evaluation_mode(self.model):
+        with asking(self.model):
             for start in range(0, len(first), size):
                 tokens = self.tokens_of(erased[first[start : start + size]])
                 answers += self.quantity(self.logits_without(tokens)).double().tolist()

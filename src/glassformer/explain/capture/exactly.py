@@ -1,5 +1,8 @@
 """A model as it is to be looked at: in evaluation mode, in full fp32 precision, and not compiled.
 
+Every pass of an explanation runs like this, also those that decode and those that ask again with words
+erased: numbers that are set beside each other must have been computed alike.
+
 Some of these settings belong to the model or the process, not to a thread. Blocks that overlap share
 them: the first to begin sets them, the last to end restores them.
 """
@@ -33,6 +36,13 @@ def exactly(model: nn.Module) -> Iterator[None]:
             stack.enter_context(_while_needed("precision", _full_precision))
         if "torch._dynamo" in sys.modules:  # else nothing can be compiled, and importing it takes seconds
             stack.enter_context(_while_needed("stance", _eager))
+        yield
+
+
+@contextmanager
+def asking(model: nn.Module) -> Iterator[None]:
+    """`exactly`, for answers alone: without gradients."""
+    with exactly(model), torch.inference_mode():
         yield
 
 

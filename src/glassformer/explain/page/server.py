@@ -53,7 +53,7 @@ def build_app(
     """The web application.
 
     Args:
-        service: answers the questions. workers: the threads it does so in, one for tensors, one for the rest.
+        service: answers the questions. workers: the threads it does so in, one for what is held, one for the model.
         port: part of the Host that requests must name. door: who may come in.
         seconds: time an answer may take before it is refused with 504.
     """
@@ -76,8 +76,10 @@ def build_app(
 
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
-        job = partial(service.tensor, trace_id, name, request.query_params.get("slice", ""))
-        values = await _within(request, reader, job, seconds)
+        wanted = trace_id, name, request.query_params.get("slice", "")
+        values = await _within(request, reader, partial(service.held, *wanted), seconds)
+        if values is None:
+            values = await ask(request, partial(service.tensor, *wanted))
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
     posts = (service.trace, service.attribute, service.erase, service.decode)

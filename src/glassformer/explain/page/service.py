@@ -10,7 +10,6 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ class Service:
     """What is known about one run, and the newest of its traces.
 
     Two threads may ask at once, one for work with the model and one for tensors: what has been captured can
-    be looked at while words are being weighed. Where looking needs another forward pass it waits.
+    be looked at while words are being weighed. Where looking needs another forward pass, that is work with the
+    model, too, and nobody who looks at something else waits for it.
 
     Args:
         subject: the run.
@@ -56,10 +56,14 @@ class Service:
                 self._traces.popitem(last=False)
         return manifest
 
+    def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
+        """`tensor`, or None where that takes another forward pass: this never waits for the model."""
+        return self._find(trace_id).held(name, part)
+
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """The values of a node or a parameter, or a slice of them."""
         explanation = self._find(trace_id)
-        with self._model if explanation.records.layered else nullcontext():
+        with self._model:
             return explanation.tensor(name, part)
 
     def alignment(self, trace_id: str) -> dict[str, Any]:
