@@ -15,6 +15,7 @@ from glassformer.explain.attribution.alignment import (
     Missed,
     Reading,
     agreement,
+    agreement_by_chance,
     alignment,
     best_reading,
     readings_json,
@@ -129,3 +130,15 @@ def test_only_translations_are_aligned(name: str) -> None:
         alignment(e)
     with pytest.raises(UsageError, match="cross attention"):
         e.readings()
+
+
+def test_the_best_of_many_readings_is_told_beside_chance() -> None:
+    """Two words and two tokens: of the two ways to deal them out, one agrees with the reading throughout."""
+    missed = Missed(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    straight, crossed = np.eye(2), np.eye(2)[::-1]
+    assert agreement_by_chance([straight], missed) == pytest.approx(0.5, abs=0.07)
+    assert agreement_by_chance([straight, crossed], missed) == 1.0, "one of two readings always agrees"
+    assert math.isnan(agreement_by_chance([straight], Missed(missed.word_of, np.zeros((2, 2)))))
+    e = translated()
+    told, chances = readings_json(e.readings()), {reading.chance for reading in e.readings()}
+    assert chances == {told["chance"]} and 0 < told["chance"] <= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,6 +15,7 @@ import torch
 from tests.explain.stand_in import Asked, asked, untrained
 
 from glassformer.errors import UsageError
+from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
 from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, ask
 from glassformer.explain.attribution.attribute import attribute, erase, erase_each
 from glassformer.explain.attribution.faithfulness import faithfulness, falls, random_falls
@@ -354,3 +356,28 @@ def test_few_words_prove_nothing() -> None:
     warnings = [attribute(asked(subject, text)).warnings for text in ("good", "a b", "a b c d e f")]
     assert "only one word" in warnings[0][-1] and "only 2 words" in warnings[1][-1]
     assert not any("only" in w for w in warnings[2])
+
+
+def test_errors_that_cancel_in_the_sum_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tokens whose scores change abruptly, one up and one down: completeness sees nothing."""
+    question = ask(asked(untrained("classify"), "a b"), AttributeRequest())
+
+    def along(path: Any, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        peak = np.exp(-(((at - 0.37) / 0.01) ** 2))
+        return np.zeros_like(at), np.stack([peak, -peak], axis=1)
+
+    monkeypatch.setattr(integrated_gradients_module._Path, "_along", along)
+    scores, completeness = integrated_gradients(question)
+    true = 0.01 * math.sqrt(math.pi)
+    assert completeness.ok and completeness.error < 1e-12
+    assert abs(scores["text"][0] - true) > 0.002, "the score is wrong"
+    assert completeness.token_error > 0.002, "and that is told"
+
+
+@pytest.mark.parametrize(("n_words", "alone"), [(5, 2), (10, 1), (11, 0)])
+def test_a_ranking_by_single_words_is_not_praised_for_erasing_single_words(n_words: int, alone: int) -> None:
+    subject = untrained("classify")
+    text = " ".join("abcdefghijk"[:n_words])
+    for method, told in (("erase", bool(alone)), ("integrated_gradients", False)):
+        warnings = attribute(asked(subject, text), AttributeRequest(method=method)).warnings
+        assert any(w.startswith(f"{alone} of the 3 parts") for w in warnings) == told

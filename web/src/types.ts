@@ -281,7 +281,8 @@ export interface Attribution {
   baseline_value: number; // with everything erased
   /** One number a token of each stream, in the units of the quantity; 0 for special tokens, which are kept. */
   scores: Partial<Record<StreamName, number[]>>;
-  completeness: { error: number; relative: number; n_steps: number; ok: boolean } | null; // integrated gradients
+  /** Integrated gradients: how far the scores miss their sum, and the largest error of one token's score, which the sum cannot see where errors cancel. */
+  completeness: { error: number; relative: number; n_steps: number; ok: boolean; token_error: number } | null;
   /** Fall of the quantity when the best-ranked words are erased (more is better), and when only they are kept (less is better). */
   comprehensiveness: Faithfulness;
   sufficiency: Faithfulness;
@@ -309,6 +310,8 @@ export interface Erased {
 /** GET /api/trace/{id}/alignment, of a translation: where its alignment can be read, the best place first. */
 export interface Alignments {
   best: { layer: number; shifted: boolean };
+  /** What the best of as many readings of this sentence would agree by chance; null: no token misses a word. */
+  chance: number | null;
   readings: {
     layer: number;
     shifted: boolean; // where the token is the decoder's input, not where it is predicted

@@ -17,7 +17,7 @@ type Reading = Alignments["readings"][number];
 const nameOf = ({ layer, shifted }: Reading) => `layer ${layer + 1}, where the word is ${shifted ? "the input" : "predicted"}`;
 
 export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; cross: AttentionGroup; hide: boolean }) {
-  const { readings, problem } = useReadings(manifest, cross);
+  const { readings, chance, problem } = useReadings(manifest, cross);
   const [best] = readings;
   const reading = readings.find((one) => nameOf(one) === route.value.params.reading) ?? best;
   const layer = cross.layers.find((one) => one.layer === reading?.layer);
@@ -46,7 +46,7 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
                 ))}
               </select>
             </label>
-            <p class="note">{problem ?? agrees(reading, best, readings.length)}</p>
+            <p class="note">{problem ?? agrees(reading, best, readings.length, chance)}</p>
           </div>
           <h2>{`Alignment, cross-attention of layer ${layer.layer + 1}`}</h2>
           <Waiting fetched={fetched} wanted={[layer]} />
@@ -64,21 +64,21 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
   );
 }
 
-function agrees({ agreement }: Reading, best: Reading, count: number): string {
+function agrees({ agreement }: Reading, best: Reading, count: number, chance: number | null): string {
   if (agreement === null) return "No target word misses a source word that is erased, so the readings cannot be compared.";
   const score = agreement.toFixed(2);
   const share = "the share of target words whose aligned source word is the one they miss most when it is erased";
   return agreement === best.agreement
-    ? `Of ${count} readings, this agrees best with what erasing shows: ${score}, ${share}.`
+    ? `Of ${count} readings, this agrees best with what erasing shows: ${score}, ${share}. By chance the best of ${count} would have ${chance?.toFixed(2)}.`
     : `Agreement with erasing: ${score}, where the best reading has ${best.agreement!.toFixed(2)}; ${share}.`;
 }
 
 /** The readings there are, the one that agrees best with erasing first where that is known. */
 function useReadings(manifest: Manifest, cross: AttentionGroup) {
-  const loaded = useLoaded<{ readings: Reading[]; problem?: string }>(manifest.id, (tell) =>
+  const loaded = useLoaded<Pick<Alignments, "readings" | "chance"> & { problem?: string }>(manifest.id, (tell) =>
     source.alignment(manifest.id).then(tell, (error) => tell({
       readings: cross.layers.flatMap(({ layer }) => [false, true].map((shifted) => ({ layer, shifted, agreement: null }))),
-      problem: messageOf(error),
+      chance: null, problem: messageOf(error),
     })));
-  return loaded ?? { readings: [] };
+  return loaded ?? { readings: [], chance: null };
 }

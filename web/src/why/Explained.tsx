@@ -123,7 +123,8 @@ function Trust({ found }: { found: Attribution }) {
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
             The scores should sum to the difference between this text and the erased one. They miss it
             by <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the range,
-            in {completeness.n_steps} steps{completeness.ok ? "." : ": too much. Take them as rough, or erase one word at a time."}
+            in {completeness.n_steps} steps{completeness.ok ? "." : ": too much. Take them as rough, or erase one word at a time."} Errors
+            that cancel are not seen in a sum: of no token is the score off by more than {number(completeness.token_error)}, by a second rule.
           </p>
         : <p>A score is the fall when that word alone is replaced by {erased_with}: exact for one word, blind to words that stand in for each other.</p>}
       <Faithfulness attribution={found} />

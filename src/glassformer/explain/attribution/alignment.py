@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,8 @@ from glassformer.explain.capture.exactly import asking
 
 MOST_WORDS = 64
 """Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""
+N_RANDOM = 500
+"""Random orders by which the agreement by chance is found."""
 BATCH_POSITIONS = 1024
 """Positions whose logits of the whole vocabulary are held at once."""
 
@@ -37,11 +39,14 @@ class Reading:
             a shallow one may look at a word only to write it.
         agreement: share of the written tokens whose aligned word is the one they miss most; NaN where no
             token misses any.
+        chance: what the best of all readings of this sentence would agree by chance: with the same aligned
+            words, dealt to the tokens at random.
     """
 
     layer: int
     shifted: bool
     agreement: float
+    chance: float = field(default=math.nan, compare=False)
 
 
 @runtime_checkable
@@ -111,11 +116,13 @@ def measure_readings(explanation: Aligned) -> list[Reading]:
     """
     n_layers = _decoder_layers(explanation)
     missed = words_missed(explanation)
+    places = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
+    weights = [_read(explanation, *place) for place in places]
+    chance = agreement_by_chance(weights, missed)
     measured: list[tuple[Reading, float]] = []
-    for layer in range(n_layers):
-        for shifted in (False, True):
-            agrees, weight = agreement(_read(explanation, layer, shifted), missed)
-            measured.append((Reading(layer, shifted, agrees), weight))
+    for place, read in zip(places, weights, strict=True):
+        agrees, weight = agreement(read, missed)
+        measured.append((Reading(*place, agrees, chance), weight))
     if missed.counted.any():
         measured.sort(key=lambda one: (-one[0].agreement, -one[1]))
     else:
@@ -133,7 +140,8 @@ def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
         }
         for r in readings
     ]
-    return {"best": {name: told[0][name] for name in ("layer", "shifted")}, "readings": told}
+    best, chance = {name: told[0][name] for name in ("layer", "shifted")}, readings[0].chance
+    return {"best": best, "chance": None if math.isnan(chance) else chance, "readings": told}
 
 
 def agreement(weights: Float[np.ndarray, "N S"], missed: Missed) -> tuple[float, float]:
@@ -143,12 +151,29 @@ def agreement(weights: Float[np.ndarray, "N S"], missed: Missed) -> tuple[float,
     if not counted.any():
         return math.nan, math.nan
     most_missed = missed.falls[counted].argmax(axis=1)
-    rows = np.where(missed.word_of < 0, -np.inf, weights[counted])
     on_it = missed.word_of == most_missed[:, None]
     return (
-        float((missed.word_of[rows.argmax(axis=1)] == most_missed).mean()),
+        float((_aligned_words(weights, missed) == most_missed).mean()),
         float(np.where(on_it, weights[counted], 0.0).sum(axis=1).mean()),
     )
+
+
+def agreement_by_chance(weights: Sequence[Float[np.ndarray, "N S"]], missed: Missed) -> float:
+    """What the best of these readings would agree if the words that are missed were dealt to the tokens at
+    random: the mean of the largest agreement over random orders. The best of many readings of a short sentence
+    agrees often without meaning anything; NaN where no token misses any word."""
+    if not missed.counted.any():
+        return math.nan
+    aligned = np.array([_aligned_words(read, missed) for read in weights])  # (R, N)
+    most_missed, rng = missed.falls[missed.counted].argmax(axis=1), np.random.default_rng(0)
+    best = [(aligned == rng.permutation(most_missed)).mean(axis=1).max() for _ in range(N_RANDOM)]
+    return float(np.mean(best))
+
+
+def _aligned_words(weights: Float[np.ndarray, "N S"], missed: Missed) -> Int[np.ndarray, " M"]:
+    """The word with the largest weight, of each token that misses any word."""
+    rows = np.where(missed.word_of < 0, -np.inf, weights[missed.counted])
+    return missed.word_of[rows.argmax(axis=1)]
 
 
 def words_missed(explanation: Explained) -> Missed:

@@ -29,7 +29,13 @@ from glassformer.explain.attribution.asking import (
     masked_in_training,
 )
 from glassformer.explain.attribution.erasing import erase_one
-from glassformer.explain.attribution.faithfulness import Faithfulness, faithfulness, random_falls
+from glassformer.explain.attribution.faithfulness import (
+    SHARES,
+    Faithfulness,
+    faithfulness,
+    random_falls,
+    single_words,
+)
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.question import BATCH_TOKENS, Question
 from glassformer.explain.capture.exactly import asking
@@ -240,6 +246,12 @@ def _warnings(
         found.append(
             f"the scores miss their sum by {completeness.relative:.0%} of the range after "
             f"{completeness.n_steps} steps: read only the largest of them"
+        )
+    alone = single_words(question.n_words)
+    if completeness is None and alone:
+        found.append(
+            f"{alone} of the {len(SHARES)} parts of comprehensiveness erase a single word, and erasing single "
+            "words made this ranking: there it is the best possible by construction"
         )
     if question.n_words < FEW_WORDS:
         n = "only one word" if question.n_words == 1 else f"only {question.n_words} words"

@@ -48,12 +48,20 @@ def falls(question: Question, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndar
     if n == 0:
         return np.zeros((n_rankings, 2))
     place = np.argsort(rankings, axis=1)  # (R, W): where in the ranking each word stands
-    best = [
-        place < max(1, math.ceil(share * n - 1e-9)) for share in SHARES
-    ]  # 10% of 30 is 3.0000000000000004
+    best = [place < n_best for n_best in _numbers(n)]
     erased = np.concatenate([np.zeros((1, n), dtype=bool), *best, *(~b for b in best)])
     values = question.values(erased)
     return (values[0] - values[1:].reshape(2, len(SHARES), n_rankings)).mean(axis=1).T
+
+
+def _numbers(n_words: int) -> list[int]:
+    """How many words each share is: at least one."""
+    return [max(1, math.ceil(share * n_words - 1e-9)) for share in SHARES]  # 10% of 30 is 3.0000000000000004
+
+
+def single_words(n_words: int) -> int:
+    """How many of the shares are a single word: comprehensiveness then asks there what erasing one word asked."""
+    return _numbers(n_words).count(1) if n_words else 0
 
 
 def random_falls(question: Question, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:

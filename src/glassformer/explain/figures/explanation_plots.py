@@ -47,7 +47,7 @@ class ExplanationPlots(TracePlots):
         if not fits:  # there is no such layer
             return super()._reading(layer, shifted)
         best = fits[0]
-        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f})"
+        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f}, by chance {best.chance:.2f})"
         return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else why
 
     def attribution(
