@@ -34,11 +34,23 @@ class Frames(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-def test_the_page_stands_in_a_frame_that_may_only_run_it(explanation: Explanation) -> None:
+@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
+def test_an_explanation_shows_itself_without_another_pass(name: str) -> None:
+    """No attribution, no reading of alignments, and no megabytes in the notebook."""
+    explanation = explain(untrained(name), "abc")
+    passes: list[object] = []
+    handle = explanation.subject.model.register_forward_pre_hook(lambda *_: passes.append(1))
     bundle = explanation._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "image/png", "text/html"}
+    handle.remove()
+    assert not passes and len(repr(bundle)) < 400_000
     assert bundle["text/plain"] == repr(explanation)
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+
+
+def test_the_page_stands_in_a_frame_that_may_only_run_it(explanation: Explanation) -> None:
+    bundle = explanation.page()._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert bundle["text/plain"] == repr(explanation)
     parser = Frames()
     parser.feed(bundle["text/html"])
     ((tag, attributes),) = parser.tags  # nothing of the text got out of the attribute
@@ -60,6 +72,6 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
     assert notebook.frame(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
 
 
-def test_a_translation_shows_its_alignment() -> None:
+def test_a_translation_shows_its_cross_attention() -> None:
     explanation = explain(untrained("translate"), "abc")
     assert notebook.picture(explanation).startswith(b"\x89PNG")

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from tests.serving import DTYPES, TEXTS, tiny_run
 
-from glassformer.errors import GlassformerError
+from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import report
-from glassformer.explain.page.report import escaped, one_file, report_html, write_report
+from glassformer.explain.page.one_file import escaped, one_file, size_of
+from glassformer.explain.page.report import report_html, write_report
+from glassformer.explain.page.weighed import Room, words_weighed
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 
@@ -172,10 +174,32 @@ def test_a_full_file_says_what_it_lacks() -> None:
     assert n_missing > 0 and sentence.startswith(f"{n_missing} tensors")
 
 
+@pytest.mark.parametrize("name", ["classify", "translate"])
+def test_the_limit_is_of_the_whole_file(name: str) -> None:
+    """Weights of words and erasures count, too; when there is no room they are left out, and that is told."""
+    explanation = explain(tiny_run(name), TEXTS[name])
+    sizes = []
+    for limit in (400_000, 300_000, 10_000_000):
+        try:
+            html, dropped = report_html(explanation, max_bytes=limit)
+        except UsageError as error:
+            assert limit < 400_000 and f"more than {limit:,}" in error.message
+            continue
+        assert len(html.encode()) <= limit
+        data = Page(html).data()
+        sizes.append(len(json.dumps([data["attributions"], data["erased"]])))
+    assert dropped == [] and sizes[0] <= sizes[-1]
+    least = size_of(data["attributions"][0]) + size_of(data["erased"][0]) + 2
+    told: list[str] = []
+    attributions, erasures = words_weighed([explanation], time.monotonic() + 60, told, Room(least))
+    assert size_of(attributions) + size_of(erasures) <= least + 2, "and the brackets"
+    assert len(erasures) == 1 and any("as the file is full" in said for said in told)
+
+
 def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     explanation = explain(tiny_run("translate"), TEXTS["translate"])
     dropped: list[str] = []
-    attributions, _ = report.words_weighed([explanation], time.monotonic() - 1, dropped)
+    attributions, _ = words_weighed([explanation], time.monotonic() - 1, dropped, Room(10**9))
     assert attributions == [] and len(dropped) == 2 and all("written tokens" in told for told in dropped)
     assert "by erasing" in dropped[0] and "by integrated gradients" in dropped[1]
 

@@ -214,6 +214,12 @@ class Explanation:
 
         write_report(Path(path), self)
 
+    def page(self) -> Any:
+        """The whole page, to be shown by a notebook's cell: a few seconds of weighing words, a few megabytes."""
+        from glassformer.explain.page.notebook import NotebookPage
+
+        return NotebookPage(self)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
         from glassformer.explain.page.notebook import mimebundle
 

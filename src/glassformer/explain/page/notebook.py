@@ -1,7 +1,8 @@
-"""How an explanation shows itself in a notebook: the whole page in a frame, a picture beside it, and one line.
+"""How an explanation shows itself in a notebook: as one line and a picture, or, when asked, as the whole page.
 
-The frame is `srcdoc` with scripts allowed and nothing else: no server, no widgets, no network. A front end
-that shows no HTML takes the picture, one that shows no pictures takes the line.
+A cell that ends in an explanation should cost nothing: no words are weighed for it, and the notebook does not
+grow by megabytes. The page comes in a frame: it is `srcdoc` with scripts allowed and nothing else: no server,
+no widgets, no network. A front end that shows no HTML or no pictures takes the line.
 """
 
 from __future__ import annotations
@@ -29,13 +30,20 @@ class Displayed(Shown, Drawn, Protocol):
     """What is needed of an explanation."""
 
 
+class NotebookPage:
+    """The page of an explanation as what a cell shows: made when it is shown."""
+
+    def __init__(self, explanation: Displayed) -> None:
+        self._explanation = explanation
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self._explanation), "text/html": frame(self._explanation)}
+
+
 def mimebundle(explanation: Displayed) -> dict[str, Any]:
-    """What Jupyter asks an object for: its forms by MIME type, the picture in base64."""
-    return {
-        "text/plain": repr(explanation),
-        "image/png": base64.b64encode(picture(explanation)).decode("ascii"),
-        "text/html": frame(explanation),
-    }
+    """What Jupyter asks an explanation for: its forms by MIME type, the picture in base64."""
+    image = base64.b64encode(picture(explanation)).decode("ascii")
+    return {"text/plain": repr(explanation), "image/png": image}
 
 
 def frame(explanation: Displayed) -> str:
@@ -51,10 +59,9 @@ def frame(explanation: Displayed) -> str:
 
 
 def picture(explanation: Displayed) -> bytes:
-    """A PNG, soon made: alignment of a translation, attention of any other model."""
-    translated = explanation.subject.task.name == "translate" and len(explanation.streams[-1]) > 1
-    plot = ExplanationPlots(explanation)
-    figure = plot.alignment() if translated else plot.attention()
+    """A PNG of what is here already: the cross attention of a translation, the attention of any other model."""
+    crosses = any(id.endswith(".cross.weights") for id in explanation.records)
+    figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
     buffer = BytesIO()
     with fs.style():
         figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})

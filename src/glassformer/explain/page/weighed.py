@@ -1,0 +1,109 @@
+"""The words of a saved page: their weights, and every word erased alone, as far as time and room allow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, get_args, runtime_checkable
+
+from glassformer.explain.attribution.asking import Explained, Method
+from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase_each
+from glassformer.explain.page.one_file import size_of
+
+IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
+
+
+@runtime_checkable
+class Weighable(Explained, Protocol):
+    """What is needed of an explanation."""
+
+    @property
+    def id(self) -> str: ...
+    def manifest(self) -> dict[str, Any]: ...
+
+
+class Room:
+    """Bytes that may be spent, and how many are."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes, self.spent = n_bytes, 0
+
+    def take(self, value: Any) -> bool:
+        """Spend what this takes in the file; False, and nothing spent, where that is more than there is."""
+        size = size_of(value) + 1  # and a comma
+        fits = self.spent + size <= self.n_bytes
+        self.spent += size if fits else 0
+        return fits
+
+
+def words_weighed(
+    explanations: Sequence[Weighable], deadline: float, dropped: list[str], room: Room
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
+    translator or language model wrote token after token until the deadline, first by erasing. What takes more
+    room than there is stays out."""
+    attributions, erasures, n_left = [], [], 0
+    for method in get_args(Method):
+        for explanation in explanations:
+            manifest = explanation.manifest()
+            classifier = manifest["model"]["task"] == "classify"
+            targets = [None] if classifier else written(manifest)
+            for n_done, prediction in enumerate(targets):
+                if time.monotonic() > deadline and not classifier:
+                    dropped.append(
+                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
+                        f"{len(targets)} written tokens, to keep the export short; the live page weighs any."
+                    )
+                    break
+                which = {"trace": explanation.id} | ({} if prediction is None else {"prediction": prediction})
+                request = which | {"method": method}
+                told = attribute(explanation, AttributeRequest.from_dict(request))
+                found = {"request": request, "attribution": told.to_json()}
+                if not room.take(found):
+                    dropped.append(
+                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
+                        f"{len(targets)} answers, as the file is full; the live page weighs any."
+                    )
+                    break
+                attributions.append(found)
+                if method == "erase":
+                    for one in each_word_erased(explanation, which):
+                        fits = room.take(one)
+                        n_left += not fits
+                        erasures += [one] * fits
+    if n_left:
+        dropped.append(f"Why: {n_left} erased words, as the file is full; the live page erases any.")
+    return attributions, erasures
+
+
+def each_word_erased(explanation: Weighable, which: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
+    words = list(words_before(explanation.manifest(), which.get("prediction")))
+    if words:
+        base = EraseRequest.from_dict(which | {"erase": {}})
+        for positions, told in zip(words, erase_each(explanation, base, words), strict=True):
+            yield {"request": which | {"erase": positions}, "erased": told.to_json()}
+
+
+def written(manifest: dict[str, Any]) -> list[int]:
+    """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
+    stream = manifest["streams"][-1]
+    n_given = stream["n_given"] if manifest["model"]["task"] == "lm" else 0
+    return [
+        i
+        for i, p in enumerate(manifest["predictions"])
+        if p["actual"] is not None and (p["position"] or 0) + 1 >= n_given
+    ]
+
+
+def words_before(manifest: dict[str, Any], prediction: int | None) -> Iterator[dict[str, list[int]]]:
+    """For each word that a prediction can see: the positions of its tokens, by stream."""
+    last = None if prediction is None else manifest["predictions"][prediction]["position"]
+    for stream in manifest["streams"]:
+        seen = stream["words"]
+        if last is not None and stream["name"] != "source":
+            seen = seen[: last + 1]
+        for word in range(max(seen, default=-1) + 1):
+            positions = [i for i, w in enumerate(seen) if w == word]
+            if positions:
+                yield {stream["name"]: positions}
