@@ -183,3 +183,39 @@ def test_a_head_is_painted_once_though_layers_come_one_by_one(app: Callable[...,
     n_heads = page.page.locator("[data-head] canvas.thumb").count()
     assert n_heads > page.page.locator("[data-head]").first.locator("xpath=..").locator("[data-head]").count()
     assert page.page.evaluate("window.painted") == n_heads
+
+
+def test_a_second_text_that_was_removed_does_not_come_back(app: Callable[..., App]) -> None:
+    """Its trace was on its way when it was taken away; and the page waits for what it still waits for."""
+    page = app("classify, pre-norm", "compare")
+    held = Held(page, "**/api/trace")
+    page.page.fill("[data-role=other-text]", "good good")
+    page.page.press("[data-role=other-text]", "Enter")
+    held.wait()
+    page.page.go_back()
+    page.until("() => !location.hash.includes('o.text')")
+    page.until("() => document.querySelector('main').getAttribute('aria-busy') === 'false'")
+    held.let_go()
+    page.page.wait_for_timeout(300)
+    assert page.page.locator("[data-side=B]").count() == 0
+
+
+def test_a_new_text_has_all_its_words(app: Callable[..., App]) -> None:
+    """What was erased in the last one, and what was asked of it, is not carried over."""
+    page = app("translate, pre-norm", "why", text="abc de", erased="source:0", foil=7, position=1)
+    page.settle()
+    page.page.fill("[data-role=text]", "fed cab")
+    page.page.click("[data-role=trace]")
+    page.until("() => location.hash.includes('fed')")
+    page.ready("why")
+    page.settle()
+    assert not page.param.keys() & {"erased", "foil", "position", "class"}
+    assert page.page.locator("[data-word][aria-pressed=true]").count() == 0
+    assert page.page.locator("[data-word]").count() > 0
+
+
+def test_no_token_stays_in_the_address(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.0.self.q")
+    assert "token" not in page.page.url and page.param["node"] == "encoder.0.self.q"
+    page.page.reload()
+    page.ready("step")

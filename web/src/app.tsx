@@ -11,7 +11,7 @@ import { SCREENS, type Screen } from "./hash";
 import { useKeys } from "./keys";
 import { FlowScreen } from "./screens/flow";
 import { signal, useSignals } from "./signals";
-import { busy, go, hrefTo, manifest, problem, report, route, runFacts } from "./state";
+import { busy, go, hrefTo, manifest, problems, report, route, runFacts } from "./state";
 import { theme, toggleTheme } from "./theme";
 
 const NAMES: Record<Screen, string> = {
@@ -74,13 +74,15 @@ function Nav({ current }: { current: Screen }) {
 }
 
 function Problems() {
-  const told = problem.value;
-  if (!told) return null;
   return (
-    <div role="alert" class="problem">
-      <p><strong>{told.message}</strong> {told.hint}</p>
-      <button type="button" class="quiet" onClick={() => (problem.value = null)}>Close</button>
-    </div>
+    <>
+      {problems.map((problem, i) => problem.value && (
+        <div key={i} role="alert" class="problem">
+          <p><strong>{problem.value.message}</strong> {problem.value.hint}</p>
+          <button type="button" class="quiet" onClick={() => (problem.value = null)}>Close</button>
+        </div>
+      ))}
+    </>
   );
 }
 

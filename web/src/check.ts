@@ -4,7 +4,7 @@
  */
 import * as ops from "./ops";
 import { OPERATIONS } from "./operations";
-import type { Source } from "./source";
+import type { Source, TensorValue } from "./source";
 import { data, needed, param, predictionAt, PROBABILITIES, rowOf, Unavailable, type Step } from "./stepData";
 import type { Manifest, Prediction, TraceNode } from "./types";
 
@@ -16,21 +16,31 @@ export interface CheckResult {
   words: string;
 }
 
-function compare(computed: ops.Numbers, shown: ops.Numbers, halves: boolean, words: string): CheckResult {
-  if (computed.length !== shown.length) {
-    return { state: "bad", delta: Infinity, words: `${computed.length} numbers were computed, ${shown.length} are shown` };
+/** The largest difference; Infinity where one is no number. */
+function apart(a: ops.Numbers, b: ops.Numbers): number {
+  let most = 0;
+  for (let i = 0; i < a.length; i++) {
+    const difference = a[i] === b[i] ? 0 : Math.abs(a[i]! - b[i]!);
+    if (!(difference <= most)) most = Number.isNaN(difference) ? Infinity : difference;
   }
-  let [delta, largest] = [0, 1];
-  for (let i = 0; i < shown.length; i++) {
-    const [a, b] = [computed[i]!, shown[i]!];
-    largest = Math.max(largest, Math.abs(b));
-    const apart = a === b ? 0 : Math.abs(a - b);
-    if (!(apart <= delta)) delta = Number.isNaN(apart) ? Infinity : apart;
-  }
-  return { state: delta <= (halves ? 5e-3 : 1e-4) * largest ? "ok" : "bad", delta, words };
+  return most;
 }
 
-/** Everything `node` computes, again. `position` chooses the row of large logits. */
+/** How far a 16-bit number may be from the one it stands for, relatively, and at least where it is tiny. */
+const [HALF, TINY] = [2 ** -11, 2 ** -25];
+
+/** Every 16-bit number moved to one end of what it may stand for, this way or that. */
+function moved(value: TensorValue): TensorValue {
+  if (value.dtype !== "f16") return value;
+  const data = Float32Array.from(value.data, (x, i) => x + (Math.abs(x) * HALF + TINY) * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1));
+  return { ...value, data };
+}
+
+/**
+ * Everything `node` computes, again. `position` chooses the row of large logits. Numbers may differ by what rounding
+ * does: a ten-thousandth of the largest, or, in a saved page, what comes out differently when its 16-bit numbers are
+ * moved as far as they may be from those they stand for.
+ */
 export async function checkNode(trace: Manifest, node: TraceNode, position: number, source: Source): Promise<CheckResult> {
   let halves = false;
   const get: Step["get"] = async (id, slice) => {
@@ -42,23 +52,38 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
       throw new Unavailable(source.live ? (error as Error).message : `the numbers of ${id} did not fit into this saved page`);
     }
   };
-  const step: Step = { trace, node, get };
-  const probabilities = node.id === PROBABILITIES;
   try {
-    if (!probabilities && node.axes.at(-1)?.name !== "vocab") {
-      const computed = await OPERATIONS[node.op].again(step);
-      return compare(computed, (await get(node.id)).data, halves, halves ? "from numbers saved with three digits" : "");
+    const asked = questionOf(trace, node, position);
+    const computed = await asked.again(get);
+    const shown = await asked.shown(get);
+    const words = asked.words || (halves ? "from numbers saved with three digits" : "");
+    if (computed.length !== shown.length) {
+      return { state: "bad", delta: Infinity, words: `${computed.length} numbers were computed, ${shown.length} are shown` };
     }
-    const prediction = predictionAt(trace, position);
-    if (!prediction) throw new Unavailable("there is no prediction here");
-    const row = prediction.position === null ? "" : `token:${rowOf(trace, prediction)}`;
-    const computed = await (probabilities ? shares : logits)(step, prediction, row);
-    const shown = prediction.top.map((one) => (probabilities ? Math.exp(one.log_prob) : one.logit));
-    return compare(computed, shown, halves, `the ${shown.length} candidates shown`);
+    const [delta, largest] = [apart(computed, shown), apart(shown, new Float64Array(shown.length))];
+    const allowed = halves
+      ? 4 * apart(computed, await asked.again(async (id, slice) => moved(await get(id, slice)))) + 2 * (largest * HALF + TINY)
+      : 1e-4 * largest;
+    return { state: delta <= allowed ? "ok" : "bad", delta, words };
   } catch (error) {
     if (error instanceof Unavailable) return { state: "unavailable", delta: null, words: error.message };
     throw error;
   }
+}
+
+/** What is computed again and what is shown: everything of a step, or the candidates of one prediction. */
+function questionOf(trace: Manifest, node: TraceNode, position: number) {
+  type Get = Step["get"];
+  const probabilities = node.id === PROBABILITIES;
+  if (!probabilities && node.axes.at(-1)?.name !== "vocab") {
+    return { again: (get: Get) => OPERATIONS[node.op].again({ trace, node, get }), shown: async (get: Get) => (await get(node.id)).data, words: "" };
+  }
+  const prediction = predictionAt(trace, position);
+  if (!prediction) throw new Unavailable("there is no prediction here");
+  const row = prediction.position === null ? "" : `token:${rowOf(trace, prediction)}`;
+  const shown = prediction.top.map((one) => (probabilities ? Math.exp(one.log_prob) : one.logit));
+  const again = (get: Get): Promise<ops.Numbers> => (probabilities ? shares : logits)({ trace, node, get }, prediction, row);
+  return { again, shown: async () => shown, words: `the ${shown.length} candidates shown` };
 }
 
 /** Of one prediction's candidates, in their order. */

@@ -2,9 +2,11 @@
  * Where the page's numbers come from: a server beside the model (`LiveSource`) or the data inlined in an
  * exported file (`FileSource`). Screens know the interface `Source` alone.
  */
+import { Problem } from "./problem";
+import { Store } from "./store";
 import { decodeBase64, sliceTensor, toTensor, type TensorValue } from "./tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, ReportData, RunFacts, Stream,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, Prediction, ReportData, RunFacts, Stream,
   TraceRequest,
 } from "./types";
 
@@ -30,22 +32,14 @@ export interface Source {
   decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;
 }
 
-/** A problem in words for the reader: what happened and, perhaps, what to do. */
-export class Problem extends Error {
-  constructor(message: string, readonly hint = "", readonly status = 0) {
-    super(message);
-  }
-}
-
 const CACHE_BYTES = 256e6;
 
 export class LiveSource implements Source {
   readonly live = true;
   readonly stored = [];
   readonly dropped = [];
-  private cache = new Map<string, TensorValue>();
+  private cache = new Store<TensorValue>(CACHE_BYTES, ({ data }) => data.byteLength);
   private pending = new Map<string, Promise<TensorValue>>();
-  private bytes = 0;
   /** What was traced, and under which id the server has it now: it keeps four traces, and an older one is traced again. */
   private traced = new Map<string, { request: TraceRequest; now: string; renewing: Promise<string> | null }>();
 
@@ -100,12 +94,7 @@ export class LiveSource implements Source {
   }
 
   peek(traceId: string, id: string, slice = "") {
-    const key = `${traceId}/${id}?${slice}`;
-    const hit = this.cache.get(key);
-    if (!hit) return null;
-    this.cache.delete(key); // last used goes last: the first of the map is the oldest
-    this.cache.set(key, hit);
-    return hit;
+    return this.cache.get(`${traceId}/${id}?${slice}`);
   }
 
   tensor(traceId: string, id: string, slice = "") {
@@ -127,12 +116,6 @@ export class LiveSource implements Source {
     const shape = (response.headers.get("X-Shape") ?? "").split(",").filter(Boolean).map(Number);
     const value = toTensor(response.headers.get("X-Dtype") ?? "f32", shape, await response.arrayBuffer());
     this.cache.set(`${traceId}/${id}?${slice}`, value);
-    this.bytes += value.data.byteLength;
-    for (const [key, old] of this.cache) {
-      if (this.bytes <= CACHE_BYTES || old === value) break;
-      this.cache.delete(key);
-      this.bytes -= old.data.byteLength;
-    }
     return value;
   }
 }
@@ -202,11 +185,32 @@ export class FileSource implements Source {
     const found = this.data.erased.find(({ request: r }) =>
       r.trace === request.trace && same(r.erase, request.erase) && (r.prediction ?? 0) === (request.prediction ?? 0));
     if (!found) throw new Problem("The saved page holds each word erased alone, not this combination.", OFFLINE_HINT);
-    return found.erased;
+    return this.asAsked(found.erased, request);
+  }
+  /** What is saved answers the question for the answer itself; for another class, token or foil it is asked of the same two predictions. */
+  private asAsked(erased: Erased, request: EraseRequest): Erased {
+    const trace = this.data.traces.find((one) => one.id === request.trace)!;
+    const whole = trace.predictions[request.prediction ?? 0]!;
+    const classify = trace.model.task === "classify";
+    const usual = classify ? whole.top[0]!.id : whole.actual?.id ?? whole.top[0]!.id;
+    const target = request.target ?? usual;
+    const rival = (of: number) => (classify ? whole.top.find((one) => one.id !== of)?.id ?? null : null);
+    const foil = request.foil ?? rival(target);
+    if (target === usual && foil === rival(usual)) return erased;
+    const [value, original] = [erased.prediction, whole].map((prediction) => quantityOf(prediction, target, foil));
+    if (value == null || original == null) throw new Problem("This saved page does not hold what is asked of that token.", OFFLINE_HINT);
+    return { ...erased, value, original };
   }
   async decode(): Promise<never> {
     throw new Problem("A saved page cannot decode again.", OFFLINE_HINT);
   }
+}
+
+/** log p of a class or token, or how far its logit is above its foil's; null where one of them is not among the candidates. */
+function quantityOf({ top, actual }: Prediction, target: number, foil: number | null): number | null {
+  const [one, rival] = [target, foil].map((id) => [...top, actual].find((candidate) => candidate?.id === id));
+  if (!one || (foil !== null && !rival)) return null;
+  return rival ? one.logit - rival.logit : one.log_prob;
 }
 
 /** The data inlined in an exported page if there is some, the server otherwise. */

@@ -4,22 +4,28 @@
  */
 import { useEffect, useState } from "preact/hooks";
 import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./hash";
+import { Place, tell, type Told } from "./loading";
 import { computed, follow, signal } from "./signals";
-import { openSource, Problem, type TensorValue } from "./source";
+import { openSource, type TensorValue } from "./source";
 import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } from "./types";
 
 export const source = openSource();
 export const route = signal<Route>(parseHash(location.hash));
-export const runFacts = signal<RunFacts | null>(null);
+const run = new Place<RunFacts>();
+const first = new Place<Manifest>();
+const second = new Place<Manifest>();
+const places = [run, first, second];
+export const runFacts = run.value;
 /** The texts that were asked for; their traces may take a while. */
 export const text = signal("");
 export const otherText = signal<string | undefined>(undefined);
 /** The trace shown, and the second one of Compare. */
-export const manifest = signal<Manifest | null>(null);
-export const other = signal<Manifest | null>(null);
+export const manifest = first.value;
+export const other = second.value;
 /** What the page waits for, in words; null: nothing. */
-export const busy = signal<string | null>(null);
-export const problem = signal<{ message: string; hint: string } | null>(null);
+export const busy = computed(() => places.map((place) => place.busy.value).find(Boolean) ?? null, (words) => words);
+/** What went wrong in each place, and elsewhere. */
+export const problems = [...places.map((place) => place.problem), signal<Told | null>(null)];
 /** A token pointed at anywhere lights up everywhere. */
 export const hoveredToken = signal<{ stream: StreamName; index: number } | null>(null);
 
@@ -72,12 +78,12 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
   return formatHash({ screen, params: patched(route.value.params, patch) });
 }
 
+const INTO_THE_TRACE = ["cell", "token", "position", "beam", "class", "foil", "erased"];
+
 /** Trace another text (or the same with other settings). What pointed into the old trace is dropped. */
 export function trace(request: TraceRequest) {
-  write(
-    { ...route.value, params: patched(route.value.params, { ...paramsOf(request), cell: null, token: null, position: null }) },
-    false,
-  );
+  const dropped = Object.fromEntries(INTO_THE_TRACE.map((name) => [name, null]));
+  write({ ...route.value, params: patched(route.value.params, { ...dropped, ...paramsOf(request) }) }, false);
 }
 
 /** The second trace, for Compare; null removes it. */
@@ -86,9 +92,7 @@ export function traceOther(request: TraceRequest | null) {
 }
 
 export function report(error: unknown) {
-  problem.value = error instanceof Problem
-    ? { message: error.message, hint: error.hint }
-    : { message: error instanceof Error ? error.message : String(error), hint: "" };
+  problems.at(-1)!.value = tell(error);
 }
 
 export const nodes = computed(() => manifest.value, (trace) => new Map(trace?.nodes.map((node) => [node.id, node])));
@@ -142,47 +146,22 @@ function peek(traceId: string, id: string, slice: string) {
   }
 }
 
-async function load(request: TraceRequest, into: typeof manifest, words: string) {
-  const wanted = JSON.stringify(request);
-  asked.set(into, wanted);
-  busy.value = words;
-  problem.value = null;
-  try {
-    const answer = await source.trace(request);
-    if (asked.get(into) === wanted) into.value = answer;
-  } catch (error) {
-    if (asked.get(into) === wanted) report(error);
-  } finally {
-    if (asked.get(into) === wanted) busy.value = null;
-  }
-}
-
-const asked = new Map<typeof manifest, string>();
-
 /** Learn what run this is, then keep the traces in step with the address. */
 export async function start() {
   addEventListener("hashchange", () => (route.value = parseHash(location.hash)));
   addEventListener("popstate", () => (route.value = parseHash(location.hash)));
-  busy.value = "Opening the run";
-  try {
-    runFacts.value = await source.run();
-  } catch (error) {
-    report(error);
-    busy.value = null;
-    return;
-  }
-  busy.value = null;
+  await run.load("Opening the run", () => source.run());
+  if (!runFacts.value) return;
   const wanted = (prefix: string, otherwise: () => TraceRequest | null) => () => JSON.stringify(requestOf(route.value.params, prefix) ?? otherwise());
   follow(wanted("", firstRequest), (request) => {
-    const first = JSON.parse(request) as TraceRequest;
-    text.value = first.text;
-    void load(first, manifest, "Tracing");
+    const asked = JSON.parse(request) as TraceRequest;
+    text.value = asked.text;
+    void first.load("Tracing", () => source.trace(asked));
   });
   follow(wanted("o.", secondRequest), (request) => {
-    const second = JSON.parse(request) as TraceRequest | null;
-    otherText.value = second?.text;
-    if (second) void load(second, other, "Tracing the second");
-    else other.value = null;
+    const asked = JSON.parse(request) as TraceRequest | null;
+    otherText.value = asked?.text;
+    void second.load("Tracing the second", asked && (() => source.trace(asked)));
   });
 }
 

@@ -2,7 +2,7 @@
  * The nodes of a trace as steps to walk through: of each its name, one sentence and its formula, and the groups they
  * stand in. What a step computes is in `operations.ts`.
  */
-import { place } from "./format";
+import { number, place } from "./format";
 import { PROBABILITIES, times } from "./stepData";
 import type { Manifest, ModelFacts, TraceNode } from "./types";
 
@@ -68,15 +68,16 @@ const STEPS: Record<string, Words> = {
   "k:rotate": ["Keys K, rotated", turned, turn],
   products: ["Query · key", "Every query times every key, feature by feature, summed: large where they point the same way.", "P = Q K^T"],
   scores: ["Scores, scaled", "Divided by √d_head: sums over more features spread wider and would make the softmax too sharp.", "S = \\frac{Q K^T}{\\sqrt{d_{head}}}"],
+  "scores:scaled": ["Scores, scaled", "Times a factor of its own: it sets how sharp the softmax will be.", "S = {factor} · Q K^T"],
   mask: ["Mask", "[PAD] tokens only fill up a batch; nobody may look at them.", "M_s = [t_s ≠ [PAD]]"],
   "mask:causal": ["Mask", "A token may look at itself and at what came before; the future is hatched.", "M_{t,s} = [s ≤ t]"],
-  weights: ["Attention weights", "Softmax turns each row of scores into shares that sum to 1: how much this token takes from each other one.",
+  weights: ["Attention weights", "Softmax turns each row of scores into shares that sum to 1: how much this token takes from each other one.{cut}",
     "A_{t,s} = \\frac{e^{S_{t,s}}}{∑_r e^{S_{t,r}}}"],
   context: ["Weights · values", "Each token's new content in this head: the values of all tokens, averaged with its weights.", "C = A V"],
   concat: ["Heads side by side", "The heads' results side by side: one vector a token again.", "C = [C_1 ; … ; C_H]"],
   out: ["Output projection", "W_O mixes the heads into the width of the stream: what this attention has to say to each token.", "y = x W_O^T"],
-  residual: ["Added to the stream", summed, "x ← x + Attention(x)"],
-  "ff.residual": ["Added to the stream", summed, "x ← x + FeedForward(x)"],
+  residual: ["Added to the stream", summed, "x ← x + Attention({x})"],
+  "ff.residual": ["Added to the stream", summed, "x ← x + FeedForward({x})"],
   w_gate: ["Gate", "A second projection, which will open or close each hidden feature.", "g = x W_G^T"],
   w_in: ["Widened", "Each token by itself is widened from {d_model} to {d_ff} features.", "h = x W_1^T"],
   "hidden:relu": ["After the activation", "Negative features become 0: a feature speaks up or is silent.", "max(0, h)"],
@@ -89,29 +90,44 @@ const STEPS: Record<string, Words> = {
   "pooled:mean+max": ["Pooled", pooled, "c = [mean_t x_t ; max_t x_t]"],
   head: ["One score", "The pooled vector times one weight vector: a single score, whose sign is the decision.", "z = x w^T"],
   logits: ["Logits", "Each token's last vector is compared with every entry of the vocabulary: a score for each possible next token.", "z = x E^T"],
+  "logits:untied": ["Logits", "Each token's last vector times an output matrix of its own: a score for each possible next token.", "z = x W^T"],
   "logits:class": ["Logits", "One score a class, any real number.", "z = x W^T"],
   "logits:pin_zero": ["Logits", "Two classes need one number: the first class's logit is fixed at 0, the second's is the score.", "z = (0, s)"],
   [PROBABILITIES]: ["Probabilities", "Softmax of the logits: the model's answer as shares that sum to 1.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],
 };
 
-function words(node: TraceNode): Words {
-  const { kind, scheme, how } = node.attrs;
-  const variant = kind ?? scheme ?? how ?? (node.op === "linear" ? node.axes.at(-1)?.name : node.op);
+function words(node: TraceNode, model?: ModelFacts): Words {
+  const { kind, scheme, how, factor } = node.attrs;
+  const across = node.axes.at(-1)?.name;
+  const scaled = leaf(node) === "scores" && Math.abs(Number(factor) * Math.sqrt(model?.d_head ?? NaN) - 1) > 1e-6;
+  const untied = across === "vocab" && !/embedding\.weight$/.test(node.params.weight ?? "embedding.weight");
+  const variant = scaled ? "scaled" : untied ? "untied" : kind ?? scheme ?? how ?? (node.op === "linear" ? across : node.op);
   return STEPS[`${leaf(node)}:${variant}`] ?? STEPS[role(node)] ?? STEPS[leaf(node)] ?? [node.id, "", ""];
 }
 
 export const title = (node: TraceNode) => words(node)[0];
 
-/** One sentence on what the step does. */
-export function sentence(node: TraceNode, model: ModelFacts): string {
+/** Whether keys that were looked at are not here: of a long text only a window is. */
+export function isCut({ streams }: Pick<Manifest, "streams">, { axes }: TraceNode): boolean {
+  const keys = axes.find((axis) => axis.name === "key");
+  return keys !== undefined && keys.size < (streams.find((one) => one.name === keys.stream)?.pieces.length ?? 0);
+}
+
+/** One sentence on what the step does, or two. */
+export function sentence(node: TraceNode, trace: Pick<Manifest, "model" | "streams">): string {
+  const { model } = trace;
   const memory = node.block === "cross" && leaf(node) !== "q_proj";
   const stream = memory ? "the encoder's output" : model.pre_norm ? "the normalised stream" : "the stream";
-  return words(node)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream }[name as keyof ModelFacts]));
+  const cut = isCut(trace, node) ? " Only the keys of this window are here, so that a row here sums to less." : "";
+  return words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream, cut }[name as keyof ModelFacts]));
 }
 
 /** With its bias, if the step has one. */
-export const formula = (node: TraceNode) =>
-  words(node)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)) + (node.op === "linear" && node.params.bias ? " + b" : "");
+export function formula(node: TraceNode, model: ModelFacts): string {
+  const put: Record<string, string> = { x: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
+  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(x|factor)}/g, (_, name: string) => put[name]!)
+    + (node.op === "linear" && node.params.bias ? " + b" : "");
+}
 
 /** Shares and counts grow from 0; everything else has a sign. */
 export const scaleOfNode = (node: TraceNode) =>

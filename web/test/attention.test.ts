@@ -8,10 +8,12 @@ import { arcLine, heaviest } from "../src/attention/arcLayout";
 import { drawArcs, drawMatrix } from "../src/attention/drawing";
 import { difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/attention/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/attention/measures";
+import { attentionGroups } from "../src/attention/heads";
 import { decoderRollout, meanOfRows, rollout } from "../src/attention/rollout";
 import { differing } from "../src/compare/diff";
-import { floor, heldRequest, pairRows } from "../src/compare/pair";
-import type { Manifest, Prediction } from "../src/types";
+import { filmSlice, floor, heldRequest, pairRows } from "../src/compare/pair";
+import { sentence } from "../src/steps";
+import type { Manifest, Prediction, TraceNode } from "../src/types";
 
 function grid(rows: number[][]): Grid {
   return { rows: rows.length, cols: rows[0]!.length, data: Float64Array.from(rows.flat()) };
@@ -153,4 +155,22 @@ test("another checkpoint is asked about the very same tokens", () => {
   });
   const translate = { model: { task: "translate" }, request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
   assert.deepEqual(heldRequest(translate, "model"), { text: "ab", target: "xyz" });
+});
+
+test("of keys that are cut off no entropy is told, nor whether rows sum to 1", () => {
+  assert.deepEqual(measuresOf(false, true).map(([name]) => name), ["previous", "diagonal"]);
+  assert.deepEqual(measuresOf(true, true), []);
+  const node = {
+    id: "encoder.0.self.weights", op: "softmax", layer: 0, block: "self", stack: "encoder", inputs: [], params: {}, attrs: {},
+    axes: [{ name: "head", size: 2 }, { name: "token", size: 3, stream: "text" }, { name: "key", size: 3, stream: "text" }],
+  } as unknown as TraceNode;
+  const trace = (pieces: number) => ({ nodes: [node], streams: [{ name: "text", pieces: Array(pieces).fill("a") }], model: {} }) as unknown as Manifest;
+  assert.deepEqual([3, 600].map((pieces) => attentionGroups(trace(pieces))[0]!.cut), [false, true]);
+  assert.deepEqual([3, 600].map((pieces) => /sums to less/.test(sentence(node, trace(pieces)))), [false, true]);
+});
+
+test("the film strip asks for one head where a layer of every checkpoint would be too much", () => {
+  const view = { layer: { nHeads: 8 }, head: 5 };
+  assert.equal(filmSlice(view, 128 * 128, 30), "");
+  assert.equal(filmSlice(view, 512 * 512, 30), "head:5");
 });

@@ -35,6 +35,8 @@ function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, num
   return { trace, node, get };
 }
 
+const FACTS = { pre_norm: true, d_head: 4 } as Manifest["model"];
+
 const cell = (row: number, col: number) => ({ head: 0, row, col, position: 0 });
 
 test("the numbers of the n-grams, in a window too", async () => {
@@ -58,15 +60,15 @@ test("sinusoids are multiplied by their amplitude, and say so", async () => {
   const expected = [0, 0.05, 0.05 * Math.sin(1), 0.05 * Math.cos(1)];
   expected.forEach((x, i) => assert.ok(Math.abs(found[i]! - x) < 1e-12));
   assert.equal((await OPERATIONS.positions.cell(placed, cell(1, 0))).lines[0], "0.05 · sin(1 / 10000^(0/2)) = 0.05 · sin(1.000) = 0.0421");
-  assert.ok(formula(placed.node).startsWith("p_{t,2i} = 0.05 · sin~"));
+  assert.ok(formula(placed.node, FACTS).startsWith("p_{t,2i} = 0.05 · sin~"));
   const plain = step("positions", { scheme: "sinusoidal", amplitude: 1 }, [["token", 2], ["feature", 2]]);
-  assert.ok(formula(plain.node).startsWith("p_{t,2i} = sin~"));
+  assert.ok(formula(plain.node, FACTS).startsWith("p_{t,2i} = sin~"));
 });
 
 test("every step of a spelling has a title, a sentence and a formula", () => {
   for (const id of ["spelling", "ngrams", "spelled"]) {
     const node = { ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
-    assert.ok(title(node) !== node.id && sentence(node, {} as Manifest["model"]) && formula(node), id);
+    assert.ok(title(node) !== node.id && sentence(node, { model: FACTS, streams: [] }) && formula(node, FACTS), id);
   }
 });
 
@@ -74,4 +76,20 @@ test("the address names the member of an ensemble", () => {
   assert.deepEqual(requestOf({ text: "a", member: "2" }), { text: "a", member: 2 });
   assert.equal(paramsOf({ text: "a", member: 2 })["member"], "2");
   assert.equal(paramsOf({ text: "a" })["member"], null);
+});
+
+test("formulas say what this model does", () => {
+  const node = (id: string, op: string, more: Partial<TraceNode>) =>
+    ({ ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id, op, layer: 0, params: {}, ...more }) as TraceNode;
+  const post = { ...FACTS, pre_norm: false };
+  const attention = node("encoder.0.self.residual", "add", { block: "self" });
+  assert.equal(formula(attention, FACTS), "x ← x + Attention(Norm(x))");
+  assert.equal(formula(attention, post), "x ← x + Attention(x)");
+  assert.equal(formula(node("encoder.0.ff.residual", "add", { block: "ff" }), FACTS), "x ← x + FeedForward(Norm(x))");
+  const scores = (factor: number) => node("encoder.0.self.scores", "scale", { block: "self", attrs: { factor } });
+  assert.ok(formula(scores(0.5), FACTS).includes("\\sqrt{d_{head}}"));
+  assert.equal(formula(scores(0.3), FACTS), "S = 0.300 · Q K^T");
+  const logits = (weight: string) => node("logits", "linear", { layer: null, params: { weight }, axes: [{ name: "vocab", size: 9 }] });
+  assert.equal(formula(logits("tgt_embedding.weight"), FACTS), "z = x E^T");
+  assert.equal(formula(logits("output.weight"), FACTS), "z = x W^T");
 });

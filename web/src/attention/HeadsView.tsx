@@ -20,12 +20,12 @@ export function HeadsView({ manifest, view }: { manifest: Manifest; view: View }
   const cols = labelsOf(manifest, group.keys);
   const values = fetched.layers.get(layer.weights);
   const grid = useMemo(() => values && headOf(values.weights, head), [values, head]);
-  const measures = measuresOf(group === cross);
+  const measures = measuresOf(group === cross, group.cut);
   const title = `${group.title}, layer ${layer.layer + 1}, head ${head + 1}`;
   const own = group.queries === group.keys;
   return (
     <>
-      <p>{group.meaning} The stronger a cell, the more it takes; every row sums to 1.</p>
+      <p>{group.meaning} The stronger a cell, the more it takes; {group.cut ? "a row sums to 1 with the keys outside this window, which are not here." : "every row sums to 1."}</p>
       <div class="attention-order">
         <span>Order the heads by</span>
         <Choices

@@ -3,6 +3,7 @@
  * self-attention, cross-attention. It reads node ids and axes; the weights themselves are fetched by the screens.
  */
 
+import { isCut } from "../steps";
 import type { Manifest, StreamName, TraceNode } from "../types";
 
 export type Kind = "self" | "causal" | "cross";
@@ -21,6 +22,8 @@ export interface AttentionGroup {
   layers: AttentionLayer[];
   queries: StreamName;
   keys: StreamName;
+  /** Of a long text: the weights of keys outside the window are not here, so that rows sum to less than 1. */
+  cut: boolean;
 }
 
 const SAID: Record<Kind, [title: string, meaning: string]> = {
@@ -45,7 +48,7 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
     if (!groups.has(kind)) {
       const [title, meaning] = SAID[kind];
       const queries = axis("token")?.stream ?? manifest.streams.at(-1)!.name;
-      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries });
+      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries, cut: isCut(manifest, node) });
     }
     const mask = node.id.replace(/weights$/, "mask");
     groups.get(kind)!.layers.push({

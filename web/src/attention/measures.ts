@@ -8,11 +8,14 @@ import { at, mayAttend, type Grid } from "./grid";
 
 export type Measure = "entropy" | "previous" | "diagonal";
 
-/** Those that mean something: a token of one text has no token before it in another. */
-export const measuresOf = (cross: boolean): [name: Measure, label: string, meaning: string][] => [
-  ["entropy", "entropy", "Entropy of a row over the most it could be: 0 when all the weight is on one token, 1 when it is spread evenly."],
+/**
+ * Those that mean something: a token of one text has no token before it in another; and where keys are cut off, how
+ * evenly a row is spread cannot be told, nor, in another text, where its diagonal is.
+ */
+export const measuresOf = (cross: boolean, cut = false): [name: Measure, label: string, meaning: string][] => [
+  ...(cut ? [] : [["entropy", "entropy", "Entropy of a row over the most it could be: 0 when all the weight is on one token, 1 when it is spread evenly."] satisfies [Measure, string, string]]),
   ...(cross ? [] : [["previous", "previous token", "Mean weight a token gives to the token just before it."] satisfies [Measure, string, string]]),
-  ["diagonal", "diagonal", `Mean weight ${cross ? "within one token of the same relative place" : "of a token on itself"}.`],
+  ...(cut && cross ? [] : [["diagonal", "diagonal", `Mean weight ${cross ? "within one token of the same relative place" : "of a token on itself"}.`] satisfies [Measure, string, string]]),
 ];
 
 const mean = (values: number[]): number | null => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : null);

@@ -19,8 +19,9 @@ export interface Fetched {
   errors: Map<string, string>;
 }
 
-export async function fetchLayer(traceId: string, layer: AttentionLayer): Promise<LayerValues> {
-  const weights = await source.tensor(traceId, layer.weights);
+/** Of all heads, or of those that `slice` names. */
+export async function fetchLayer(traceId: string, layer: AttentionLayer, slice = ""): Promise<LayerValues> {
+  const weights = await source.tensor(traceId, layer.weights, slice);
   return { weights, mask: layer.mask ? asGrid(await source.tensor(traceId, layer.mask)) : null };
 }
 

@@ -33,7 +33,7 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
     name: params.view === "flow" ? "flow" : params.view === "alignment" && cross ? "alignment" : "heads",
     groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
-    sort: measuresOf(group === cross).find(([name]) => name === params.sort)?.[0] ?? "model",
+    sort: measuresOf(group === cross, group.cut).find(([name]) => name === params.sort)?.[0] ?? "model",
     hide: params.hide === "1",
   };
 }

@@ -1,10 +1,11 @@
 /**
  * One head through the checkpoints of a run, oldest first: a picture of each, with a slider to walk along them and
- * watch the head form. Each checkpoint is traced once on the same tokens, and its picture is kept.
+ * watch the head form. Each checkpoint is traced once on the same tokens, and its layer is kept as long as there is
+ * room for it; where there is none for a layer of every checkpoint, one head of it is asked for.
  */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { headOf } from "../attention/grid";
+import { asGrid, headOf } from "../attention/grid";
 import { Thumb, thumbHeight } from "../components/Thumb";
 import { messageOf, useLoaded } from "../attention/hooks";
 import { countedRows, labelsOf } from "../attention/labels";
@@ -12,8 +13,9 @@ import { measure, measuresOf } from "../attention/measures";
 import { fetchLayer, type LayerValues } from "../attention/useWeights";
 import { viewOf, type View } from "../attention/view";
 import { source } from "../state";
+import { Store } from "../store";
 import type { Manifest, RunFacts, TraceRequest } from "../types";
-import { checkpointName, heldRequest } from "./pair";
+import { checkpointName, FILM_BYTES, filmSlice, heldRequest } from "./pair";
 
 export interface FilmStripProps {
   manifest: Manifest;
@@ -29,34 +31,38 @@ interface Frame {
   answer?: string; // of a classifier: the others are given A's tokens
 }
 
-/** Pictures by trace request and block, so that another head or a step back asks for nothing again. */
-const kept = new Map<string, Promise<Frame>>();
+/** By trace request and block, so that another head or a step back asks for nothing again. */
+const kept = new Store<Frame>(FILM_BYTES, ({ values }) => values?.weights.data.byteLength ?? 0);
 
-function frameOf(weights: string, request: TraceRequest): Promise<Frame> {
-  const key = `${weights}|${JSON.stringify(request)}`;
-  const frame = kept.get(key) ?? load(weights, request).catch((error: unknown) => {
-    kept.delete(key);
+async function frameOf(weights: string, slice: string, request: TraceRequest): Promise<Frame> {
+  const key = `${weights}?${slice}|${JSON.stringify(request)}`;
+  const known = kept.get(key);
+  if (known) return known;
+  try {
+    const frame = await load(weights, slice, request);
+    kept.set(key, frame);
+    return frame;
+  } catch (error) {
     return { error: messageOf(error) };
-  });
-  kept.set(key, frame);
-  if (kept.size > 128) kept.delete(kept.keys().next().value!);
-  return frame;
+  }
 }
 
-async function load(weights: string, request: TraceRequest): Promise<Frame> {
+async function load(weights: string, slice: string, request: TraceRequest): Promise<Frame> {
   const trace = await source.trace(request);
   const layer = viewOf(trace, { node: weights })?.layer;
   if (layer?.weights !== weights) throw new Error("This checkpoint has no such block.");
   const answer = trace.model.task === "classify" ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
-  return { values: await fetchLayer(trace.id, layer), answer };
+  return { values: await fetchLayer(trace.id, layer, slice), answer };
 }
 
 export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripProps) {
   const { weights, layer } = view.layer;
-  const frames = useLoaded<Map<string, Frame>>(`${manifest.id}|${weights}`, async (tell) => {
+  const rows = labelsOf(manifest, view.group.queries);
+  const slice = filmSlice(view, rows.length * labelsOf(manifest, view.group.keys).length, checkpoints.length);
+  const frames = useLoaded<Map<string, Frame>>(`${manifest.id}|${weights}?${slice}`, async (tell) => {
     const soFar = new Map<string, Frame>();
     for (const { name } of checkpoints) {
-      soFar.set(name, await frameOf(weights, heldRequest(manifest, name)));
+      soFar.set(name, await frameOf(weights, slice, heldRequest(manifest, name)));
       if (!tell(new Map(soFar))) return;
     }
   });
@@ -70,11 +76,10 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   };
   const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
   const { name, step } = checkpoints[at]!;
-  const rows = labelsOf(manifest, view.group.queries);
   const width = checkpoints.length > 8 ? 92 : 124;
   const height = thumbHeight(width, rows.length, labelsOf(manifest, view.group.keys).length);
   const picture = ({ values, error }: Frame = {}) => {
-    if (values) return <Thumb grid={headOf(values.weights, view.head)} mask={values.mask} width={width} height={height} />;
+    if (values) return <Thumb grid={gridOf(values, view)} mask={values.mask} width={width} height={height} />;
     return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
   };
   return (
@@ -110,11 +115,15 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   );
 }
 
+/** The head that is looked at, which may have been fetched alone. */
+const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.length > 2 ? headOf(weights, head) : asGrid(weights));
+
 /** The measures of the head at one checkpoint, in words. */
-function measured({ group, cross, head }: View, rows: number[], values: LayerValues | undefined): string {
+function measured(view: View, rows: number[], values: LayerValues | undefined): string {
   if (!values) return "";
-  const grid = headOf(values.weights, head);
-  const numbers = measuresOf(group === cross).map(([name, label]) =>
+  const { group, cross } = view;
+  const grid = gridOf(values, view);
+  const numbers = measuresOf(group === cross, group.cut).map(([name, label]) =>
     `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
   return `There the head has ${numbers.join(", ")}. `;
 }

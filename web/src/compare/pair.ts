@@ -54,6 +54,13 @@ export function heldRequest(manifest: Manifest, checkpoint: string): TraceReques
   return held;
 }
 
+/** What the pictures of all checkpoints may hold. */
+export const FILM_BYTES = 96e6;
+
+/** All heads of a layer of `cells` weights each, or where so many would be too much, the one that is looked at. */
+export const filmSlice = ({ layer, head }: { layer: { nHeads: number }; head: number }, cells: number, checkpoints: number) =>
+  (4 * layer.nHeads * cells * checkpoints > FILM_BYTES ? `head:${head}` : "");
+
 /** "best: update 1 164", "update 1 000", "before training". */
 export function checkpointName(name: string, step: number | null): string {
   const update = step === null ? "" : `update ${count(step)}`;

@@ -1,7 +1,7 @@
 /** A step's formula, written in a small part of TeX in `steps.ts`, as MathML, which browsers typeset themselves. */
 import type { VNode } from "preact";
 import { formula } from "../steps";
-import type { TraceNode } from "../types";
+import type { ModelFacts, TraceNode } from "../types";
 
 /** \frac{a}{b}, \sqrt{a}, {groups}, x_sub^sup (in this order), ~ for a space; a letter is slanted, a word upright. */
 function typeset(tex: string): VNode {
@@ -33,6 +33,6 @@ function typeset(tex: string): VNode {
   return row();
 }
 
-export function Formula({ node }: { node: TraceNode }) {
-  return <div class="formula">{formula(node).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
+export function Formula({ node, model }: { node: TraceNode; model: ModelFacts }) {
+  return <div class="formula">{formula(node, model).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
 }

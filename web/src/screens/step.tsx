@@ -66,10 +66,10 @@ export function StepScreen() {
           <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
             <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
         </div>
-        <p class="step-says">{sentence(step, trace.model)}</p>
+        <p class="step-says">{sentence(step, trace)}</p>
         <div class="step-how">
           <div>
-            <Formula node={step} />
+            <Formula node={step} model={trace.model} />
             <From step={step} trace={trace} />
           </div>
           {step.source && <CodeView source={step.source} />}

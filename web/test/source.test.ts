@@ -1,0 +1,91 @@
+/**
+ * What the page believes and keeps: its check of saved numbers, what a saved page answers, what comes too late, and how
+ * much is held. Run by `npm test`.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { checkNode } from "../src/check";
+import { Place } from "../src/loading";
+import { FileSource, type Source } from "../src/source";
+import { Store } from "../src/store";
+import type { TensorValue } from "../src/tensor";
+import type { Manifest, ReportData, TraceNode } from "../src/types";
+
+const KEYS = 128;
+
+/** Even attention over 128 tokens, as a saved page holds it: the weights are .008. */
+function evenWeights(forge: (weights: Float32Array) => void) {
+  const axes = [{ name: "head", size: 1 }, { name: "token", size: 1 }, { name: "key", size: KEYS }];
+  const node = { id: "w", op: "softmax", inputs: ["s"], params: {}, attrs: {}, axes } as unknown as TraceNode;
+  const trace = { id: "t1", window: null, nodes: [node], params: {}, streams: [], predictions: [] } as unknown as Manifest;
+  const weights = new Float32Array(KEYS).fill(1 / KEYS);
+  forge(weights);
+  const tensors: Record<string, TensorValue> = {
+    s: { shape: [1, 1, KEYS], data: new Float32Array(KEYS).fill(2.5), dtype: "f16" }, w: { shape: [1, 1, KEYS], data: weights, dtype: "f16" },
+  };
+  const source = { live: false, tensor: async (_: string, id: string) => tensors[id]! } as unknown as Source;
+  return checkNode(trace, node, 0, source);
+}
+
+test("a saved weight that is half of what it should be is found, and rounding is not", async () => {
+  assert.equal((await evenWeights(() => undefined)).state, "ok");
+  assert.equal((await evenWeights((weights) => { weights[3]! *= 1 + 2 ** -11; })).state, "ok");
+  assert.equal((await evenWeights((weights) => { weights[3] = 0.004; })).state, "bad");
+  assert.equal((await evenWeights((weights) => { weights[3]! *= 1.02; })).state, "bad");
+});
+
+function saved(task: string): FileSource {
+  const candidate = (id: number, logit: number, log_prob: number) => ({ id, piece: String(id), logit, log_prob });
+  const whole = { position: null, logsumexp: 0, top: [candidate(0, 2, -0.4), candidate(1, 1, -1.4), candidate(2, 0, -2.4)], actual: null };
+  const without = { ...whole, top: [candidate(2, 5, -0.1), candidate(0, 3, -2.1), candidate(1, 2, -3.1)] };
+  const erased = { prediction: without, value: 3 - 2, original: 2 - 1 };
+  const request = { trace: "t1", erase: { text: [0] } };
+  const trace = { id: "t1", model: { task }, predictions: [whole], nodes: [], params: {} };
+  return new FileSource({ traces: [trace], dropped: [], erased: [{ request, erased }] } as unknown as ReportData);
+}
+
+test("what a saved page says of an erased word is said of the class and foil that are asked about", async () => {
+  const [page, asked] = [saved("classify"), { trace: "t1", erase: { text: [0] } }];
+  const answers = async (more: object) => page.erase({ ...asked, ...more }).then(({ value, original }) => [value, original]);
+  assert.deepEqual(await answers({}), [1, 1]);
+  assert.deepEqual(await answers({ target: 0 }), [1, 1], "what the answer is anyway");
+  assert.deepEqual(await answers({ target: 2 }), [5 - 3, 0 - 2], "against the likeliest other");
+  assert.deepEqual(await answers({ target: 0, foil: 2 }), [3 - 5, 2 - 0]);
+  await assert.rejects(answers({ target: 9 }), /does not hold/);
+  assert.deepEqual((await saved("lm").erase({ ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
+});
+
+test("an answer that comes after the next question, or after it was taken away, is dropped", async () => {
+  const place = new Place<string>();
+  let [late, soon] = [(_: string) => {}, (_: string) => {}];
+  const first = place.load("first", () => new Promise((done) => { late = done; }));
+  const second = place.load("second", () => new Promise((done) => { soon = done; }));
+  late("old");
+  await first;
+  assert.deepEqual([place.value.value, place.busy.value], [null, "second"]);
+  soon("new");
+  await second;
+  assert.deepEqual([place.value.value, place.busy.value], ["new", null]);
+  const third = place.load("third", () => new Promise((done) => { late = done; }));
+  await place.load("", null);
+  late("ghost");
+  await third;
+  assert.deepEqual([place.value.value, place.busy.value, place.problem.value], [null, null, null]);
+  const other = new Place<string>();
+  await other.load("other", () => Promise.reject(new Error("no")));
+  assert.deepEqual([other.problem.value?.message, place.problem.value], ["no", null], "each has a problem of its own");
+});
+
+test("no more is held than there is room for, and what was looked at last stays", () => {
+  const store = new Store<string>(10, (value) => value.length);
+  store.set("a", "aaaa");
+  store.set("b", "bbbb");
+  store.get("a");
+  store.set("c", "cccc");
+  assert.deepEqual(["a", "b", "c"].map((key) => store.get(key)), ["aaaa", null, "cccc"]);
+  store.set("d", "d".repeat(99));
+  assert.deepEqual(["a", "c", "d"].map((key) => store.get(key) !== null), [false, false, true]);
+  store.set("d", "d");
+  store.set("e", "eeee");
+  assert.equal(store.get("d"), "d");
+});
