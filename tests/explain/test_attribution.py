@@ -380,4 +380,4 @@ def test_a_ranking_by_single_words_is_not_praised_for_erasing_single_words(n_wor
     text = " ".join("abcdefghijk"[:n_words])
     for method, told in (("erase", bool(alone)), ("integrated_gradients", False)):
         warnings = attribute(asked(subject, text), AttributeRequest(method=method)).warnings
-        assert any(w.startswith(f"{alone} of the 3 parts") for w in warnings) == told
+        assert any(w.startswith(f"in {alone} of the 3 parts") for w in warnings) == told

@@ -250,8 +250,8 @@ def _warnings(
     alone = single_words(question.n_words)
     if completeness is None and alone:
         found.append(
-            f"{alone} of the {len(SHARES)} parts of comprehensiveness erase a single word, and erasing single "
-            "words made this ranking: there it is the best possible by construction"
+            f"in {alone} of the {len(SHARES)} parts of comprehensiveness a single word is erased, and erasing "
+            "single words made this ranking: there it is the best possible by construction"
         )
     if question.n_words < FEW_WORDS:
         n = "only one word" if question.n_words == 1 else f"only {question.n_words} words"
