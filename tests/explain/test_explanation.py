@@ -6,20 +6,26 @@ import gc
 import json
 import re
 import weakref
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.explain.test_report import Page
 from tests.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest
+from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.capture import exactly
 from glassformer.explain.explanation import TraceRequest, decode, explain
 from glassformer.explain.facts import run_facts
+from glassformer.explain.members import Together
+from glassformer.explain.page.report import report_html
 from glassformer.explain.tensors import Records, take
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
@@ -29,7 +35,8 @@ from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
 
-TYPES = (Path(__file__).parents[2] / "web" / "src" / "types.ts").read_text(encoding="utf-8")
+WEB = Path(__file__).parents[2] / "web" / "src"
+TYPES = "".join((WEB / name).read_text(encoding="utf-8") for name in ("types.ts", "sites.ts"))
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
 MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
 
@@ -121,6 +128,25 @@ def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> 
         assert set(node["inputs"]) <= known, node["id"]  # in the order of computation
         assert set(node["params"].values()) <= told["params"].keys()
         known.add(node["id"])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_other_answers_and_questions_are_what_types_ts_says(runs: dict[str, Run], name: str) -> None:
+    e = runs[name].explain(TEXTS[name], max_new_tokens=4)
+    told = e.attribute("integrated_gradients").to_json()
+    word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
+    erased = erase(e, EraseRequest({e.streams[0].name: word})).to_json()
+    answers = {"Attribution": told, "Faithfulness": told["sufficiency"], "Erased": erased, "Prediction": erased["prediction"],
+               "ReportData": Page(report_html(e)[0]).data()}  # fmt: skip
+    if name == "translate":
+        answers["Alignments"] = readings_json(e.readings())
+    for interface, value in answers.items():
+        optional = {"alignments"} if interface == "ReportData" else set()
+        assert value.keys() - optional == fields_of(interface), interface
+    for kind in (TraceRequest, AttributeRequest, EraseRequest, Together):
+        body = re.search(rf"export interface {kind.__name__} {{\n(.*?)\n}}", TYPES, re.S)
+        assert body is not None
+        assert {f.name for f in fields(kind)} == set(re.findall(r"^  (\w+)\??:", body[1], re.M)), kind
 
 
 @pytest.mark.parametrize("name", TEXTS)

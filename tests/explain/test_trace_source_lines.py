@@ -11,11 +11,15 @@ import torch
 import glassformer
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
-from glassformer.explain.capture.source_lines import LINES, source_of
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.capture.source_lines import source_of
 from glassformer.models import LanguageModel, TextClassifier
 
 PACKAGE = Path(glassformer.__file__).parent
 SMALL = ModelConfig(n_layers=1, d_model=8, n_heads=2)
+
+
+LINES = {key: site.line for key, site in SITES.items() if site.line is not None}
 
 
 @pytest.mark.parametrize("kind", LINES)

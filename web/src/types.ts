@@ -3,6 +3,9 @@
  *
  * A manifest holds no tensors. Tensors are fetched one at a time by node id or parameter id (`source.ts`).
  */
+import type { Op } from "./sites";
+
+export type { Op } from "./sites";
 
 /** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */
 export type StreamName = "text" | "source" | "target";
@@ -28,36 +31,6 @@ export interface Axis {
   size: number;
   stream?: StreamName;
 }
-
-/**
- * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.
- *
- *   ids                                                token ids (L)
- *   lookup      [ids] {weight}                         weight[ids]
- *   scale       [x] attrs.factor                       x · factor
- *   spelling    []                                     numbers of each token's n-grams (L, G); 0: it has fewer
- *   pairs       []                                     row of the pair of words each token ends (L); 0: it is not listed
- *   bag         [spelling] {weight}                    mean of weight[n-grams], 0 left out; zeros where there are none
- *   positions   [] attrs.scheme, {weight?}             "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
- *   add         [a, b]                                 a + b
- *   layer_norm  [x] {weight, bias} attrs.eps           over the last axis, biased variance
- *   rms_norm    [x] {weight} attrs.eps                 x / √(mean x² + eps) · weight, over the last axis
- *   linear      [x] {weight (out, in), bias?}          x Wᵀ + b
- *   split_heads [x (L, H·E)]                           (H, L, E): feature h·E + e goes to head h
- *   rotate      [x (H, L, E)] attrs.base               rotary: feature j is paired with j + E/2, angle pos · base^(-2j/E)
- *   dot         [q (H, Q, E), k (H, K, E)]             q kᵀ per head
- *   mask        [] attrs.kind                          booleans (Q, K) or (1, K), true = may attend: "causal" | "padding"
- *   softmax     [scores, mask?]                        over the last axis; masked keys get 0; a row with no key is 0
- *   mix         [weights (H, Q, K), v (H, K, E)]       weights · v
- *   concat_heads [x (H, L, E)]                         (L, H·E)
- *   relu | gelu [x]                                    gelu with erf
- *   swiglu      [gate, x]                              silu(gate) · x
- *   pool        [x, mask?] attrs.how                   "mean" | "max" | "mean+max" | "first", over real tokens
- *   pin_zero    [head (1)]                             (0, head): two classes share one logit
- */
-export type Op =
-  | "ids" | "lookup" | "scale" | "spelling" | "bag" | "pairs" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads"
-  | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
 
 export interface SourceLine {
   file: string; // relative to the package: "nn/attention.py"

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { paramsOf, requestOf } from "../src/hash";
 import { OPERATIONS } from "../src/operations";
 import type { Step } from "../src/stepData";
+import { SITES } from "../src/sites";
 import { formula, sentence, title } from "../src/steps";
 import type { Manifest, TraceNode } from "../src/types";
 
@@ -92,4 +93,20 @@ test("formulas say what this model does", () => {
   const logits = (weight: string) => node("logits", "linear", { layer: null, params: { weight }, axes: [{ name: "vocab", size: 9 }] });
   assert.equal(formula(logits("tgt_embedding.weight"), FACTS), "z = x E^T");
   assert.equal(formula(logits("output.weight"), FACTS), "z = x W^T");
+});
+
+test("every step of the table has a title, a sentence and a formula, and every operation can be computed again", () => {
+  const model = { ...FACTS, d_ff: 8 } as Manifest["model"];
+  for (const [key, [op, ...axes]] of Object.entries(SITES)) {
+    assert.ok(OPERATIONS[op].again && OPERATIONS[op].cell, op);
+    const [name, kind] = key.split(":");
+    if (name === "linear" || kind === "other") continue; // parts of the reader's own, of which nothing is known
+    const inLayer = /^(norm|[qkv](_\w+)?|products|scores|mask|weights|context|concat|out|residual|w_\w+|hidden)$/.test(name!);
+    const attrs = { positions: { scheme: kind === "amplitude" ? "sinusoidal" : kind }, pooled: { how: kind }, mask: { kind } }[name!] ?? {};
+    const node = {
+      id: inLayer ? `encoder.0.self.${name}` : axes[0] === "token" && axes[1] !== "vocab" ? `embedding.${name}` : name, op, layer: inLayer ? 0 : null,
+      block: inLayer ? "self" : null, stack: "encoder", inputs: [], params: {}, attrs, axes: axes.map((axis) => ({ name: axis, size: 2 })), dtype: "f32",
+    } as unknown as TraceNode;
+    assert.ok(title(node) !== node.id && sentence(node, { model, streams: [] }) && formula(node, model), key);
+  }
 });

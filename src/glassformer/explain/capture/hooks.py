@@ -81,15 +81,3 @@ class Watch:
         """Take every hook off again."""
         for handle in self._handles:
             handle.remove()
-
-
-class Call:
-    """One call of a part: makes the ids of its steps."""
-
-    def __init__(self, name: str, n: int) -> None:
-        self.prefix = f"{name}." if name else ""
-        self.suffix = f"@{n}" if n > 1 else ""
-
-    def id(self, step: str) -> str:
-        """ "decoder.1.cross" and "q" make "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
-        return f"{self.prefix}{step}{self.suffix}"

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.hooks import Call, Watch
-from glassformer.explain.capture.records import Axis
-from glassformer.explain.capture.tape import Origin, Tape
+from glassformer.explain.capture.hooks import Watch
+from glassformer.explain.capture.tape import Call, Origin, Part
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
@@ -17,8 +16,6 @@ from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual
 from glassformer.nn.norms import LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
-
-FEATURE = Axis("feature")
 
 
 def stream_of(name: str) -> str:
@@ -33,18 +30,9 @@ def stream_of(name: str) -> str:
     )
 
 
-def add_norm(tape: Tape, id: str, norm: LayerNorm | RMSNorm, before: Origin, value: Tensor) -> Origin:
-    """A record of what this norm gave."""
-    axes = [Axis("token", before.stream), FEATURE]
-    op = "layer_norm" if isinstance(norm, LayerNorm) else "rms_norm"
-    return tape.add(id, op, [before.id], value, axes, source=op, params=norm, attrs={"eps": norm.eps})
-
-
-def add_linear(
-    tape: Tape, id: str, linear: nn.Linear, before: Origin, value: Tensor, axes: list[Axis], source: str
-) -> Origin:
-    """A record of what this linear layer gave."""
-    return tape.add(id, "linear", [before.id], value, axes, source=source, params=linear)
+def key_of(norm: LayerNorm | RMSNorm) -> str:
+    """Of the step that a norm is."""
+    return "norm:layer_norm" if isinstance(norm, LayerNorm) else "norm:rms_norm"
 
 
 class NgramWires:
@@ -61,11 +49,10 @@ class NgramWires:
         self.numbers = spelling.ngrams[spelling.which]  # (B, S, G)
 
     def end(self, output: Tensor) -> None:
-        token, call = Axis("token", "text"), Call("", self.count())
-        id = call.id(f"{self.name.removesuffix('ngrams')}spelling")
-        self.tape.add(id, "spelling", (), self.numbers, [token, Axis("ngram")], source="embedding.spelling")
-        self.tape.add(call.id(self.name), "bag", [id], output, [token, FEATURE], source="embedding.ngrams",
-                      params=self.module)  # fmt: skip
+        part = Part(self.tape, Call("", self.count()), {"token": "text"})
+        name = f"{self.name.removesuffix('ngrams')}spelling"
+        part.known["numbers"] = part.tell("spelling", self.numbers, name=name).id
+        part.tell("ngrams", output, name=self.name, params=self.module)
 
 
 class BigramWires:
@@ -81,11 +68,10 @@ class BigramWires:
         self.numbers = self.module.numbers(args[0] if 0 in args else args["ids"])  # (B, S)
 
     def end(self, output: Tensor) -> None:
-        token, call = Axis("token", "text"), Call("", self.count())
-        id = call.id(f"{self.name.removesuffix('bigrams')}pairs")
-        self.tape.add(id, "pairs", (), self.numbers, [token], source="embedding.pairs")
-        self.tape.add(call.id(self.name), "lookup", [id], output, [token, FEATURE], source="embedding.bigrams",
-                      params=self.module)  # fmt: skip
+        part = Part(self.tape, Call("", self.count()), {"token": "text"})
+        name = f"{self.name.removesuffix('bigrams')}pairs"
+        part.known["numbers"] = part.tell("pairs", self.numbers, name=name).id
+        part.tell("bigrams", output, name=self.name, params=self.module)
 
 
 class EmbeddingWires:
@@ -124,7 +110,7 @@ class EmbeddingWires:
     def end(self, total: Tensor) -> None:
         """What dropout is about to get is the last step: the sum, or what there would be to add to."""
         tape, id, module = self.tape, self.call.id, self.module
-        token, weight = Axis("token", stream_of(self.name)), {"weight": module.weight}
+        part = Part(tape, self.call, {"token": stream_of(self.name)})
         origins = {tape.origin(added, id("added")).id: added for added in self.added}
         sums = {other: "paired" if other.endswith("bigrams") else "spelled" for other in origins}
         there = {
@@ -134,39 +120,38 @@ class EmbeddingWires:
         }
         last = next((step for step in reversed(there) if there[step]), "rows")
 
-        def add(step: str, op: str, inputs: list[str], x: Tensor, **more: Any) -> str:
-            tape.add(id(step), op, inputs, total if step == last else x, [token, FEATURE], **more)
-            return id(step)
+        def tell(step: str, x: Tensor, **more: Any) -> None:
+            part.known["before"] = part.tell(step, total if step == last else x, **more).id
 
-        tape.add(id("ids"), "ids", (), self.ids, [token], source="ids")
+        part.tell("ids", self.ids)
         again = any(tape.wants(id(step)) for step in ("rows", "scaled", "spelled", "paired"))
         x = module.weight.detach()[self.ids] if again else total
-        before = add("rows", "lookup", [id("ids")], x, source="lookup", params=weight)
+        tell("rows", x, params={"weight": module.weight})
         if there["scaled"]:
-            x, attrs = x * module.scale, {"factor": module.scale}
-            before = add("scaled", "scale", [before], x, source="embedding.scale", attrs=attrs)
+            x = x * module.scale
+            tell("scaled", x, attrs={"factor": module.scale})
         for other, added in origins.items():
             tape.put_off(other)
-            x = x + added
-            before = add(sums[other], "add", [before, other], x, source="embedding.added")
+            x, part.known["added"] = x + added, other
+            tell(sums[other], x)
         if module.positions is not None:
-            self.add_positions(module.positions)
-            add("sum", "add", [before, id("positions")], total, source="embedding.add")
+            self.tell_positions(part, module.positions)
+            tell("sum", total)
 
-    def add_positions(self, module: nn.Module) -> None:
+    def tell_positions(self, part: Part, module: nn.Module) -> None:
+        kind = "other"
         attrs: dict[str, Any] = {"scheme": type(module).__name__}
         params: dict[str, Tensor | None] = {}
         match module:
             case SinusoidalPositions():
-                attrs |= {"scheme": "sinusoidal", "amplitude": module.amplitude}
+                kind = "sinusoidal" if module.amplitude == 1 else "amplitude"
+                attrs = {"scheme": "sinusoidal", "amplitude": module.amplitude}
             case LearnedPositions():
-                attrs["scheme"], params["weight"] = "learned", module.weight
-        scaled = isinstance(module, SinusoidalPositions) and module.amplitude != 1
+                kind = attrs["scheme"] = "learned"
+                params["weight"] = module.weight
         if self.first:
             attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
-        axes = [Axis("token", stream_of(self.name)), FEATURE]
-        self.tape.add(self.call.id("positions"), "positions", (), self.positions, axes,
-                      source="positions.amplitude" if scaled else f"positions.{attrs['scheme']}", params=params, attrs=attrs)  # fmt: skip
+        part.tell(f"positions:{kind}", self.positions, params=params, attrs=attrs)
 
 
 class ResidualWires:
@@ -182,17 +167,21 @@ class ResidualWires:
         watch.after(module, self.end)
 
     def begin(self, args: dict[str | int, Any]) -> None:
-        self.call = Call(self.name, self.count())
-        self.x = self.tape.origin(args[0] if 0 in args else args["x"], self.call.id("input"))
+        call = Call(self.name, self.count())
+        self.x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
+        self.part = Part(self.tape, call, {"token": self.x.stream})
+        self.part.known["x"] = self.x.id
         self.added = False
 
     def end_branch(self, branch: Tensor) -> None:
-        self.branch = self.tape.origin(branch, self.call.id("branch"), self.x.stream)
+        found = self.tape.origin(branch, self.part.call.id("branch"), self.x.stream)
+        self.part.known["branch"] = found.id
 
     def normed(self, x: Tensor, output: Tensor) -> None:
-        assert isinstance(self.module.norm, LayerNorm | RMSNorm)
-        before = self.x if self.module.pre_norm else self.add(x)
-        add_norm(self.tape, self.call.id("norm"), self.module.norm, before, output)
+        norm = self.module.norm
+        assert isinstance(norm, LayerNorm | RMSNorm)
+        self.part.known["before"] = (self.x if self.module.pre_norm else self.add(x)).id
+        self.part.tell(key_of(norm), output, params=norm, attrs={"eps": norm.eps})
 
     def end(self, output: Tensor) -> None:
         if not self.added:
@@ -200,18 +189,15 @@ class ResidualWires:
 
     def add(self, value: Tensor) -> Origin:
         self.added = True
-        axes = [Axis("token", self.x.stream), FEATURE]
-        source = "residual.pre" if self.module.pre_norm else "residual.post"
-        return self.tape.add(
-            self.call.id("residual"), "add", [self.x.id, self.branch.id], value, axes, source=source
-        )
+        return self.part.tell("residual:pre" if self.module.pre_norm else "residual:post", value)
 
 
 class FeedForwardWires:
     """w_gate (swiglu), w_in, hidden (after the activation) and out."""
 
     def __init__(self, watch: Watch, module: FeedForward | SwiGLU, name: str) -> None:
-        self.tape, self.module, self.name, self.kind = watch.tape, module, name, type(module).__name__
+        self.tape, self.module, self.name = watch.tape, module, name
+        self.kind = "SwiGLU" if isinstance(module, SwiGLU) else "FeedForward"
         self.count = lambda: watch.count(module)
         watch.before(module, self.begin)
         if isinstance(module, SwiGLU):
@@ -221,36 +207,21 @@ class FeedForwardWires:
         watch.after(module.w_out, self.out)
 
     def begin(self, args: dict[str | int, Any]) -> None:
-        self.call = Call(self.name, self.count())
-        self.x = self.tape.origin(args[0] if 0 in args else args["x"], self.call.id("input"))
-        self.token = Axis("token", self.x.stream)
+        call = Call(self.name, self.count())
+        x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
+        self.part = Part(self.tape, call, {"token": x.stream})
+        self.part.known["x"] = x.id
 
     def gate(self, output: Tensor) -> None:
         assert isinstance(self.module, SwiGLU)
-        self.widen("w_gate", self.module.w_gate, output)
+        self.part.tell("w_gate:SwiGLU", output, params=self.module.w_gate)
 
     def inner(self, output: Tensor) -> None:
-        self.widen("w_in", self.module.w_in, output)
-
-    def widen(self, step: str, linear: nn.Linear, output: Tensor) -> None:
-        axes = [self.token, Axis("hidden")]
-        add_linear(self.tape, self.call.id(step), linear, self.x, output, axes, f"{self.kind}.{step}")
+        self.part.tell(f"w_in:{self.kind}", output, params=self.module.w_in)
 
     def activated(self, hidden: Tensor) -> None:
-        id, module = self.call.id, self.module
-        op = module.activation if isinstance(module, FeedForward) else "swiglu"
-        inputs = [id("w_gate"), id("w_in")] if op == "swiglu" else [id("w_in")]
-        axes = [self.token, Axis("hidden")]
-        self.hidden = self.tape.add(id("hidden"), op, inputs, hidden, axes, source=op)
+        kind = self.module.activation if isinstance(self.module, FeedForward) else "swiglu"
+        self.part.tell(f"hidden:{kind}", hidden)
 
     def out(self, output: Tensor) -> None:
-        source = f"{self.kind}.w_out"
-        add_linear(
-            self.tape,
-            self.call.id("out"),
-            self.module.w_out,
-            self.hidden,
-            output,
-            [self.token, FEATURE],
-            source,
-        )
+        self.part.tell(f"out:{self.kind}", output, params=self.module.w_out)

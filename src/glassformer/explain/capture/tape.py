@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Axis, Record
+from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.source_lines import source_of
 
 BLOCKS = ("self", "cross", "ff")
-EMBEDDING = ("ids", "lookup", "embedding", "positions")
-"""First parts of the source kinds of an embedding's steps."""
 OWNED_BY_THE_CALLER = ("vocab", "class")
 """Last axes of what a model returns; its caller may change it in place."""
 _id = id  # the builtin, where `id` is a step's
@@ -37,13 +36,12 @@ class Origin(NamedTuple):
 class Note(NamedTuple):
     """What a `Record` will be made of: the arguments of `Tape.add`."""
 
-    op: str
+    site: str
     inputs: Sequence[str]
     params: nn.Module | Mapping[str, Tensor | None] | None
     attrs: Mapping[str, Any] | None
     axes: Sequence[Axis]
     value: Tensor
-    source: str
 
 
 class Tape:
@@ -78,14 +76,14 @@ class Tape:
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
 
     def add(
-        self, id: str, op: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *, source: str,
+        self, id: str, site: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *,
         params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
     ) -> Origin:  # fmt: skip
         """Keep this step if it is wanted, and remember its tensor. Returns its origin.
 
         Args:
+            site: a key of `SITES`.
             axes: without the batch; a value with one axis more has a batch in front.
-            source: a kind in `source_lines.LINES`.
             params: by role; a module stands for its own parameters.
 
         Raises:
@@ -99,10 +97,10 @@ class Tape:
             hint = "give one of them a name of its own: trace(model, names={path: name})"
             raise UsageError(f"two modules of the model would both record {id!r}", hint)
         kept = value.detach() if value.requires_grad else value
-        if op == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
+        if site == "ids" or axes[-1].name in OWNED_BY_THE_CALLER:
             kept = kept.clone()
             self._copied = weakref.ref(value), kept
-        self.notes[id] = Note(op, inputs, params, attrs, axes, kept, source)
+        self.notes[id] = Note(site, inputs, params, attrs, axes, kept)
         return origin
 
     def copy(self, value: Tensor) -> Tensor:
@@ -132,13 +130,14 @@ class Tape:
             value, axes = (value, (Axis("batch"), *axes)) if batched else (value.select(0, 0), axes)
         if value.dtype in (torch.bfloat16, torch.float16):
             value = value.float()
-        embedded = _stream(axes) if note.source.split(".")[0] in EMBEDDING else None
+        site = SITES[note.site]
+        embedded = _stream(axes) if site.stream else None
         stack, layer, block = _place(id, embedded)
         params = note.params._parameters if isinstance(note.params, nn.Module) else note.params or {}
         named = {role: self._names.get(_id(p), "") for role, p in params.items() if p is not None}
         return Record(
-            id, note.op, tuple(note.inputs), named, dict(note.attrs or {}), axes, value,
-            source_of(note.source), stack, layer, block,
+            id, site.op, tuple(note.inputs), named, dict(note.attrs or {}), axes, value,
+            source_of(note.site), stack, layer, block,
         )  # fmt: skip
 
     def wants(self, id: str) -> bool:
@@ -173,12 +172,60 @@ class Tape:
             if made is not None and made.numel() == tensor.numel():
                 return known[1]
         axes = [Axis("token", stream), Axis("feature")] if tensor.dim() > 2 else [Axis("feature")]
-        return self.add(otherwise, "input", (), tensor, axes, source="")
+        return self.add(otherwise, "input", (), tensor, axes)
 
     @cached_property
     def _names(self) -> dict[int, str]:
         """The name of each parameter and buffer of the model by its `id`."""
         return _names_of_tensors(self._modules)
+
+
+class Call:
+    """One call of a part: makes the ids of its steps."""
+
+    def __init__(self, name: str, n: int) -> None:
+        self.prefix = f"{name}." if name else ""
+        self.suffix = f"@{n}" if n > 1 else ""
+
+    def id(self, step: str) -> str:
+        """ "decoder.1.cross" and "q" make "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
+        return f"{self.prefix}{step}{self.suffix}"
+
+
+class Part:
+    """One call of a part, which tells the tape of its steps: what each is made of stands in `SITES`.
+
+    Args:
+        call: makes the ids.
+        streams: of the axes along which tokens run, by the axis' name in `SITES`.
+
+    Attributes:
+        known: ids of inputs that are no steps of this call, by the name they have in `SITES`; None: not there.
+    """
+
+    def __init__(self, tape: Tape, call: Call, streams: Mapping[str, str]) -> None:
+        self.tape, self.call, self.streams = tape, call, streams
+        self.known: dict[str, str | None] = {}
+
+    def tell(
+        self, key: str, value: Tensor, *, name: str | None = None,
+        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
+    ) -> Origin:  # fmt: skip
+        """A step happened.
+
+        Args:
+            key: of `SITES`. name: of the step, where it is not the key's own.
+            params, attrs: as `Tape.add` takes them.
+        """
+        site = SITES[key]
+        inputs = [self.known.get(wanted, self.call.id(wanted)) for wanted in site.inputs]
+        axes = [Axis("token" if axis == "memory" else axis, self.streams.get(axis)) for axis in site.axes]
+        if site.op == "mask" and value.dim() < 4:
+            del axes[0]  # the same for all heads
+        id = self.call.id(name or key.partition(":")[0])
+        return self.tape.add(
+            id, key, [known for known in inputs if known], value, axes, params=params, attrs=attrs
+        )
 
 
 def _stream(axes: Sequence[Axis]) -> str:

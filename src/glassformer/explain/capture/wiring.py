@@ -13,9 +13,8 @@ and the embedding's factor are taken again. Ids of a translator, in order:
 With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits; one that reads
 n-grams has embedding.spelling, .ngrams and .spelled (their sum with the row) before its positions, one that reads
 pairs .pairs, .bigrams and .paired. Where rows are not scaled there is no .scaled. The ids of an ensemble begin
-with members.0, members.1, … Operations:
-ids, lookup, scale, spelling, bag, pairs, positions, add, layer_norm, rms_norm, linear, split_heads, rotate, dot, mask, softmax,
-mix, concat_heads, relu, gelu, swiglu, pool, pin_zero; and input, for a tensor no traced part computed.
+with members.0, members.1, … What each step
+is, stands in `sites.py`.
 """
 
 from __future__ import annotations
@@ -27,18 +26,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.explain.capture.attention_wires import AttentionWires
-from glassformer.explain.capture.hooks import Call, Watch
+from glassformer.explain.capture.hooks import Watch
 from glassformer.explain.capture.part_wires import (
     BigramWires,
     EmbeddingWires,
     FeedForwardWires,
     NgramWires,
     ResidualWires,
-    add_linear,
-    add_norm,
+    key_of,
 )
-from glassformer.explain.capture.records import Axis
-from glassformer.explain.capture.tape import Origin
+from glassformer.explain.capture.tape import Call, Origin, Part
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
@@ -136,7 +133,10 @@ def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:
 def _norm(watch: Watch, module: LayerNorm | RMSNorm, name: str) -> None:
     def normed(x: Tensor, output: Tensor) -> None:
         call = Call("", watch.count(module))
-        add_norm(watch.tape, call.id(name), module, watch.tape.origin(x, call.id(f"{name}.input")), output)
+        before = watch.tape.origin(x, call.id(f"{name}.input"))
+        part = Part(watch.tape, call, {"token": before.stream})
+        part.known["before"] = before.id
+        part.tell(key_of(module), output, name=name, params=module, attrs={"eps": module.eps})
 
     watch.around(module, normed)
 
@@ -145,36 +145,30 @@ def _linear(watch: Watch, module: nn.Linear, name: str) -> None:
     """A linear layer that belongs to no block: a head of the user's own, or an output projection."""
 
     def made(x: Tensor, output: Tensor) -> None:
-        tape, call = watch.tape, Call("", watch.count(module))
-        before = tape.origin(x, call.id(f"{name}.input"))
-        axes = [Axis("class")] if output.dim() < 3 else [Axis("token", before.stream), Axis("out")]
-        add_linear(tape, call.id(name), module, before, output, axes, "")
+        call = Call("", watch.count(module))
+        before = watch.tape.origin(x, call.id(f"{name}.input"))
+        part = Part(watch.tape, call, {"token": before.stream})
+        part.known["before"] = before.id
+        part.tell("linear:class" if output.dim() < 3 else "linear:token", output, name=name, params=module)
 
     watch.around(module, made)
 
 
 def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
-    tape, two_classes = watch.tape, model.n_classes == 2
-    call = Call(name, 1)
+    two_classes = model.n_classes == 2
+    part = Part(watch.tape, Call(name, 1), {})
 
     def pooled(vector: Tensor) -> None:
-        nonlocal call
-        call = Call(name, watch.count(model))
-        how, end = model.config.pooling, tape.stream_end
-        inputs = [id for id in (end and end.id, tape.padding) if id]
-        tape.add(call.id("pooled"), "pool", inputs, vector, [Axis("pooled")], source=f"pool.{how}",
-                 attrs={"how": how})  # fmt: skip
+        part.call, how, end = Call(name, watch.count(model)), model.config.pooling, watch.tape.stream_end
+        part.known = {"end": end and end.id, "padding": watch.tape.padding}
+        part.tell(f"pooled:{how}", vector, attrs={"how": how})
 
     def classified(output: Tensor) -> None:
-        step = "head" if two_classes else "logits"
-        add_linear(tape, call.id(step), model.head, Origin(call.id("pooled"), ""), output, [Axis("class")],
-                   "TextClassifier.head")  # fmt: skip
+        part.tell("head" if two_classes else "logits:class", output, params=model.head)
 
     def pinned(output: Tensor) -> None:
         if two_classes:
-            tape.add(
-                call.id("logits"), "pin_zero", [call.id("head")], output, [Axis("class")], source="pin_zero"
-            )
+            part.tell("logits:pin_zero", output)
 
     watch.given(model.head, pooled)
     watch.after(model.head, classified)
@@ -185,16 +179,14 @@ def _output(watch: Watch, model: LanguageModel | Translator, name: str) -> None:
     """Logits: a layer of their own, or the embedding's table used once more."""
     tape = watch.tape
     table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
-    source = f"{type(model).__name__}.output"
+    key = "logits:LanguageModel" if isinstance(model, LanguageModel) else "logits:Translator"
 
     def spoke(output: Tensor) -> None:
         end = tape.stream_end or Origin("input", "text")
-        axes = [Axis("token", end.stream), Axis("vocab")]
         weight = table if model.output is None else model.output.weight
-        call = Call(name, watch.count(model))
-        tape.add(
-            call.id("logits"), "linear", [end.id], output, axes, source=source, params={"weight": weight}
-        )
+        part = Part(tape, Call(name, watch.count(model)), {"token": end.stream})
+        part.known["end"] = end.id
+        part.tell(key, output, params={"weight": weight})
 
     watch.after(model, spoke)
 

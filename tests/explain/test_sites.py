@@ -1,0 +1,38 @@
+"""The one table of steps: what is recorded is in it, what the page knows is made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glassformer.explain.capture.sites import OPERATIONS, SITES
+from glassformer.explain.capture.typescript import sites_ts
+
+WEB = Path(__file__).parents[2] / "web" / "src"
+
+
+def test_the_pages_operations_are_those_of_the_table() -> None:
+    assert (WEB / "sites.ts").read_text(encoding="utf-8") == sites_ts(), "run: make web"
+
+
+def test_every_operation_is_that_of_a_step_and_the_other_way_round() -> None:
+    assert {site.op for site in SITES.values()} == {"input", *OPERATIONS}
+
+
+def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:
+    names = {key.partition(":")[0] for key in SITES}
+    known = {"x", "memory", "before", "added", "branch", "numbers", "end", "padding"} | {
+        f"last_{c}" for c in "qkv"
+    }
+    mask_and_positions = {"mask", "positions"}
+    for key, site in SITES.items():
+        assert set(site.inputs) <= names | known | mask_and_positions, key
+
+
+def test_an_edit_acts_on_what_is_on_the_way() -> None:
+    """What is taken again beside the forward pass, or is no tensor of it, cannot be replaced."""
+    beside = {key for key, site in SITES.items() if not site.edit}
+    assert beside == {
+        "input", "ids", "rows", "scaled", "spelling", "pairs", "spelled", "paired", "q_heads", "k_heads",
+    }  # fmt: skip
+    taps = {key.partition(":")[0] for key, site in SITES.items() if site.edit == "tap"}
+    assert taps == {"q", "k", "v", "products", "scores", "mask", "weights", "context"}

@@ -1,0 +1,94 @@
+/** Made by `make web` from explain/capture/sites.py, where steps and operations are described: change them there. */
+
+/**
+ * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.
+ *
+ *   ids                                      token ids (L)
+ *   lookup [ids] {weight}                    weight[ids]
+ *   scale [x] attrs.factor                   x · factor
+ *   spelling []                              numbers of each token's n-grams (L, G); 0: it has fewer
+ *   pairs []                                 row of the pair of words each token ends (L); 0: it is not listed
+ *   bag [spelling] {weight}                  mean of weight[n-grams], 0 left out; zeros where there are none
+ *   positions [] attrs.scheme, {weight?}     "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
+ *   add [a, b]                               a + b
+ *   layer_norm [x] {weight, bias} attrs.eps  over the last axis, biased variance
+ *   rms_norm [x] {weight} attrs.eps          x / √(mean x² + eps) · weight, over the last axis
+ *   linear [x] {weight (out, in), bias?}     x Wᵀ + b
+ *   split_heads [x (L, H·E)]                 (H, L, E): feature h·E + e goes to head h
+ *   rotate [x (H, L, E)] attrs.base          feature j is paired with j + E/2, angle pos · base^(-2j/E)
+ *   dot [q (H, Q, E), k (H, K, E)]           q kᵀ per head
+ *   mask [] attrs.kind                       booleans (Q, K) or (1, K), true = may attend: "causal" | "padding"
+ *   softmax [scores, mask?]                  over the last axis; masked keys get 0; a row with no key is 0
+ *   mix [weights (H, Q, K), v (H, K, E)]     weights · v
+ *   concat_heads [x (H, L, E)]               (L, H·E)
+ *   relu [x]                                 max(0, x)
+ *   gelu [x]                                 with erf
+ *   swiglu [gate, x]                         silu(gate) · x
+ *   pool [x, mask?] attrs.how                "mean" | "max" | "mean+max" | "first", over real tokens
+ *   pin_zero [head (1)]                      (0, head): two classes share one logit
+ */
+export type Op = "ids" | "lookup" | "scale" | "spelling" | "pairs" | "bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
+
+/** Operation and axes of every step, by its name with its kind where there are several. */
+export const SITES: Record<string, [Op, ...string[]]> = {
+  "ids": ["ids", "token"],
+  "rows": ["lookup", "token", "feature"],
+  "scaled": ["scale", "token", "feature"],
+  "spelling": ["spelling", "token", "ngram"],
+  "ngrams": ["bag", "token", "feature"],
+  "pairs": ["pairs", "token"],
+  "bigrams": ["lookup", "token", "feature"],
+  "spelled": ["add", "token", "feature"],
+  "paired": ["add", "token", "feature"],
+  "positions:sinusoidal": ["positions", "token", "feature"],
+  "positions:amplitude": ["positions", "token", "feature"],
+  "positions:learned": ["positions", "token", "feature"],
+  "positions:other": ["positions", "token", "feature"],
+  "sum": ["add", "token", "feature"],
+  "norm:layer_norm": ["layer_norm", "token", "feature"],
+  "norm:rms_norm": ["rms_norm", "token", "feature"],
+  "q_proj": ["linear", "token", "heads_features"],
+  "k_proj": ["linear", "memory", "heads_features"],
+  "v_proj": ["linear", "memory", "heads_features"],
+  "q_heads": ["split_heads", "head", "token", "head_feature"],
+  "q_norm": ["rms_norm", "head", "token", "head_feature"],
+  "q": ["split_heads", "head", "token", "head_feature"],
+  "q:rms_norm": ["rms_norm", "head", "token", "head_feature"],
+  "q:rotate": ["rotate", "head", "token", "head_feature"],
+  "k_heads": ["split_heads", "head", "memory", "head_feature"],
+  "k_norm": ["rms_norm", "head", "memory", "head_feature"],
+  "k": ["split_heads", "head", "memory", "head_feature"],
+  "k:rms_norm": ["rms_norm", "head", "memory", "head_feature"],
+  "k:rotate": ["rotate", "head", "memory", "head_feature"],
+  "v": ["split_heads", "head", "memory", "head_feature"],
+  "products": ["dot", "head", "token", "key"],
+  "scores": ["scale", "head", "token", "key"],
+  "mask:causal": ["mask", "head", "token", "key"],
+  "mask:padding": ["mask", "head", "token", "key"],
+  "mask:given": ["mask", "head", "token", "key"],
+  "weights": ["softmax", "head", "token", "key"],
+  "context": ["mix", "head", "token", "head_feature"],
+  "concat": ["concat_heads", "token", "heads_features"],
+  "out": ["linear", "token", "feature"],
+  "residual:pre": ["add", "token", "feature"],
+  "residual:post": ["add", "token", "feature"],
+  "w_gate:SwiGLU": ["linear", "token", "hidden"],
+  "w_in:SwiGLU": ["linear", "token", "hidden"],
+  "w_in:FeedForward": ["linear", "token", "hidden"],
+  "hidden:relu": ["relu", "token", "hidden"],
+  "hidden:gelu": ["gelu", "token", "hidden"],
+  "hidden:swiglu": ["swiglu", "token", "hidden"],
+  "out:SwiGLU": ["linear", "token", "feature"],
+  "out:FeedForward": ["linear", "token", "feature"],
+  "pooled:mean": ["pool", "pooled"],
+  "pooled:max": ["pool", "pooled"],
+  "pooled:mean+max": ["pool", "pooled"],
+  "pooled:first": ["pool", "pooled"],
+  "head": ["linear", "class"],
+  "logits:class": ["linear", "class"],
+  "logits:pin_zero": ["pin_zero", "class"],
+  "logits:LanguageModel": ["linear", "token", "vocab"],
+  "logits:Translator": ["linear", "token", "vocab"],
+  "linear:token": ["linear", "token", "out"],
+  "linear:class": ["linear", "class"],
+};
