@@ -219,3 +219,30 @@ def test_no_token_stays_in_the_address(app: Callable[..., App]) -> None:
     assert "token" not in page.page.url and page.param["node"] == "encoder.0.self.q"
     page.page.reload()
     page.ready("step")
+
+
+HANDLERS = """() => {
+    const handlers = one => Object.values(one).flatMap(
+        held => held && typeof held === "object" && !(held instanceof Node) ? Object.values(held) : []);
+    const all = [...document.querySelectorAll("main a, main button, header a, form, [data-token]")];
+    const now = all.map(one => [one, handlers(one).filter(held => typeof held === "function")]);
+    const before = window.handlers_before;
+    window.handlers_before = now;
+    return before && now.filter(([, mine], i) => mine.length && mine.some((one, k) => one !== before[i][1][k]))
+        .map(([one]) => one.closest("[data-stream]")?.dataset.stream ?? one.outerHTML.slice(0, 60));
+}"""
+"""Whose handlers are others than at the last call: a component that is drawn anew gives its elements new ones."""
+
+
+def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -> None:
+    page = app("translate, pre-norm", "flow", text="abc de")
+    page.settle()
+    token = page.page.locator("[data-stream=source] [data-token='1']").first
+    page.page.mouse.move(2, 2)
+    page.page.evaluate(HANDLERS)
+    assert page.page.evaluate(HANDLERS) == [], "nothing is drawn by itself"
+    token.hover()
+    page.page.wait_for_selector("[data-stream=source] .token-lit")
+    drawn = page.page.evaluate(HANDLERS)
+    assert drawn and set(drawn) == {"source"}
+    assert page.page.locator("[data-stream=source] .token-lit").count() >= 1

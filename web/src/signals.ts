@@ -1,18 +1,31 @@
 /**
- * Values that the whole page follows. A component reads `.value`; when a signal changes, the page is drawn again from
- * its root, where Preact touches only what differs.
+ * Values that the page follows. A component reads `.value`; when a signal changes, the page is drawn again from its
+ * root, where Preact touches only what differs. What changes at every move of a pointer is `local`: it redraws only the
+ * components that ask for it, and those only where what they make of it changes.
  */
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-const listeners = new Set<() => void>();
+type Listeners = Set<() => void>;
 
-function listen(listener: () => void) {
-  listeners.add(listener);
-  return () => void listeners.delete(listener);
+export interface Signal<T> {
+  value: T;
+  listen: (listener: () => void) => () => void;
 }
 
-export function signal<T>(now: T): { value: T } {
+const everywhere: Listeners = new Set();
+
+const listenAmong = (listeners: Listeners) => (listener: () => void) => {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+};
+
+const listen = listenAmong(everywhere);
+
+export const local = <T,>(now: T) => signal(now, new Set());
+
+export function signal<T>(now: T, listeners = everywhere): Signal<T> {
   return {
+    listen: listenAmong(listeners),
     get value() {
       return now;
     },
@@ -52,4 +65,16 @@ export function follow<T>(of: () => T, then: (now: T) => void) {
 export function useSignals() {
   const [, redraw] = useState({});
   useLayoutEffect(() => listen(() => redraw({})), []);
+}
+
+/** What `of` makes of a local value; the component is drawn again when that changes. */
+export function useLocal<T, K>(from: Signal<T>, of: (value: T) => K): K {
+  const [, redraw] = useState({});
+  const drawn = useRef<{ of: typeof of; value: K } | null>(null);
+  drawn.current = { of, value: of(from.value) };
+  useLayoutEffect(() => from.listen(() => {
+    const { of, value } = drawn.current!;
+    if (of(from.value) !== value) redraw({});
+  }), [from]);
+  return drawn.current.value;
 }

@@ -5,7 +5,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./hash";
 import { Place, tell, type Told } from "./loading";
-import { computed, follow, signal } from "./signals";
+import { computed, follow, local, signal } from "./signals";
 import { openSource, type TensorValue } from "./source";
 import type { Manifest, RunFacts, Stream, StreamName, TraceNode, TraceRequest } from "./types";
 
@@ -27,7 +27,7 @@ export const busy = computed(() => places.map((place) => place.busy.value).find(
 /** What went wrong in each place, and elsewhere. */
 export const problems = [...places.map((place) => place.problem), signal<Told | null>(null)];
 /** A token pointed at anywhere lights up everywhere. */
-export const hoveredToken = signal<{ stream: StreamName; index: number } | null>(null);
+export const hoveredToken = local<{ stream: StreamName; index: number } | null>(null);
 
 export interface Selection {
   node: string | null;

@@ -3,6 +3,7 @@
  * caller's affair. `weights` tints them, `marks` adds a small text under each.
  */
 import { visible } from "../format";
+import { useLocal } from "../signals";
 import { hoveredToken } from "../state";
 import { css, palette, shade } from "../theme";
 import type { Stream } from "../types";
@@ -25,10 +26,10 @@ export function Tokens(props: TokensProps) {
   const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label } = props;
   const [start, end] = props.window ?? [0, stream.pieces.length];
   const limit = props.limit ?? Math.max(0, ...Array.from(weights ?? [], Math.abs));
-  const hovered = hoveredToken.value;
+  const hovered = useLocal(hoveredToken, (at) => (at?.stream === stream.name ? at.index : null));
   const colours = palette.value;
   const chip = (index: number) => {
-    const lit = hovered?.stream === stream.name && hovered.index === index;
+    const lit = hovered === index;
     const names = ["token"];
     if (stream.special[index]) names.push("token-special");
     if (stream.unknown[index]) names.push("token-unknown");
