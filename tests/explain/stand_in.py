@@ -10,6 +10,7 @@ import torch
 from tests.small import CPU, config_of, data_of
 from torch import nn
 
+from glassformer.explain.inputs import Wrote
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.tasks import TASKS, Task
@@ -31,8 +32,11 @@ class Asked:
     model_inputs: dict[str, Any]
     streams: list[Stream]
     predictions: list[Prediction] = field(default_factory=list)
+    wrote: Wrote = field(default_factory=lambda: Wrote(0, 0, []))
 
     def __post_init__(self) -> None:
+        if self.subject.task.name == "lm":
+            self.wrote = Wrote(self.streams[-1].n_given - 1, self.streams[-1].n_given, [])
         with torch.inference_mode():
             logits = self.subject.model.eval()(**self.model_inputs)[0]
         task, ids = self.subject.task, self.streams[-1].ids

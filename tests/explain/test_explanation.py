@@ -19,13 +19,14 @@ from tests.small import CPU, config_of, data_of
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
-from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest
+from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, index_of
 from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.capture import exactly
 from glassformer.explain.explanation import TraceRequest, decode, explain
 from glassformer.explain.facts import run_facts
 from glassformer.explain.members import Together
 from glassformer.explain.page.report import report_html
+from glassformer.explain.page.weighed import written
 from glassformer.explain.tensors import Records, take
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
@@ -110,7 +111,7 @@ def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> 
     assert json.loads(json.dumps(told, allow_nan=False)) == told  # no tuple, no NaN, no tensor
     checked = {
         "Manifest": [told], "ModelFacts": [told["model"]], "Stream": told["streams"],
-        "TraceNode": told["nodes"], "Param": told["params"].values(), "Prediction": told["predictions"],
+        "TraceNode": told["nodes"], "Wrote": [told["wrote"]], "Param": told["params"].values(), "Prediction": told["predictions"],
         "Candidate": [c for p in told["predictions"] for c in p["top"]], "DecodeLog": [told["decode"]],
         "DecodeSettings": [told["decode"]["settings"]], "Hypothesis": told["decode"]["hypotheses"],
         "BeamCandidate": [c for step in told["decode"]["steps"] for c in step], "Check": told["checks"],
@@ -476,3 +477,26 @@ def test_every_pass_has_all_the_bits(
     finally:
         handle.remove()
     assert len(seen) > 3 and set(seen) == {"highest"}
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "first"),
+    [
+        ("classify", {}, 0), ("translate", {}, 0), ("translate", {"prefix": [7, 8]}, 2), ("lm", {}, 5),
+        ("translate", {"target": "abc"}, 0), ("lm", {"prefix": [7, 8]}, 7),
+    ],
+)  # fmt: skip
+def test_where_the_models_own_writing_begins(
+    runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
+) -> None:
+    """One answer for the page, for what is explained when nothing is named, and for what a saved page weighs."""
+    e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
+    told = e.manifest()["wrote"]
+    assert told["first"] == first
+    assert index_of(e, None) == first
+    assert name == "classify" or written(e.manifest())[0] == first
+    stream = e.streams[-1]
+    assert (
+        told["n_fixed"]
+        == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
+    )

@@ -50,6 +50,13 @@ export function predictionAt(trace: Manifest, position: number): Prediction | un
   return trace.predictions.find((one) => one.position === position) ?? trace.predictions[0];
 }
 
+/** Index into `predictions` of the position in the address; without one, of the first token the model chose. */
+export function stepIndex({ predictions, wrote }: Manifest, position: string | undefined): number {
+  const wanted = Number.isFinite(Number(position)) ? Number(position) : wrote.first;
+  const nearest = predictions.findIndex((p) => (p.position ?? 0) >= wanted);
+  return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
+}
+
 /** Where the window of a long text begins. */
 export const startOf = (trace: Manifest) => trace.window?.[0] ?? 0;
 

@@ -147,6 +147,14 @@ export interface DecodeLog {
   prefix: number[]; // forced ids
 }
 
+/** Where the model's own writing begins, and what it may not write. */
+export interface Wrote {
+  /** Position after which the first token stands that the model chose itself; 0 where all was given, and for a classifier. */
+  first: number;
+  n_fixed: number; // tokens of the last stream that no prefix can change: [BOS], or the prompt as it was typed
+  banned: number[]; // ids that are never written
+}
+
 export interface ModelFacts {
   task: "classify" | "translate" | "lm";
   family: "encoder" | "encoder-decoder" | "decoder";
@@ -200,6 +208,7 @@ export interface Manifest {
   params: Record<string, Param>;
   predictions: Prediction[];
   decode: DecodeLog;
+  wrote: Wrote;
   checks: Check[];
   omitted: { what: string; why: string }[];
   warnings: string[]; // "3 of 9 tokens are unknown to the model", "cut to 256 tokens"

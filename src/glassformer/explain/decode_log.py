@@ -168,6 +168,11 @@ def translate(
     return DecodeLog("beam", config, recorder.hypotheses(found), recorder.steps, prefix)
 
 
+def never_written(t: Tokenizer) -> list[int]:
+    """Ids that a language model does not write, as in `LanguageModelling.predict`."""
+    return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+
+
 def write(
     model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], config: DecodeConfig
 ) -> tuple[DecodeLog, Hypothesis]:
@@ -177,6 +182,6 @@ def write(
         found = sample(
             LanguageModelStepper(model), [prompt], config,
             limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,
-            banned=[t.pad_id, t.unk_id, t.bos_id, t.mask_id],
+            banned=never_written(t),
         )[0]  # fmt: skip
     return DecodeLog("sample", config, [LoggedHypothesis.of(found, t)]), found

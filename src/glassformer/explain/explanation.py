@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class Explanation:
         model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
             is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens. predictions: what the model says after each position.
-        decode: how the target came about. answer: {"headline", "detail"}.
+        decode: how the target came about. wrote: where the model's own writing begins. answer: {"headline", "detail"}.
         together: which member of an ensemble this is, and its own answer, while `answer` is that of all; else None.
         records: every tensor by id, a mapping like a trace. window: positions shown of long streams, or None.
         checks: comparisons of two ways to compute the same. omitted: what is not shown, and why.
@@ -100,6 +101,7 @@ class Explanation:
         self.subject, self.request, self.id, self.records = subject, request, id, records
         self.model_inputs: dict[str, Any] = prepared.model_inputs
         self.streams, self.warnings, self.window = prepared.streams, prepared.warnings, records.window
+        self.wrote = prepared.wrote
         self.predictions: list[Prediction] = self._predictions(prepared)
         self.decode = self._scored(prepared) if prepared.decode.kind == "given" else prepared.decode
         self.answer = form.answer_of(subject.task.name, self.predictions, self.decode, prepared.answer)
@@ -132,6 +134,7 @@ class Explanation:
                 "params": form.params_json(self.subject.model, task, nodes),
                 "predictions": [prediction.to_json() for prediction in self.predictions],
                 "decode": self.decode.to_json(),
+                "wrote": asdict(self.wrote),
                 "checks": form.checks_json(self.checks),
                 "omitted": self.omitted,
                 "warnings": self.warnings,

@@ -18,7 +18,7 @@ from glassformer.decode import Hypothesis
 from glassformer.decode.sampling import window_start
 from glassformer.errors import UsageError
 from glassformer.explain.checkpoints import Subject
-from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate, write
+from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, never_written, translate, write
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.spelled import paired, spelled
 from glassformer.explain.streams import Span, Stream, make_stream, written_spans
@@ -33,6 +33,22 @@ FULL_LENGTH = 128
 
 
 @dataclass(frozen=True)
+class Wrote:
+    """Where the model's own writing begins, and what it may not write; the mirror of `Wrote` in web/src/types.ts.
+
+    Attributes:
+        first: the position after which the first token stands that the model chose itself, or, where a whole
+            translation was given, that it was asked about. 0 for a classifier, which writes nothing.
+        n_fixed: tokens of the last stream that no prefix can change: [BOS], or the prompt as it was typed.
+        banned: ids that are never written.
+    """
+
+    first: int
+    n_fixed: int
+    banned: list[int]
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A text, ready to be captured.
 
@@ -44,6 +60,7 @@ class Prepared:
         decode: how the target came about.
         answer: what the model wrote; empty for a classifier.
         warnings: what the user should know about the input.
+        wrote: what the page must know of how a text is written here.
     """
 
     model_inputs: dict[str, Any]
@@ -53,6 +70,7 @@ class Prepared:
     decode: DecodeLog
     answer: str
     warnings: list[str]
+    wrote: Wrote
 
 
 def prepare(subject: Subject, request: TraceRequest) -> Prepared:
@@ -111,7 +129,7 @@ def _classify(subject: Subject, request: TraceRequest) -> Prepared:
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = paired(stream, bigrams)
     decode = DecodeLog("none", subject.task.config.decode)
-    return Prepared(inputs, [stream], [None], [None], decode, "", notes)
+    return Prepared(inputs, [stream], [None], [None], decode, "", notes, Wrote(0, 0, []))
 
 
 def _translate(subject: Subject, request: TraceRequest) -> Prepared:
@@ -145,7 +163,8 @@ def _translate(subject: Subject, request: TraceRequest) -> Prepared:
     inputs = _padded(src, subject, "src", "src_padding_mask")
     inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
     following = _following(written.ids, written.finished, t.eos_id, len(tgt_in))
-    return Prepared(inputs, [src, tgt], [*range(len(tgt_in))], following, decode, text, notes)
+    wrote = Wrote(0 if decode.kind == "given" else n_given - 1, 1, [t.pad_id, t.bos_id])
+    return Prepared(inputs, [src, tgt], [*range(len(tgt_in))], following, decode, text, notes, wrote)
 
 
 def _write(subject: Subject, request: TraceRequest) -> Prepared:
@@ -179,7 +198,8 @@ def _write(subject: Subject, request: TraceRequest) -> Prepared:
     )  # fmt: skip
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}  # causal: padding behind is not seen
     following = _following(everything[seen_from + 1 :], new.finished, t.eos_id, len(ids))
-    return Prepared(inputs, [stream], [*range(len(ids))], following, decode, t.decode(new.ids), notes)
+    wrote = Wrote(stream.n_given - 1, stream.n_given - len(request.prefix), never_written(t))
+    return Prepared(inputs, [stream], [*range(len(ids))], following, decode, t.decode(new.ids), notes, wrote)
 
 
 def _joined(

@@ -3,6 +3,7 @@
 import { Bars } from "../components/Bars";
 import { percent, visible } from "../format";
 import { setParams } from "../state";
+import { stepIndex } from "../stepData";
 import type { Manifest, Prediction } from "../types";
 import { floor, pairRows } from "./pair";
 
@@ -11,8 +12,7 @@ const MOST = 8;
 export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position: string | undefined }) {
   const classes = a.model.task === "classify";
   const shared = Math.min(a.predictions.length, b.predictions.length);
-  const written = Math.max(0, a.streams.at(-1)!.n_given - 1); // where the model begins to write
-  const at = classes ? 0 : Math.max(0, Math.min(Number(position ?? written) || 0, shared - 1));
+  const at = Math.min(stepIndex(a, position), shared - 1);
   const [pa, pb] = [a.predictions[at], b.predictions[at]];
   const rows = pairRows(pa, pb, MOST);
   const side = (of: Prediction | undefined, name: "a" | "b") => rows.map((row) => {
@@ -29,7 +29,7 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
       {!classes && shared > 1 && (
         <label class="slider">
           Position {at + 1} of {shared}
-          <input type="range" max={shared - 1} value={at} onInput={(event) => setParams({ position: event.currentTarget.value })} />
+          <input type="range" max={shared - 1} value={at} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
         </label>
       )}
       <div class="compare-sides">

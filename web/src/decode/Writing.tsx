@@ -8,7 +8,8 @@ import { route, setParams, source, trace, useTensor } from "../state";
 import type { Manifest, TraceRequest } from "../types";
 import { BeamSection } from "./BeamSection";
 import { filterAll, filterTop, isNeutral, NEUTRAL, type Knobs } from "./filters";
-import { bannedIds, lockedAt, prefixWith, requestWith, stepIndex, written } from "./forcing";
+import { stepIndex } from "../stepData";
+import { lockedAt, prefixWith, requestWith, written } from "./forcing";
 import { KnobSliders } from "./Knobs";
 import { NextTokens } from "./NextTokens";
 import { Scrubber } from "./Scrubber";
@@ -110,7 +111,7 @@ function useFiltered(manifest: Manifest, index: number, knobs: Knobs) {
   const loaded = useTensor(wanted ? "logits" : null, `token:${index}`, manifest);
   if (!prediction) return { filtered: null, loading: false };
   const size = node?.axes.at(-1)?.size ?? manifest.model.vocab_size;
-  const banned = bannedIds(manifest);
+  const { banned } = manifest.wrote;
   const filtered = loaded.value
     ? filterAll(Array.from(loaded.value.data), knobs, banned, BARS)
     : filterTop(prediction.top, prediction.logsumexp, size, knobs, banned, BARS);

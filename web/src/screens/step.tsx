@@ -12,17 +12,9 @@ import { linkTo } from "../flow/Box";
 import { axisNames, place, shapeText } from "../format";
 import { useScreenKeys } from "../keys";
 import { manifest, route, selection, setParams } from "../state";
-import { PROBABILITIES } from "../stepData";
+import { PROBABILITIES, stepIndex } from "../stepData";
 import { groupsOf, sentence, stepsOf, title } from "../steps";
 import type { Manifest, TraceNode } from "../types";
-
-/** The position whose next token is looked at, for logits and probabilities. */
-export function positionOf(trace: Manifest, params: Record<string, string>): number {
-  const wanted = Number(params.position);
-  const known = trace.predictions.some((one) => one.position === wanted);
-  if (params.position !== undefined && known) return wanted;
-  return trace.predictions.at(trace.model.task === "lm" ? Math.max(0, (trace.streams[0]?.n_given ?? 1) - 1) : 0)?.position ?? 0;
-}
 
 export function StepScreen() {
   const trace = manifest.value;
@@ -48,7 +40,7 @@ export function StepScreen() {
   });
   if (!trace || !step) return null;
   const { head, row, col } = selection.value;
-  const position = positionOf(trace, route.value.params);
+  const position = trace.predictions[stepIndex(trace, route.value.params.position)]?.position ?? 0; // whose next token is looked at
   const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may point beyond
   const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (

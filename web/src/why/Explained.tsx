@@ -4,9 +4,9 @@
  */
 import { useState } from "preact/hooks";
 import { Bars } from "../components/Bars";
-import { stepIndex } from "../decode/forcing";
 import { number, percent, signed } from "../format";
 import { route, setParams } from "../state";
+import { stepIndex } from "../stepData";
 import type { AttributeRequest, Attribution, Manifest } from "../types";
 import { useAttribution, useErased } from "./asking";
 import { Faithfulness } from "./Faithfulness";

@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.question import Question, Words
 from glassformer.explain.checkpoints import Subject
+from glassformer.explain.inputs import Wrote
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.request import check_fields, check_ids, check_integer
 from glassformer.explain.streams import Stream
@@ -37,6 +38,8 @@ class Explained(Protocol):
     def streams(self) -> Sequence[Stream]: ...
     @property
     def predictions(self) -> Sequence[Prediction]: ...
+    @property
+    def wrote(self) -> Wrote: ...
 
 
 @dataclass(frozen=True)
@@ -147,14 +150,11 @@ def erased_with(task: Task) -> str:
 
 def index_of(explanation: Explained, prediction: int | None) -> int:
     """Which prediction is meant; when none is named, of the first token the model wrote itself."""
-    task, predictions = explanation.subject.task, explanation.predictions
-    if task.name == "classify":
-        return 0
+    predictions = explanation.predictions
+    if predictions[0].position is None:
+        return 0  # there is one, of the whole text
     if prediction is None:
-        stream = explanation.streams[-1]
-        all_given = stream.name == "target" and stream.n_given == len(stream)
-        first = 0 if all_given else stream.n_given - 1
-        written = [i for i, p in enumerate(predictions) if p.position is not None and p.position >= first]
+        written = [i for i, p in enumerate(predictions) if (p.position or 0) >= explanation.wrote.first]
         return written[0] if written else len(predictions) - 1
     if prediction >= len(predictions):
         raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")

@@ -87,13 +87,9 @@ def each_word_erased(explanation: Weighable, which: dict[str, Any]) -> Iterator[
 
 def written(manifest: dict[str, Any]) -> list[int]:
     """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
-    stream = manifest["streams"][-1]
-    n_given = stream["n_given"] if manifest["model"]["task"] == "lm" else 0
-    return [
-        i
-        for i, p in enumerate(manifest["predictions"])
-        if p["actual"] is not None and (p["position"] or 0) + 1 >= n_given
-    ]
+    first = manifest["wrote"]["first"]
+    told = enumerate(manifest["predictions"])
+    return [i for i, p in told if p["actual"] is not None and (p["position"] or 0) >= first]
 
 
 def words_before(manifest: dict[str, Any], prediction: int | None) -> Iterator[dict[str, list[int]]]:
