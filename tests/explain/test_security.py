@@ -183,6 +183,12 @@ def test_a_token_ends_at_the_door(client: Client) -> None:
     assert client.ask("GET", client.place).status == 200
 
 
+def test_the_place_of_an_earlier_server_says_how_to_come_in(client: Client) -> None:
+    """A tab that outlived its server is reloaded: each server draws another place."""
+    answer = client.ask("GET", "/0123abcd/")
+    assert answer.status == 404 and b"glassformer explain" in answer.body and b"<script" not in answer.body
+
+
 def test_the_address_for_a_browser_opens_a_single_time() -> None:
     """It stands in the browser's command line, where other users of the machine can read it."""
     door = security.Door("secret")

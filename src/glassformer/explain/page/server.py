@@ -139,7 +139,9 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:
-    """404 and 405, in the form every error has."""
+    """404 and 405, in the form every error has; a page is told in words, as the place of an earlier server is."""
+    if request.method == "GET" and request.url.path.endswith("/"):
+        return Response(LOCKED_PAGE, 404, media_type=CONTENT_TYPES["index.html"])
     status = error.status_code if isinstance(error, HTTPException) else 500
     return error_response(Refused(status, f"there is no {request.method} {request.url.path[:80]}"))
 
