@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Route
 from tests.browser.app import App
+from tests.browser.models import subject_of
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,24 @@ def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[...,
         page.page.locator("[data-role=code] summary, [data-role=code] button").first.click()
     code = page.page.inner_text("[data-role=code]")
     assert "softmax(dim=-1)" in code and "nn/attention.py" in code
+
+
+def test_a_window_says_what_is_cut_and_leaves_a_short_stream_whole(app: Callable[..., App]) -> None:
+    """A source of 560 characters is shown in part, its short translation as it is."""
+    run = subject_of(("translate", {"n_layers": 1, "n_decoder_layers": 1}), max_len=600)
+    asked = {"text": "abcdefg" * 80, "target": "abc", "window": 300}
+    page = app(run, "step", node="encoder.0.self.weights", **asked)
+    assert page.check("encoder.0.self.weights") == "unavailable"
+    assert "a row here sums to less" in page.page.inner_text(".step-says")
+    for node in (
+        "src_embedding.ids",
+        "tgt_embedding.ids",
+        "tgt_embedding.positions",
+        "decoder.0.self.weights",
+    ):
+        page.go("step", node=node, **asked)
+        assert page.check(node) == "ok", node
+    assert "sums to less" not in page.page.inner_text(".step-says")
+    page.go("attention", node="encoder.0.self.weights", **asked)
+    assert page.page.locator("[data-sort=entropy]").count() == 0
+    assert "every row sums to 1" not in page.page.inner_text("main")

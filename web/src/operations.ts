@@ -5,7 +5,7 @@
 import { count, number, visible } from "./format";
 import * as ops from "./ops";
 import {
-  data, input, inputNode, last, needAllKeys, needed, ngramsOf, one, param, pieces, predictionAt, PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, streamOf,
+  data, input, inputNode, last, needAll, needed, ngramsOf, one, param, pieces, predictionAt, PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, streamOf, firstOf, tokensOf, windowOf,
   times, Unavailable, width, type Arithmetic, type Cell, type Step,
 } from "./stepData";
 import type { Op } from "./types";
@@ -58,7 +58,10 @@ const norm = (centred: boolean): Operation => ({
 
 export const OPERATIONS: Record<Op, Operation> = {
   ids: {
-    again: async ({ trace, node }) => streamOf(trace, node.axes[0]?.stream)?.ids.slice(startOf(trace), startOf(trace) + last(node)) ?? [],
+    again: async ({ trace, node }) => {
+      const start = startOf(trace, tokensOf(node));
+      return streamOf(trace, tokensOf(node))?.ids.slice(start, start + last(node)) ?? [];
+    },
     cell: async (step, cell) => {
       const piece = pieces(step, step.node, 0)[cell.col];
       return lines(`“${visible(piece)}” is number ${await one(step, cell)} of the ${count(step.trace.model.vocab_size)} tokens of the vocabulary.`);
@@ -70,7 +73,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       lines(`Row ${(await data(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "table of pairs" : "embedding table"}, feature ${cell.col}: ${n(await one(step, cell))}.`),
   },
   spelling: {
-    again: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(trace.window ?? [0])).flat() ?? [],
+    again: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(windowOf(trace, trace.streams[0].name) ?? [0])).flat() ?? [],
     cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await one(step, cell)}`),
   },
   bag: {
@@ -82,9 +85,9 @@ export const OPERATIONS: Record<Op, Operation> = {
     },
   },
   pairs: {
-    again: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(startOf(trace), startOf(trace) + last(node)) ?? [],
+    again: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstOf({ trace, node }), firstOf({ trace, node }) + last(node)) ?? [],
     cell: async (step, cell) => {
-      const [row, pair] = [await one(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + startOf(step.trace)]];
+      const [row, pair] = [await one(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstOf(step)]];
       return lines(row ? `“${pair}” has row ${row} of the table of pairs.` : "This token and the one before it are no listed pair.");
     },
   },
@@ -97,15 +100,15 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
   positions: {
     again: async (step) => {
-      const { trace, node } = step;
-      const [size, first] = [last(node), startOf(trace) + Number(node.attrs.first ?? 0)];
+      const { node } = step;
+      const [size, first] = [last(node), firstOf(step)];
       const length = node.axes[0]!.size;
       if (node.params.weight) return (await needed(step, "weight")).slice(first * size, (first + length) * size);
       if (node.attrs.scheme !== "sinusoidal") throw new Unavailable(`the page does not know the scheme ${node.attrs.scheme}`);
       return Float64Array.from({ length: length * size }, (_, i) => Number(node.attrs.amplitude) * ops.sinusoid(first + Math.floor(i / size), i % size, size));
     },
     cell: async (step, cell) => {
-      const position = cell.row + startOf(step.trace);
+      const position = cell.row + firstOf(step);
       if (step.node.params.weight) return lines(`Row ${position} of the trained position table, feature ${cell.col}: ${n(await one(step, cell))}.`);
       const [size, wave] = [last(step.node), cell.col % 2 ? "cos" : "sin"];
       const even = cell.col - (cell.col % 2);
@@ -161,13 +164,13 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
   rotate: {
     again: async (step) => {
-      const { trace, node } = step;
-      return ops.rotate(await data(step, 0), sizeOf(node, "token"), last(node), Number(node.attrs.base), startOf(trace) + Number(node.attrs.first ?? 0));
+      const { node } = step;
+      return ops.rotate(await data(step, 0), sizeOf(node, "token"), last(node), Number(node.attrs.base), firstOf(step));
     },
     cell: async (step, cell) => {
-      const { trace, node } = step;
+      const { node } = step;
       const x = await data(step, 0, rowSlice(step, cell));
-      const position = cell.row + startOf(trace) + Number(node.attrs.first ?? 0);
+      const position = cell.row + firstOf(step);
       const { angle, partner, sign } = ops.rotation(cell.col, x.length, position, Number(node.attrs.base));
       const [own, other] = [x[cell.col]!, x[partner]!];
       return lines(
@@ -188,23 +191,24 @@ export const OPERATIONS: Record<Op, Operation> = {
     again: async ({ trace, node }) => {
       const [kind, keys] = [node.attrs.kind, last(node)];
       if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was given to the model from outside");
-      const padding = streamOf(trace, node.axes.at(-1)?.stream)?.padding ?? [];
+      const read = node.axes.at(-1)?.stream;
+      const [padding, start] = [streamOf(trace, read)?.padding ?? [], startOf(trace, read)];
       const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
       return Float64Array.from({ length: rows * keys }, (_, i) =>
-        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[startOf(trace) + (i % keys)]));
+        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[start + (i % keys)]));
     },
     cell: async (step, cell) => lines(await one(step, cell) ? "May be looked at." : "May not be looked at: its weight will be exactly 0."),
   },
   softmax: {
     again: async (step) => {
-      needAllKeys(step);
+      needAll(step, step.node.axes.at(-1));
       return ops.softmax(await data(step, 0), last(step.node), step.node.inputs[1] ? await data(step, 1) : null);
     },
     cell: (step, cell) => (step.node.id === PROBABILITIES ? probabilityCell(step, cell) : softmaxCell(step, cell)),
   },
   mix: {
     again: async (step) => {
-      needAllKeys(step);
+      needAll(step, inputNode(step, 0)?.axes.at(-1));
       const weights = await input(step, 0);
       return ops.mixValues(weights.data, await data(step, 1), sizeOf(step.node, "head"), width(weights));
     },
@@ -227,7 +231,7 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
   pool: {
     again: async (step) => {
-      needAllKeys(step);
+      needAll(step, inputNode(step, 0)?.axes[0]);
       const x = await input(step, 0);
       return ops.pool(x.data, width(x), String(step.node.attrs.how), step.node.inputs[1] ? await data(step, 1) : null);
     },

@@ -2,6 +2,7 @@
  * The page's state as signals, and the few verbs that change it. The address is the truth: `go` and
  * `setParams` write it, and everything else (which text is traced, what is shown) follows from it.
  */
+import { startOf } from "./stepData";
 import { useEffect, useState } from "preact/hooks";
 import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./hash";
 import { Place, tell, type Told } from "./loading";
@@ -104,7 +105,7 @@ export const stream = (name: StreamName, of: Manifest | null = manifest.value): 
 export function axisLabels(axis: { name: string; size: number; stream?: StreamName }, of = manifest.value) {
   if (!axis.stream || (axis.name !== "token" && axis.name !== "key")) return undefined;
   const pieces = stream(axis.stream, of)?.pieces ?? [];
-  const start = of?.window?.[0] ?? 0;
+  const start = of ? startOf(of, axis.stream) : 0;
   return pieces.slice(start, start + axis.size);
 }
 

@@ -57,11 +57,24 @@ export function stepIndex({ predictions, wrote }: Manifest, position: string | u
   return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
 }
 
-/** Where the window of a long text begins. */
-export const startOf = (trace: Manifest) => trace.window?.[0] ?? 0;
+/** The window of a stream that is too long to be here; null where it is whole, as a short one beside a long one is. */
+export function windowOf({ window, nodes, streams }: Pick<Manifest, "window" | "nodes" | "streams">, name: StreamName | undefined) {
+  const length = streams.find((one) => one.name === name)?.pieces.length;
+  const whole = nodes.some(({ axes }) => axes.some((axis) => axis.name === "token" && axis.stream === name && axis.size === length));
+  return whole ? null : window;
+}
 
-/** Position on the token axis of tensors: a window begins later. */
-export const rowOf = (trace: Manifest, prediction: Prediction) => (prediction.position ?? 0) - startOf(trace);
+/** Where what is here of a stream begins. */
+export const startOf = (trace: Manifest, name: StreamName | undefined) => windowOf(trace, name)?.[0] ?? 0;
+
+/** The stream of a node's tokens. */
+export const tokensOf = ({ axes }: TraceNode) => axes.find((axis) => axis.name === "token")?.stream;
+
+/** The position that a node's first row has: later in a window, and with a cache. */
+export const firstOf = ({ trace, node }: Pick<Step, "trace" | "node">) => startOf(trace, tokensOf(node)) + Number(node.attrs.first ?? 0);
+
+/** Row of the logits: those of a window begin later. */
+export const rowOf = ({ predictions }: Manifest, prediction: Prediction) => (prediction.position ?? 0) - (predictions[0]?.position ?? 0);
 
 /** Candidates of one position as a slice: ids ascending; one id is written as a range, which keeps the axis. */
 export function idsSlice(axis: string, ids: readonly number[]): string {
@@ -75,11 +88,12 @@ export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace
 
 /** The tokens along an axis: of a node's own, or of an input's. */
 export function pieces({ trace }: Step, node: TraceNode | undefined, axis: number): string[] {
-  return streamOf(trace, node?.axes.at(axis)?.stream)?.pieces.slice(startOf(trace)) ?? [];
+  const name = node?.axes.at(axis)?.stream;
+  return streamOf(trace, name)?.pieces.slice(startOf(trace, name)) ?? [];
 }
 
 /** The n-grams that spell the token of a row. */
-export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row + startOf(trace)] ?? [];
+export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row + startOf(trace, trace.streams[0].name)] ?? [];
 
 /** What sinusoids are multiplied by, where it is not 1. */
 export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${attrs.amplitude} · `);
@@ -113,7 +127,7 @@ export async function one(step: Step, cell: Cell, i?: number): Promise<number> {
   return (await step.get(i === undefined ? step.node.id : step.node.inputs[i]!, slice.replace(/^;/, ""))).data[0] ?? NaN;
 }
 
-/** Keys outside a window are not here, so sums over them cannot be made again. */
-export function needAllKeys({ trace }: Step) {
-  if (trace.window) throw new Unavailable("only a window of this long text is here, and this sum runs over all of it");
+/** Of a stream that is cut, what lies outside the window is not here, so sums over it cannot be made again. */
+export function needAll({ trace }: Step, summed: TraceNode["axes"][number] | undefined) {
+  if (windowOf(trace, summed?.stream)) throw new Unavailable("only a window of this long text is here, and this sum runs over all of it");
 }

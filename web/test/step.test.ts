@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { paramsOf, requestOf } from "../src/hash";
 import { OPERATIONS } from "../src/operations";
 import type { Step } from "../src/stepData";
+import { labelsOf } from "../src/attention/labels";
 import { SITES } from "../src/sites";
 import { formula, sentence, title } from "../src/steps";
 import type { Manifest, TraceNode } from "../src/types";
@@ -22,7 +23,7 @@ function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, num
   } as unknown as TraceNode;
   const trace = {
     window, nodes: [node], params: { "ngrams.weight": { axes: [{ name: "ngram", size: 4 }, { name: "feature", size: 2 }] } },
-    streams: [{ name: "text", ngrams: NGRAMS, ngram_ids: NUMBERS }],
+    streams: [{ name: "text", pieces: ["car", "â", ""], ngrams: NGRAMS, ngram_ids: NUMBERS }],
   } as unknown as Manifest;
   const get: Step["get"] = async (id, slice = "") => {
     const [, picked = ""] = slice.split(":");
@@ -109,4 +110,15 @@ test("every step of the table has a title, a sentence and a formula, and every o
     } as unknown as TraceNode;
     assert.ok(title(node) !== node.id && sentence(node, { model, streams: [] }) && formula(node, model), key);
   }
+});
+
+test("a short stream beside a long one is whole: its labels, its positions and its sums", async () => {
+  const axis = (name: string, size: number, stream: string) => ({ name, size, stream });
+  const nodes = [axis("token", 2, "source"), axis("token", 3, "target")].map((one) => ({ id: one.stream, axes: [one], attrs: {} }));
+  const flags = { special: [], padding: [] };
+  const streams = [{ ...flags, name: "source", pieces: Array(600).fill("s"), ids: [...Array(600).keys()] }, { ...flags, name: "target", pieces: ["a", "b", "c"], ids: [7, 8, 9] }];
+  const trace = { window: [200, 202], nodes, streams, params: {} } as unknown as Manifest;
+  const ids = (node: unknown) => OPERATIONS.ids.again({ trace, node } as Step).then((found) => Array.from(found));
+  assert.deepEqual(await Promise.all(nodes.map(ids)), [[200, 201], [7, 8, 9]]);
+  assert.deepEqual(labelsOf(trace, "target").map(({ text }) => text), ["a", "b", "c"]);
 });

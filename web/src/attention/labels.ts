@@ -1,5 +1,6 @@
 /** The tokens along a matrix's rows or columns: which stream and position each stands for, and how it is written. */
 
+import { windowOf } from "../stepData";
 import { visible } from "../format";
 import type { Manifest, StreamName } from "../types";
 
@@ -19,7 +20,7 @@ export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
     .map((piece, index) => ({
       text: visible(piece), stream: name, index, special: stream.special[index]!, padding: stream.padding[index]!,
     }))
-    .slice(...(manifest.window ?? []));
+    .slice(...(windowOf(manifest, name) ?? []));
 }
 
 /** Rows or columns that are shown: all, or all but special tokens and padding. */

@@ -1,5 +1,6 @@
 /** One of two traces: what it was asked, what it answered, and its tokens, with those marked that the other lacks. */
 
+import { startOf, windowOf } from "../stepData";
 import { Tokens } from "../components/Tokens";
 import type { Manifest } from "../types";
 import { differing } from "./diff";
@@ -16,7 +17,7 @@ export interface SideProps {
 export function Side({ name, of, other, own }: SideProps) {
   const marks = (stream: Manifest["streams"][number]) =>
     differing(stream.ids, other.streams.find((one) => one.name === stream.name)?.ids ?? [])
-      .slice(of.window?.[0] ?? 0).map((differs) => (differs ? "≠" : null));
+      .slice(startOf(of, stream.name)).map((differs) => (differs ? "≠" : null));
   return (
     <section class="compare-side" data-side={name} aria-label={`Side ${name}`}>
       <p>{name} <span class="note">{checkpointName(of.model.checkpoint, of.model.step)}</span></p>
@@ -26,7 +27,7 @@ export function Side({ name, of, other, own }: SideProps) {
       </p>
       {of.streams.map((stream) => (
         <div key={stream.name} class="compare-tokens">
-          <Tokens stream={stream} window={of.window} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
+          <Tokens stream={stream} window={windowOf(of, stream.name)} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
         </div>
       ))}
     </section>

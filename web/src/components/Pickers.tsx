@@ -1,4 +1,5 @@
 /** Choosing a head, and the position whose next token is looked at. Both live in the address. */
+import { windowOf } from "../stepData";
 import { axisLabels, setParams, stream } from "../state";
 import type { Axis, Manifest } from "../types";
 import { Tokens } from "./Tokens";
@@ -22,7 +23,7 @@ export function PositionPicker({ trace, position }: { trace: Manifest; position:
     <div class="positions">
       <p class="small">What follows after the chosen token?</p>
       <Tokens
-        stream={tokens} window={trace.window} chosen={position} label="Position"
+        stream={tokens} window={windowOf(trace, tokens.name)} chosen={position} label="Position"
         onChoose={(index) => setParams({ position: index, cell: null })}
       />
     </div>

@@ -6,17 +6,18 @@ import { Bars } from "../components/Bars";
 import { Tokens } from "../components/Tokens";
 import { number, percent, visible } from "../format";
 import { go } from "../state";
-import { PROBABILITIES } from "../stepData";
+import { PROBABILITIES, windowOf } from "../stepData";
 import type { Manifest, Prediction, TraceNode } from "../types";
 
 export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
   const { ids, rows, scaled, ngrams, spelled, bigrams, paired = spelled, positions, sum = paired } = column.embedding;
+  const window = windowOf(trace, column.stream.name);
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
-          stream={column.stream} window={trace.window} marks={column.stream.ids.slice(...(trace.window ?? [0])).map(String)}
-          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index - (trace.window?.[0] ?? 0)}` })}
+          stream={column.stream} window={window} marks={column.stream.ids.slice(...(window ?? [0])).map(String)}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index - (window?.[0] ?? 0)}` })}
         />
       </div>
       <div class="flow-boxes flow-embedding">
