@@ -19,8 +19,11 @@ LONG = 60
 LONGEST = 512
 """Words of a text that count: longer ones are cut."""
 UPDATES, FEW_UPDATES = 1000, 600
-"""About how many updates a small set needs, and one of two classes of short texts; batches are made small enough."""
-MOST_TOKENS = 9_000_000
+"""About how many updates a small set needs, and at least, where it is soon learned by heart; batches are made small
+enough."""
+BIGRAMS = 100_000
+"""Most pairs of words with vectors of their own."""
+MOST_TOKENS = 13_000_000
 """Tokens that all members together read in a run, so that long texts, too, are learned in minutes on two cores."""
 
 
@@ -46,15 +49,16 @@ class Facts:
 def settings(facts: Facts) -> dict[str, Any]:
     """The settings by field.
 
-    - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are learned in a few
-      hundred updates, and from there by heart; so they get those, at half the rate, and more dropout.
+    - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
+      learned by heart; so they get six passes at most, at half the rate, and more dropout.
     - Batches of 8 to 32 texts, so that there are about a thousand updates.
-    - Three members where they are quickly trained; one of long texts in numbers.
+    - Three members where they are quickly trained, one of long texts in numbers.
+    - Pairs of words for long texts and for two classes: opinions are said in pairs ("not good"), topics in words.
     """
     n, long = max(1, facts.n_texts), facts.n_words >= LONG
     two_short = facts.n_classes <= 2 and not long
     by_size = 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5
-    epochs = max(1.0, min(6.0, FEW_UPDATES * 32 / n) if two_short else min(10.0, by_size))
+    epochs = max(1.0, min(6.0, UPDATES * 32 / n) if two_short else min(10.0, by_size))
     updates = FEW_UPDATES if two_short else UPDATES
     tokens = epochs * n * max(1.0, min(facts.n_words, LONGEST))
     return {
@@ -63,5 +67,6 @@ def settings(facts: Facts) -> dict[str, Any]:
         "lr": 5e-4 if two_short else 1e-3,
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
+        "bigrams": BIGRAMS if long or facts.n_classes <= 2 else 0,
         "members": int(min(3, max(1, MOST_TOKENS // tokens))),
     }
