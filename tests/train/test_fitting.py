@@ -13,7 +13,6 @@ from glassformer.config import Config
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
 from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.translate import rules
 from glassformer.training.fitting import fit_to_data
 
 FITTED = replace(config_of("classify"), fit="batch_size epochs")
@@ -87,31 +86,3 @@ def test_rules_hold_for_every_size() -> None:
             for words in (0.0, 1.0, 20.0, 10_000.0):
                 found = override(Config(task="classify"), settings(Facts(n, classes, words)))
                 assert 8 <= (found.train.batch_size or 0) <= 32 and 1 <= found.model.members <= 3
-
-
-def test_rules_for_pairs_hold_for_every_size_and_script(tmp_path: Path) -> None:
-    Facts, settings = rules.Facts, rules.settings
-    for n in (2, 10, 1000, 29_000, 10**7):
-        for characters in (0.0, 2.0, 130.0, 5000.0):
-            for letters in (0, 90, 5000):
-                found = settings(Facts(n, characters, letters))
-                config = override(Config(task="translate"), found)
-                assert 600 <= (config.train.steps or 0) <= 6000
-                assert config.text.vocab_size >= 300 + letters  # all letters have room beside the bytes
-    few, many = (settings(Facts(n, 130.0, 90)) for n in (1000, 500_000))
-    assert few["vocab_size"] < many["vocab_size"] and few["dropout"] > many["dropout"]
-
-
-def test_own_pairs_are_fitted_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = rules.settings
-    monkeypatch.setattr(rules, "settings", lambda facts: found(facts) | {"steps": 2})  # of 600
-    for side, words in (("src", "one two three"), ("tgt", "eins zwei drei")):
-        lines = [" ".join(words.split()[(i + k) % 3] for k in range(1 + i % 4)) for i in range(60)]
-        (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    files = {"src_file": str(tmp_path / "src"), "tgt_file": str(tmp_path / "tgt")}
-    run = glassformer.train("translate", **files, out=tmp_path / "run", d_model=8)
-    assert run is not None
-    kept = load_recipe(tmp_path / "run")
-    assert kept.fit == "" and kept.train.steps == 2 and kept.train.max_tokens == 1024
-    assert kept.train.bpe_dropout == 0.1 and kept.model.dropout == 0.3
-    assert "55 pairs" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")

@@ -23,7 +23,6 @@ from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import Task
-from glassformer.tasks.translate import rules
 from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
 
@@ -41,11 +40,6 @@ class Translate(Task):
     ignores = frozenset(
         "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams model.pooling".split()
     )
-
-    @classmethod
-    def rules(cls, data: TextData) -> tuple[dict[str, Any], str]:
-        facts = rules.Facts.of(data.train)
-        return rules.settings(facts), str(facts)
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
