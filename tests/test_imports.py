@@ -14,7 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "config", "threads"},
     {"console", "files", "recipes"},
-    {"runtime", "kernels", "style"},
+    {"runtime", "ranks", "kernels", "style"},
     {"nn"},
     {"models"},
     {"text", "data"},

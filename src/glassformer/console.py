@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def speaks() -> bool:
+    """Whether this process talks: of several of one run, started by `torchrun`, only the first."""
+    return int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
+
+
 def say(text: str, style: str | None = None) -> None:
     """Tell a person something, on stderr; the style is for terminals."""
-    if sys.stderr is None:  # a Windows program without a console
+    if sys.stderr is None or not speaks():  # None: a Windows program without a console
         return
     if is_terminal(sys.stderr):
         stderr_console().print(text, style=style, soft_wrap=True)
@@ -45,8 +50,9 @@ def fail(message: str, hint: str = "") -> None:
 
 def write(text: str) -> None:
     """Give what was asked for, on stdout, one line; flushed, so that a pipe sees it at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    if speaks():
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def write_json(value: Any) -> None:
@@ -85,7 +91,7 @@ def _width(text: str) -> int:
 
 def is_terminal(stream: Any) -> bool:
     """Whether a person watches this stream on a terminal that can draw."""
-    if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM") == "dumb":
+    if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM") == "dumb" or not speaks():
         return False
     return stream.isatty()
 

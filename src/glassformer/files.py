@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from glassformer.errors import CheckpointError, ResourceError
 
@@ -58,7 +58,27 @@ class FileSystem:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
+class NoWriting(FileSystem):
+    """Of several processes of a run all but the first: whatever would change a disk is a bug."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise RuntimeError("only the first process of a run writes")
+
+    make_folder = write = sync = rename = link = remove = _refuse
+
+
 fs = FileSystem()
+
+
+@contextmanager
+def reading_only() -> Iterator[None]:
+    """A block in which this process writes no file of ours."""
+    global fs
+    before, fs = fs, NoWriting()
+    try:
+        yield
+    finally:
+        fs = before
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from glassformer import console
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.models.precision import at_precision
+from glassformer.ranks import launched
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
@@ -46,7 +48,7 @@ def train(
     recipe: str | Config, *, out: str | Path | None = None, on_report: Callable[[Any], None] | None = None,
     dry_run: bool = False, overfit_batch: bool = False, seeds: int | None = None, **overrides: Any,
 ) -> Run | None:  # fmt: skip
-    """Train, evaluate and report a run.
+    """Train, evaluate and report a run; of several processes that `torchrun` started, all but the first return None.
 
     Args:
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
@@ -67,6 +69,11 @@ def train(
         config = with_sizes_of(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    if launched() > 1 and (dry_run or overfit_batch or seeds is not None):
+        told = (
+            f"a dry run, overfit_batch and seeds are the work of one process, and {launched()} were started"
+        )
+        raise UsageError(told, "start it without torchrun; with it, one run of one seed at a time")
     if seeds is not None:
         if dry_run or overfit_batch:
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
@@ -79,16 +86,19 @@ def train(
                 overfit(prepared, on_report)
             return None
         start_run(config, RunFolder(folder), on_report)
-    return load(folder)
+    return load(folder) if console.speaks() else None
 
 
-def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run:
-    """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been."""
+def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run | None:
+    """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been.
+
+    Of several processes, as many as one likes, all but the first return None.
+    """
     if SeedsFolder(out).exists:
         go_on(SeedsFolder(out), on_report)
     else:
         resume_run(RunFolder(out), on_report)
-    return load(out)
+    return load(out) if console.speaks() else None
 
 
 def load(path: str | Path, *, device: str = "auto", precision: str | None = None) -> Run:

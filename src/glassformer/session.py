@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TextIO
 
 import torch
+from torch import nn
 
-from glassformer import console
+from glassformer import console, files
 from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
 from glassformer.data.reading import changed_files
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run
-from glassformer.recipes import BUDGETS
+from glassformer.ranks import ALONE, Ranks, joined
+from glassformer.recipes import BUDGETS, dump_config
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.values import MetricsLine, pick
 from glassformer.runtime import choose_device, choose_precision, tuned
@@ -27,7 +33,7 @@ from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
-from glassformer.training.environment import describe_data, describe_environment
+from glassformer.training.environment import PACKAGES, describe_data, describe_environment
 from glassformer.training.fitting import fit_to_data
 from glassformer.training.initial import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import StepReport, train_steps
@@ -64,6 +70,31 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     return RunContext(config, data, task, train, valid, device, precision, base)
 
 
+def prepare_together(config: Config, ranks: Ranks, tokenizer: Tokenizer | None = None) -> RunContext:
+    """`prepare` in every process: the first of a machine encodes, the others find what it did.
+
+    Raises:
+        UsageError: they differ in what they were given, or are more than an update can be divided among.
+    """
+    run = None
+    for first_of_machine in (True, False):
+        with ranks.agreed():
+            if (ranks.local == 0) is first_of_machine:
+                run = prepare(config, tokenizer)
+    assert run is not None
+    run, versions = replace(run, ranks=ranks), installed(*PACKAGES)
+    ranks.same(
+        configuration=dump_config(run.config), data=str(sorted(run.data.hashes.items())),
+        tokenizer=run.task.tokenizer.sha256, versions=str(versions), precision=run.precision,
+        examples=f"{len(run.train)} {len(run.valid)}",
+    )  # fmt: skip
+    sizes, n = [len(entry) for entry in run.task.epoch_batches(run.train, 0)], config.train.accumulate
+    if (most := max(sum(sizes[i : i + n]) for i in range(0, len(sizes), n))) < ranks.size:
+        told = f"an update has {most} examples at most, too few for {ranks.size} processes"
+        raise UsageError(told, "start fewer, or raise --max-tokens or --accumulate")
+    return run
+
+
 def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
     """Measure the speed, tell people the facts before step 1, and settle a budget in minutes as updates.
 
@@ -91,11 +122,23 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
     Raises:
         UsageError: it holds something already, or cannot be written.
     """
-    folder.check_new()
-    run, facts = look_ahead(prepare(config))
-    env = describe_environment(run.device, run.precision)
-    folder.begin(run.config, env, describe_data(run, facts), run.task.tokenizer)
-    _train(run, folder, on_report, resume=False)
+    with joined(config.train.device) as ranks:
+        ranks.same(run_folder="new")
+        with ranks.agreed():
+            if ranks.first:
+                folder.check_new()
+        run, facts = look_ahead(prepare_together(config, ranks))
+        with ranks.agreed():
+            if ranks.first:
+                env = describe_environment(run.device, run.precision)
+                folder.begin(run.config, env, describe_data(run, facts), run.task.tokenizer)
+        with ranks.agreed():
+            if not folder.resumable:
+                told = f"{folder.path} is not there for every process"
+                raise UsageError(told, "name an --out on a disk that all machines share")
+        model = _train(run, folder, on_report, resume=False)
+    if ranks.first:
+        finish_run(replace(run, ranks=ALONE), model, folder)
 
 
 def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
@@ -106,46 +149,70 @@ def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
         DataError: the data is no longer what the run began with.
     """
     config = folder.read_config()
-    with tuned(choose_device(config.train.device), config.train.deterministic):
-        prepared = prepare(config, folder.read_tokenizer())
+    with (
+        tuned(choose_device(config.train.device), config.train.deterministic),
+        joined(config.train.device) as ranks,
+    ):
+        ranks.same(run_folder="begun")
+        prepared = prepare_together(config, ranks, folder.read_tokenizer())
         if changed := changed_files(folder.read_data().hashes, prepared.data.hashes):
             raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
-        _train(prepared, folder, on_report, resume=True)
+        model = _train(prepared, folder, on_report, resume=True)
+    if ranks.first:
+        finish_run(replace(prepared, ranks=ALONE), model, folder)
 
 
-def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resume: bool) -> None:
+def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resume: bool) -> nn.Module:
+    """Train to the end, and return the model with its best weights; of several processes the first alone writes."""
     torch.manual_seed(p.config.train.seed)
     model = p.task.build_model().to(p.device)
     checkpoint = _newest_checkpoint(folder) if resume else None
+    p.ranks.same(newest_checkpoint=checkpoint.name if checkpoint else "")
     if checkpoint is None and p.config.train.init_from:
         known = folder.read_data().base.get("sha256", "")
         load_base(model, p.base or recorded_base(p.config.train.init_from, known))
-    state = TrainState.start(model, p.config.train)
+    state = TrainState.start(model, p.config.train, p.ranks)
     if resume:
         _restore(state, folder, checkpoint)
+        if p.ranks.first:
+            folder.cut_metrics(state.progress.step)
+            folder.forget_divergence()
         if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
             p = replace(p, config=_settled(p, state, folder))
-    if p.config.train.snapshots and state.progress.step == 0:
+    if p.config.train.snapshots and state.progress.step == 0 and p.ranks.first:
         save_snapshot(folder.snapshots, 0, state.weights())
-    with stop_requests() as request, open(folder.metrics, "a", encoding="utf-8", newline="\n") as lines:
+    mine = nullcontext() if p.ranks.first else files.reading_only()
+    log = folder.metrics if p.ranks.first else Path(os.devnull)
+    with stop_requests() as request, mine, open(log, "a", encoding="utf-8", newline="\n") as lines:
         try:
-            for report in train_steps(state, p, Validator(p)):
-                lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
-                if on_report is not None:
-                    on_report(report)
-                if p.config.train.snapshots and is_snapshot_step(report.step):
-                    _keep_snapshot(state, folder)
-                due = report.valid is not None or report.step % p.config.train.save_every == 0
-                if due or request.signal is not None:
-                    lines.flush()
-                    saved = save_state(state, p, folder)
-                    if request.signal is not None and not state.progress.finished:
+            with p.ranks.watched(folder.path, lambda: state.progress.step):
+                for report in train_steps(state, p, Validator(p), request):
+                    stopping = request.signal is not None
+                    saved = p.ranks.first and _keep(report, state, p, folder, lines, on_report, stopping)
+                    if stopping and not state.progress.finished:
                         raise request.interrupted(state.progress.step, folder.path, saved)
         except DivergedError as error:
-            folder.note_divergence(state.progress.step + 1, error.message)
+            if p.ranks.first:
+                folder.note_divergence(state.progress.step + 1, error.message)
             raise
     load_weights(model, state.best or state.weights())  # the best; its last ones if none ever was validated
-    finish_run(p, model, folder)
+    return model
+
+
+def _keep(
+    report: StepReport, state: TrainState, p: RunContext, folder: RunFolder, lines: TextIO,
+    on_report: OnReport | None, stopping: bool,
+) -> bool:  # fmt: skip
+    """Log and show an update, and save where it is time to; returns whether everything is saved."""
+    lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
+    if on_report is not None:
+        on_report(report)
+    if p.config.train.snapshots and is_snapshot_step(report.step):
+        _keep_snapshot(state, folder)
+    if report.valid is None and report.step % p.config.train.save_every and not stopping:
+        return False
+    lines.flush()
+    return save_state(state, p, folder)
 
 
 def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
@@ -179,7 +246,7 @@ def _newest_checkpoint(folder: RunFolder) -> Path | None:
 
 
 def _restore(state: TrainState, folder: RunFolder, path: Path | None) -> None:
-    """A checkpoint into the state, and the log cut back to it."""
+    """A checkpoint into the state."""
     if path is not None:
         tensors, saved = load_checkpoint(path)
         if saved["tokenizer"] != folder.read_tokenizer().sha256:
@@ -188,8 +255,6 @@ def _restore(state: TrainState, folder: RunFolder, path: Path | None) -> None:
         console.say(f"resumed at update {state.progress.step} from {path}")
     else:
         console.say("no checkpoint yet: starting from the beginning")
-    folder.cut_metrics(state.progress.step)
-    folder.forget_divergence()
 
 
 def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
@@ -201,5 +266,6 @@ def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
         steps = max(at.step + 1, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
         config = replace(p.config, train=replace(c, minutes=None, steps=steps))
         console.say(f"a budget of {c.minutes:g} min is {steps:,} updates at the speed of this run so far")
-    folder.write_config(config)
+    if p.ranks.first:
+        folder.write_config(config)
     return config

@@ -102,6 +102,9 @@ def _dispatch(arguments: list[str]) -> int:
         if verb in recipe_names():
             hint = f"{verb} is a recipe: glassformer train {verb}"
         raise UsageError(f"no verb is called {verb!r}", hint)
+    if verb != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
+        told = f"{verb} is the work of one process, and {n} were started"
+        raise UsageError(told, "start it without torchrun; train alone runs in several processes")
     return import_module(f"glassformer.cli.{verb}").run(arguments[1:])
 
 

@@ -88,8 +88,9 @@ def _resume(words: list[str], given: list[str]) -> int:
     from glassformer.report.progress import TrainingProgress
 
     with TrainingProgress() as progress:
-        glassformer.resume(out, on_report=progress)
-    _finish(out, arguments.json)
+        run = glassformer.resume(out, on_report=progress)
+    if run is not None:
+        _finish(out, arguments.json)
     return 0
 
 

@@ -51,6 +51,10 @@ class Batch:
         """Tokens that go in, padding included."""
         return self.ids.numel() + (0 if self.tgt_in is None else self.tgt_in.numel())
 
+    def unscored(self) -> Batch:
+        """The same, to be computed and not to be counted."""
+        return replace(self, n_tokens=0, n_labels=0)
+
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
         tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | Spelling)}

@@ -119,7 +119,7 @@ class RunFolder:
 
     def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:
         """Write what is known before the first update."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        files.fs.make_folder(self.path)
         files.write_json(self.env, env)
         files.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
@@ -179,7 +179,8 @@ class RunFolder:
 
     def forget_divergence(self) -> None:
         """Training goes on from before it."""
-        self.diverged.unlink(missing_ok=True)
+        if self.diverged.is_file():
+            files.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
         """Where it diverged; None where it did not."""

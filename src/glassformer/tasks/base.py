@@ -7,6 +7,7 @@ commands know no task by name. To add one, write one file beside this one and re
 
 from __future__ import annotations
 
+import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.ranks import ALONE, Ranks
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
 
@@ -52,6 +54,7 @@ class Task(ABC):
         telling: how its runs are told.
         ignores: settings it has no use for: fields ("model.pooling") and whole sections ("decode").
         fits_baselines: whether `evaluate` fits baselines, and so wants the training texts.
+        ranks: who shares the work of `validate`; a process alone unless `among` says otherwise.
     """
 
     name: ClassVar[str]
@@ -60,6 +63,7 @@ class Task(ABC):
     telling: ClassVar[Telling] = Telling()
     ignores: ClassVar[frozenset[str]] = frozenset()
     fits_baselines: ClassVar[bool] = False
+    ranks: Ranks = ALONE
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         self.config, self.tokenizer, self.label_names = config, tokenizer, label_names
@@ -68,6 +72,12 @@ class Task(ABC):
     def higher_is_better(self) -> bool:
         """Which way the metric is better."""
         return self.telling.metric(self.metric).higher_is_better
+
+    def among(self, ranks: Ranks) -> Task:
+        """The task whose `validate` is divided among processes and gathered; all must call it together."""
+        task = copy.copy(self)
+        task.ranks = ranks
+        return task
 
     # --- from the data to settings --------------------------------------------------------------------------
 
@@ -188,16 +198,17 @@ class Task(ABC):
         return nats / max(1, n_labels)
 
     def total_loss(self, model: nn.Module, corpus: EncodedCorpus) -> tuple[float, int]:
-        """Nats over a whole corpus, and the labels they are summed over."""
+        """Nats over a whole corpus, and the labels they are summed over; all ranks get the same."""
         nats, n_labels = 0.0, 0
         with evaluation_mode(model):
             for batch in self.batches(model, corpus):
                 nats += self.loss_sum(model, batch).item()
                 n_labels += batch.n_labels
-        return nats, n_labels
+        nats, n = self.ranks.sum(nats, n_labels)
+        return nats, int(n)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
-        """The batches of `eval_batches`, where the model is."""
+        """The batches of `eval_batches`, where the model is; of several processes this one's share."""
         device = next(model.parameters()).device
-        for index in self.eval_batches(corpus):
+        for index in self.ranks.mine(self.eval_batches(corpus)):
             yield self.make_batch(corpus, index).to(device)

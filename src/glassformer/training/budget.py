@@ -15,7 +15,7 @@ import torch
 
 from glassformer.config import Config
 from glassformer.training.context import RunContext
-from glassformer.training.loop import update
+from glassformer.training.loop import own_batches, update
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -38,29 +38,31 @@ class Pace:
 
 
 def measure_pace(run: RunContext) -> Pace:
-    """Time real updates, and a validation where the budget is in minutes."""
+    """Time real updates, and a validation where the budget is in minutes; of several processes the first has the clock."""
     minutes = run.config.train.minutes
     patience = PATIENCE_SECONDS if minutes is None else max(PATIENCE_SECONDS, MEASURING * 60 * minutes)
     torch.manual_seed(run.config.train.seed)
-    state = TrainState.start(run.task.build_model().to(run.device), run.config.train)
+    state = TrainState.start(run.task.build_model().to(run.device), run.config.train, run.ranks)
     plan = run.task.epoch_batches(run.train, 0)
     times: list[float] = []
-    n_tokens = n_slots = 0
+    n_tokens = n_slots = 0.0
     began = time.perf_counter()
     for step in range(WARM_UP + TIMED):
-        batch = run.task.make_batch(run.train, plan[step % len(plan)]).to(run.device)
-        late = time.perf_counter() - began > patience
+        batches = own_batches(run, run.train, [plan[step % len(plan)]])
+        (late,) = run.ranks.of_first(time.perf_counter() - began > patience)
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
-        update(state, run, [batch], 0.1 * run.config.train.lr)
+        update(state, run, batches, 0.1 * run.config.train.lr)
         if step >= WARM_UP or (late and step > 0):
             times.append(time.perf_counter() - start)
-            n_tokens, n_slots = n_tokens + batch.n_tokens, n_slots + batch.n_slots
+            n_tokens += sum(batch.n_tokens for batch in batches)
+            n_slots += sum(batch.n_slots for batch in batches)
     seconds = sum(times) / len(times)
     validation = 0.0 if minutes is None else _time_validation(run, state)
     update_takes = seconds * run.config.train.accumulate
-    return Pace(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots)
+    n_tokens, n_slots = run.ranks.sum(n_tokens, n_slots)
+    return Pace(*run.ranks.of_first(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:

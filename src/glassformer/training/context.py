@@ -9,6 +9,7 @@ import torch
 from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
+from glassformer.ranks import ALONE, Ranks
 from glassformer.runtime import Precision
 from glassformer.tasks import Task
 from glassformer.training.initial import Base
@@ -27,3 +28,5 @@ class RunContext:
     precision: Precision
     base: Base | None = None
     """What a new run begins from, where that is not random weights."""
+    ranks: Ranks = ALONE
+    """Who trains it together."""

@@ -7,21 +7,25 @@ nothing and prints nothing: `session.py` does, between two reports.
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
+from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.objective import objective_of
 from glassformer.training.schedule import lr_factor
+from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -44,9 +48,14 @@ class StepReport:
     best: bool = False
 
 
-def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Iterator[StepReport]:
-    """Update `state` until its budget is spent or patience is lost, one report an update."""
-    at, c = state.progress, run.config.train
+def train_steps(
+    state: TrainState, run: RunContext, validator: Validator, request: StopRequest | None = None
+) -> Iterator[StepReport]:
+    """Update `state` until its budget is spent or patience is lost, one report an update.
+
+    A `request` to stop that reached one process is one to all after the update; who reads the reports heeds it.
+    """
+    at, c, request = state.progress, run.config.train, request or StopRequest()
     corpus_of = run.task.varied(run.train)
     while not at.finished:
         corpus = corpus_of(at.epoch)
@@ -54,23 +63,24 @@ def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Ite
         while at.position < len(plan) and not at.finished:
             began = time.perf_counter()
             chosen = plan[at.position : at.position + c.accumulate]
-            batches = [run.task.make_batch(corpus, index).to(run.device) for index in chosen]
+            run.ranks.reseed(c.seed, at.step)
+            batches = own_batches(run, corpus, chosen)
             lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, spent(state, c, len(plan)))
             loss, grad_norm = update(state, run, batches, lr)
 
             at.step += 1
-            at.position += len(batches)
+            at.position += len(chosen)
             elapsed = time.perf_counter() - began
             at.seconds += elapsed
             epoch = at.epoch + at.position / len(plan)
             share = spent(state, c, len(plan))
             if share >= 1.0:
                 at.finished = "budget"
-            n_tokens = sum(b.n_tokens for b in batches)
+            n_tokens, n_slots = agree(run, batches, request)
             report = StepReport(
                 at.step, epoch, loss, lr, grad_norm,
                 tokens_per_s=n_tokens / elapsed,
-                padding=1 - n_tokens / max(1, sum(b.n_slots for b in batches)),
+                padding=1 - n_tokens / max(1, n_slots),
                 seconds=at.seconds, progress=share,
                 eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
             )  # fmt: skip
@@ -84,11 +94,29 @@ def train_steps(state: TrainState, run: RunContext, validator: Validator) -> Ite
                 break
 
 
+def own_batches(run: RunContext, corpus: EncodedCorpus, entries: list[np.ndarray]) -> list[Batch]:
+    """This process's share of the entries of an update, where the model is."""
+    made = [(run.task.make_batch(corpus, rows), counts) for rows, counts in run.ranks.pieces(entries)]
+    return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
+
+
+def agree(run: RunContext, batches: list[Batch], request: StopRequest) -> list[float]:
+    """Tokens and slots of an update over all processes; a request to stop becomes everyone's with the same message."""
+    own = [sum(b.n_tokens for b in batches), sum(b.n_slots for b in batches)]
+    stops = signal.SIGINT, signal.SIGTERM
+    *counts, interrupted, terminated = run.ranks.sum(*own, *(request.signal == number for number in stops))
+    if interrupted or terminated:
+        request.signal = stops[0 if interrupted else 1]
+    return counts
+
+
 def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
     """One optimizer update over one or more batches; returns (nats per label, gradient norm).
 
     Losses are summed and divided once by the labels of all batches, so that accumulating small
-    batches is the same as one large batch, whatever their lengths.
+    batches is the same as one large batch, whatever their lengths. Of several processes each has its own batches;
+    DDP averages their gradients, so each divides by its share of the labels of all, and the average is the gradient
+    of one process. A batch without labels is computed with the others and counts nothing.
 
     Raises:
         DivergedError: loss or gradient is not finite; nothing was updated.
@@ -96,19 +124,23 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
     c = run.config.train
     objective = objective_of(c)
     state.model.train()
-    n_labels = sum(batch.n_labels for batch in batches)
+    (n_labels,) = run.ranks.sum(sum(batch.n_labels for batch in batches))
     total = torch.zeros((), device=run.device)
-    for batch in batches:
-        with autocast(run.device, run.precision):
-            hidden = hide_words(batch, run.task.tokenizer, c.word_mask_prob, c.word_unknown_prob)
-            minimised, loss = objective(run.task, state.model, hidden)
-        (minimised / n_labels).backward()
+    for i, batch in enumerate(batches):
+        with run.ranks.sync(state.parallel, last=i == len(batches) - 1):
+            with autocast(run.device, run.precision):
+                hidden = hide_words(batch, run.task.tokenizer, c.word_mask_prob, c.word_unknown_prob)
+                minimised, loss = state.parallel(objective, run.task, hidden)
+            if not batch.n_labels:
+                minimised, loss = minimised * 0.0, loss * 0.0
+            (minimised / (n_labels / run.ranks.size)).backward()
         total += loss.detach()
     max_norm = c.clip if c.clip > 0 else math.inf
     grad_norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm).item()
-    mean_loss = total.item() / n_labels
+    (nats,) = run.ranks.sum(total.item())
+    mean_loss = nats / n_labels
     if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
-        raise diverged(state, mean_loss, grad_norm, batches)
+        raise diverged(state, run, mean_loss, grad_norm, batches)
     for group in state.optimizer.param_groups:
         group["lr"] = lr * group.get("lr_factor", 1.0)
     state.optimizer.step()
@@ -148,10 +180,13 @@ def hide_words(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_pro
     return batch
 
 
-def diverged(state: TrainState, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:
-    """The error that names the update and its examples."""
+def diverged(
+    state: TrainState, run: RunContext, loss: float, grad_norm: float, batches: list[Batch]
+) -> DivergedError:
+    """The error that names the update and its examples, those of all processes."""
     at = state.progress
-    examples = ", ".join(str(int(i)) for batch in batches for i in batch.index[:5])
+    own = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]
+    examples = ", ".join(str(i) for rows in run.ranks.gathered([own], run.ranks.size) for i in rows)
     return DivergedError(
         f"loss {loss} and gradient norm {grad_norm} at update {at.step + 1} (epoch {at.epoch}, batch "
         f"{at.position}, examples {examples} …); nothing was updated",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
+from glassformer.ranks import ALONE, Ranks
 from glassformer.runs.tensor_file import Weights
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
@@ -45,9 +46,10 @@ class Progress:
 
 @dataclass
 class TrainState:
-    """The model, what updates it, and how far it is."""
+    """The model, the module that computes its losses (`Ranks.wrap`), what updates it, and how far it is."""
 
     model: nn.Module
+    parallel: nn.Module
     optimizer: torch.optim.Optimizer
     ema: MovingAverage | None
     progress: Progress = field(default_factory=Progress)
@@ -55,12 +57,13 @@ class TrainState:
     recent: deque[Weights] = field(default_factory=deque)
 
     @staticmethod
-    def start(model: nn.Module, config: TrainConfig) -> TrainState:
+    def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
         """The state before the first update."""
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)
         recent: deque[Weights] = deque(maxlen=config.average_last)
-        return TrainState(model, make_optimizer(model, config), ema, progress, recent=recent)
+        optimizer = make_optimizer(model, config)
+        return TrainState(model, ranks.wrap(model), optimizer, ema, progress, recent=recent)
 
     def weights(self) -> Weights:
         """The weights that are validated and kept: the moving average where there is one."""

@@ -18,6 +18,7 @@ class Validator:
 
     def __init__(self, run: RunContext) -> None:
         self.run, self.config = run, run.config.train
+        self.task = run.task.among(run.ranks)
 
     def is_due(self, state: TrainState, epoch: float) -> bool:
         """At every `validate_every` epochs (after `validate_min_steps` updates or more), and at the end."""
@@ -63,9 +64,10 @@ class Validator:
         try:
             load_weights(model, weights)
             with autocast(self.run.device, self.run.precision):
-                return self.run.task.validate(model, corpus, split)
+                scores = self.task.validate(model, corpus, split)
         finally:
             load_weights(model, own)
+        return dict(zip(scores, self.run.ranks.of_first(*scores.values()), strict=True))
 
     def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
         """The metric decides; between equal ones the loss does, for a hard task begins with a metric of 0."""

@@ -80,10 +80,12 @@ class Pretrain(Task):
         return self._batch(corpus, index, None)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
-        """The same tokens are hidden each time."""
+        """The same tokens are hidden each time, whoever has which batch: so each hides those of all, in their order."""
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
-        for index in self.eval_batches(corpus):
-            yield self._batch(corpus, index, generator).to(device)
+        for i, index in enumerate(self.eval_batches(corpus)):
+            batch = self._batch(corpus, index, generator)
+            if i % self.ranks.size == self.ranks.rank:
+                yield batch.to(device)
 
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
@@ -136,6 +138,7 @@ class Pretrain(Task):
                 nats += cross_entropy_sum(logits, labels).item()
                 right += int((logits.argmax(dim=-1) == labels).sum())
                 n += batch.n_labels
+        nats, right, n = self.ranks.sum(nats, right, n)
         loss = nats / max(1, n)
         return {"loss": loss, self.metric: loss, "hidden_accuracy": right / max(1, n)}
 

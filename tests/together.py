@@ -1,0 +1,91 @@
+"""Several processes of one run, as `torchrun` starts them, forked so that they begin at once; and what they do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.forking import forking
+from tests.small import config_of, data_of, small_run
+
+from glassformer.ranks import Ranks, joined
+from glassformer.training.loop import train_steps
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
+    """What `torchrun` tells a process."""
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+    return {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
+
+
+def together(size: int, work: Callable[..., Any], *args: Any, seconds: float = 120) -> list[Any]:
+    """What `work(ranks, *args)` returns in each of `size` processes, which have joined; by way of JSON."""
+    with tempfile.TemporaryDirectory() as name:
+        port, folder = free_port(), Path(name)
+        started = [
+            forking().Process(target=_work, args=(rank, size, port, folder, work, args), daemon=True)
+            for rank in range(size)
+        ]
+        for process in started:
+            process.start()
+        deadline = time.monotonic() + seconds
+        try:
+            for process in started:
+                process.join(max(0.0, deadline - time.monotonic()))
+                assert process.exitcode == 0, f"a process ended with {process.exitcode}"
+        finally:
+            for process in started:
+                process.kill()
+        return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(size)]
+
+
+def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any], args: tuple) -> None:
+    os.environ.update(environment_of(rank, size, port))
+    torch.set_num_threads(1)
+    with joined("cpu") as ranks:
+        found = work(ranks, *args)
+    (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+# What they do. Each is called as `work(ranks, …)` and returns what JSON holds.
+
+
+def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
+    config = config_of(task, **settings)
+    alone = small_run(replace(config, model=replace(config.model, dropout=0.0)), data_of(task, n))
+    run = replace(alone.context, ranks=ranks)
+    torch.manual_seed(config.train.seed)
+    state = TrainState.start(run.task.build_model(), config.train, ranks)
+    reports = []
+    for report in train_steps(state, run, Validator(run)):
+        reports.append(report)
+        if len(reports) == most:
+            break
+    kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
+    digest = hashlib.sha256()
+    for name in sorted(kept):
+        digest.update(kept[name].contiguous().numpy().tobytes())
+    return {
+        "loss": [r.loss for r in reports], "norm": [r.grad_norm for r in reports],
+        "valid": [r.valid for r in reports if r.valid], "kept": digest.hexdigest(),
+        "position": [state.progress.epoch, state.progress.position],
+        "padding": [r.padding for r in reports],
+    }  # fmt: skip

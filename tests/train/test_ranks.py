@@ -1,0 +1,89 @@
+"""One run in several processes: the same batches, the same curve, the same scores as in one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.together import together, train
+
+from glassformer.errors import UsageError
+from glassformer.ranks import ALONE, Ranks
+
+ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
+
+
+@given(ROWS, st.integers(1, 9))
+def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(
+    sizes: list[int], size: int
+) -> None:
+    ends = np.cumsum([0, *sizes])
+    entries = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
+    shares = [Ranks(rank, size).pieces(entries) for rank in range(size)]
+    assert len({len(share) for share in shares}) == 1, "all have equally many forward passes"
+    counted = np.concatenate([rows for share in shares for rows, counts in share if counts])
+    assert sorted(counted) == list(range(ends[-1]))
+    assert all(len(rows) for share in shares for rows, _ in share), "none is empty"
+    if size == 1:
+        assert all(
+            a is not None and np.array_equal(a, b) for (a, _), b in zip(shares[0], entries, strict=True)
+        )
+
+
+def test_one_process_alone_gets_back_what_it_gives() -> None:
+    assert ALONE.sum(3, 0.1) == [3, 0.1] and ALONE.of_first(2) == [2]
+    assert ALONE.gathered([[1], [2, 3]], 2) == [[1], [2, 3]]
+    assert ALONE.mine([1, 2, 3]) == [1, 2, 3]
+    with pytest.raises(UsageError, match="mine"), ALONE.agreed():
+        raise UsageError("mine")
+
+
+def near(found: dict, expected: dict) -> None:
+    """Two curves that differ by rounding alone."""
+    for name in ("loss", "norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5), name
+    assert found["position"] == expected["position"]
+    for scores, others in zip(found["valid"], expected["valid"], strict=True):
+        assert scores.keys() == others.keys()
+        for name, value in scores.items():
+            assert value == pytest.approx(others[name], rel=1e-5), name
+
+
+def test_two_processes_train_the_run_of_one() -> None:
+    settings = {"accumulate": 3, "epochs": 1}
+    first, second = together(2, train, "classify", 4, 30, settings)
+    assert first == second, "replicas are equal to the byte"
+    near(first, train(ALONE, "classify", 4, 30, settings))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: int) -> None:
+    settings = {"accumulate": accumulate, "epochs": 3}
+    alone = train(ALONE, task, 30, 60, settings)
+    assert len(alone["loss"]) > 4 and alone["valid"]
+    for size in (2, 4):
+        found = together(size, train, task, 30, 60, settings)
+        assert all(other == found[0] for other in found), "replicas are equal to the byte"
+        near(found[0], alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("classify", {"r_drop": 1.0}),
+        ("classify", {"optimizer": "muon"}),
+        ("translate", {"label_smoothing": 0.1}),
+    ],
+    ids=str,
+)
+def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings: dict) -> None:
+    alone = train(ALONE, task, 8, 40, settings)
+    found = together(2, train, task, 8, 40, settings)
+    assert found[0] == found[1]
+    near(found[0], alone)
