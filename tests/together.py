@@ -17,8 +17,10 @@ import torch
 from tests.forking import forking
 from tests.small import config_of, data_of, small_run
 
+from glassformer.errors import DataError, DivergedError, GlassformerError
 from glassformer.ranks import Ranks, joined
-from glassformer.training.loop import train_steps
+from glassformer.training.budget import measure_pace
+from glassformer.training.loop import own_batches, train_steps, update
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -89,3 +91,65 @@ def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) 
         "position": [state.progress.epoch, state.progress.position],
         "padding": [r.padding for r in reports],
     }  # fmt: skip
+
+
+def validate(ranks: Ranks, task: str, sizes: list[int]) -> list[dict[str, Any]]:
+    """The scores of the first so many examples by an untrained model, and which of them this process looked at."""
+    data, found = data_of(task, 120), []
+    for n in sizes:
+        valid = data.valid
+        some = replace(valid, text=valid.text[:n], answer=valid.answer and valid.answer[:n])
+        run = small_run(config_of(task), replace(data, valid=some)).context
+        shared = replace(run, ranks=ranks)
+        torch.manual_seed(0)
+        model = run.task.build_model()
+        validator = Validator(shared)
+        scores = validator.score(model, dict(model.named_parameters()), run.valid, run.data.valid)
+        seen = [int(i) for batch in validator.task.batches(model, run.valid) for i in batch.index]
+        found.append({"scores": scores, "seen": seen})
+    return found
+
+
+def diverge(ranks: Ranks) -> list[Any]:
+    """What is said, and whether anything was updated, when the loss of the last process alone is no number."""
+    run = replace(small_run(config_of("classify"), data_of("classify")).context, ranks=ranks)
+    torch.manual_seed(0)
+    state = TrainState.start(run.task.build_model(), run.config.train, ranks)
+    before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+    batches = own_batches(run, run.train, run.task.epoch_batches(run.train, 0)[:1])
+    if ranks.rank == ranks.size - 1:
+        own = run.task.loss_sum
+        run.task.loss_sum = lambda *args: own(*args) * float("nan")
+    try:
+        update(state, run, batches, 0.1)
+    except DivergedError as error:
+        same = all(torch.equal(before[name], p) for name, p in state.model.named_parameters())
+        return [error.message, same, [int(i) for batch in batches for i in batch.index[:5]]]
+    return []
+
+
+def pace(ranks: Ranks) -> list[float]:
+    """What is measured, in processes of which all but the first are slow."""
+    run = small_run(config_of("classify", minutes=0.01), data_of("classify")).context
+    if not ranks.first:
+        make = run.task.make_batch
+        run.task.make_batch = lambda *args: (time.sleep(0.01), make(*args))[1]
+    return list(vars(measure_pace(replace(run, ranks=ranks))).values())
+
+
+def differ(ranks: Ranks) -> list[str]:
+    """What processes that differ in one of two facts are told, and those of which the second fails."""
+    told = []
+    ranks.same(configuration="a", data="b")
+    for work in (lambda: ranks.same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
+        try:
+            work()
+        except GlassformerError as error:
+            told.append(f"{type(error).__name__} {error.message} {error.hint}")
+    return told
+
+
+def _fail_in_second(ranks: Ranks) -> None:
+    with ranks.agreed():
+        if ranks.rank == 1:
+            raise DataError("no such file: ä", "look")

@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_floor: bool | None = None
+
+
+def take_floor(talks: bool) -> None:
+    """Let this process talk, or not, whatever its number: the first may be the one that is lost."""
+    global _floor
+    _floor = talks
+
+
 def speaks() -> bool:
     """Whether this process talks: of several of one run, started by `torchrun`, only the first."""
+    if _floor is not None:
+        return _floor
     return int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 

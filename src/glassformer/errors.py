@@ -5,7 +5,7 @@
     ├── DataError                   exit 3   a file of data: missing, malformed, misaligned
     ├── CheckpointError             exit 4   a run, checkpoint, model or tokenizer that does not load
     ├── DivergedError               exit 5   NaN or infinity in the loss or the gradient
-    ├── ResourceError               exit 6   memory or disk
+    ├── ResourceError               exit 6   memory, disk or another process of the run
     └── Interrupted                 exit 130 (Ctrl-C) or 143 (SIGTERM): saved, resumable
 
 A message says what was expected, what came, and where; `hint` says what to try next.
@@ -55,7 +55,7 @@ class DivergedError(GlassformerError):
 
 
 class ResourceError(GlassformerError):
-    """Memory or disk ran out."""
+    """Memory or disk ran out, or another process of the run is gone."""
 
     exit_code = 6
 

@@ -24,8 +24,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
+from glassformer import console
 from glassformer.errors import GlassformerError, ResourceError, UsageError
 from glassformer.runtime import choose_device
 
@@ -64,7 +67,7 @@ class Ranks:
     rank: int = 0
     size: int = 1
     local: int = 0
-    store: dist.Store | None = None
+    store: Store | None = None
     gpus: dist.ProcessGroup | None = None
 
     @property
@@ -102,15 +105,14 @@ class Ranks:
 
     def sync(self, parallel: nn.Module, last: bool) -> AbstractContextManager[object]:
         """Around the forward and backward pass of a piece: gradients travel with the last one only."""
-        waits = isinstance(parallel, DistributedDataParallel) and not last
-        return parallel.no_sync() if waits else nullcontext()
+        if isinstance(parallel, DistributedDataParallel) and not last:
+            return parallel.no_sync()
+        return nullcontext()
 
     def reseed(self, seed: int, step: int) -> None:
         """Let every rank hide other things, the same again when the run is resumed; one alone goes on as it was."""
         if self.size > 1:
-            torch.manual_seed(
-                int(np.random.SeedSequence([seed, step, self.rank]).generate_state(2, np.uint32)[0])
-            )
+            torch.manual_seed(int(np.random.SeedSequence([seed, step, self.rank]).generate_state(1)[0]))
 
     # --- what all know --------------------------------------------------------------------------------------
 
@@ -199,14 +201,23 @@ class Ranks:
         except RuntimeError as error:
             if self.size == 1 or not (isinstance(error, dist.DistError) or LOST.search(str(error))):
                 raise
-            # torchrun ends those that are left; the sentence shall be out before.
-            if hasattr(signal, "pthread_sigmask"):
+            console.take_floor(self._is_first_to_tell())
+            if hasattr(
+                signal, "pthread_sigmask"
+            ):  # torchrun ends those that are left: the sentence shall be out before
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             told = (
                 f"another process of this run was lost, or kept the others waiting for {PATIENCE}, at update"
             )
             hint = f"go on, with as many processes as you like: … glassformer train --resume {out}"
             raise ResourceError(f"{told} {step() + 1}; the last checkpoint stands in {out}", hint) from error
+
+    def _is_first_to_tell(self) -> bool:
+        """Of those that are left one tells what happened: the first to ask where they met, while that place stands."""
+        try:
+            return self.store is None or self.store.add("told", 1) == 1
+        except RuntimeError:
+            return self.rank <= 1  # the first process kept the place, and is gone
 
 
 ALONE = Ranks()
@@ -245,7 +256,7 @@ def joined(device: str) -> Iterator[Ranks]:
         ranks.same(device=chosen.type)
         if chosen.type == "cuda":
             torch.cuda.set_device(ranks.local)
-            gpus = dist.new_group(backend="nccl", timeout=PATIENCE)
+            gpus: Any = dist.new_group(backend="nccl", timeout=PATIENCE)
             ranks = Ranks(ranks.rank, ranks.size, ranks.local, ranks.store, gpus)
         yield ranks
         dist.barrier()  # else who leaves first takes the connections of the others with it
@@ -257,10 +268,10 @@ def joined(device: str) -> Iterator[Ranks]:
 def _meet() -> Ranks:
     """All processes in one group that talks over gloo."""
     try:
-        store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
         if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
             # After a restart the launcher's store still holds the addresses of processes that are dead.
-            store = dist.PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     except (dist.DistError, ValueError) as error:
         told = " ".join(str(error).split())[:200]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.together import together, train
+from tests.together import differ, diverge, pace, together, train, validate
 
 from glassformer.errors import UsageError
 from glassformer.ranks import ALONE, Ranks
@@ -87,3 +87,39 @@ def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings:
     found = together(2, train, task, 8, 40, settings)
     assert found[0] == found[1]
     near(found[0], alone)
+
+
+@pytest.mark.slow
+def test_what_is_hidden_for_pretraining_differs_and_the_replicas_do_not() -> None:
+    first, second = together(2, train, "pretrain", 8, 40, {"accumulate": 2})
+    assert first == second and len(first["loss"]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classify", "translate", "pretrain", "lm"])
+def test_every_example_is_scored_once_by_any_number_of_processes(task: str) -> None:
+    sizes = [1] if task == "lm" else [1, 2, 3, 7, 17]
+    alone = validate(ALONE, task, sizes)
+    for size in (2, 3, 4):
+        found = together(size, validate, task, sizes)
+        for i, expected in enumerate(alone):
+            seen = sorted(index for process in found for index in process[i]["seen"])
+            assert seen == sorted(expected["seen"])
+            for process in found:
+                assert process[i]["scores"] == pytest.approx(expected["scores"], rel=1e-6)
+                exact = [name for name in expected["scores"] if name in ("accuracy", "bleu", "exact_match")]
+                assert all(process[i]["scores"][name] == expected["scores"][name] for name in exact)
+
+
+@pytest.mark.slow
+def test_what_one_process_cannot_do_none_does() -> None:
+    first, second = together(2, diverge)
+    assert first[:2] == second[:2] and first[1], "all stop at the same update, and nothing was updated"
+    assert all(str(row) in first[0] for row in first[2] + second[2]), "rows of all are named"
+    assert first[0].startswith("loss nan")
+    paces = together(2, pace)
+    assert paces[0] == paces[1], "one clock is believed"
+    told = together(2, differ)
+    assert told[0] == told[1]
+    assert told[0][0].startswith("UsageError the 2 processes of this run differ in: data start the same")
+    assert told[0][1] == "DataError process 1: no such file: ä look"

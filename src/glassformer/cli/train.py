@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ class TrainArguments:
     """Folder of the new run; runs/RECIPE when absent."""
     resume: str | None = None
     """Go on with this run instead of starting one."""
+    auto_resume: bool = False
+    """Go on where OUT holds a run already, else start one: for schedulers, which give the same command again."""
     dry_run: bool = False
     """Say what would be trained and how long it would take, and stop."""
     overfit_batch: bool = False
@@ -56,7 +59,13 @@ def run(argv: Sequence[str]) -> int:
     base = _begun(load_recipe(recipe), given)
     arguments, config = flags.parse_for_recipe(TrainArguments, given, base, f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
-    if not (arguments.dry_run or arguments.overfit_batch):
+    if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
+        if RunFolder(out).resumable or SeedsFolder(out).exists:
+            console.say(f"{out} holds a run: going on with it, as it was configured")
+            return _go_on(out, arguments.json)
+        if console.speaks():
+            RunFolder(out).forget_beginning()
+    if not (arguments.dry_run or arguments.overfit_batch) and console.speaks():
         RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
         _finish(out, arguments.json)
@@ -82,15 +91,18 @@ def _resume(words: list[str], given: list[str]) -> int:
         told = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(told, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, given, "train --resume RUN")
-    out = flags.run_folder(str(arguments.resume), whole=True)
+    return _go_on(flags.run_folder(str(arguments.resume), whole=True), arguments.json)
 
+
+def _go_on(out: Path, as_json: bool) -> int:
+    """Resume with a progress bar, and give the scores."""
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
     with TrainingProgress() as progress:
         run = glassformer.resume(out, on_report=progress)
     if run is not None:
-        _finish(out, arguments.json)
+        _finish(out, as_json)
     return 0
 
 

@@ -95,6 +95,18 @@ class RunFolder:
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
+    def forget_beginning(self) -> None:
+        """Take away what a process that died before its first update wrote, if nothing else is there."""
+        begun = {self.env.name, self.data.name, self.tokenizer.name}
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
+        first = (
+            self.env.name in names or not names & begun
+        )  # it is written first; a data.json alone is not ours
+        if first and all(name in begun or name.startswith(".tmp-") for name in names):
+            files.remove_leftovers(self.path)
+            for name in names & begun:
+                files.fs.remove(self.path / name)
+
     @property
     def model_folder(self) -> Path | None:
         """What `load` reads: `model/`, or this folder where it is a model folder itself; None without either.
