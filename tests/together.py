@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import socket
 import tempfile
@@ -119,7 +120,9 @@ def diverge(ranks: Ranks) -> list[Any]:
     batches = own_batches(run, run.train, run.task.epoch_batches(run.train, 0)[:1])
     if ranks.rank == ranks.size - 1:
         own = run.task.loss_sum
-        run.task.loss_sum = lambda *args: own(*args) * float("nan")
+        run.task.loss_sum = lambda model, batch, label_smoothing=0.0: (
+            own(model, batch, label_smoothing) * math.nan
+        )
     try:
         update(state, run, batches, 0.1)
     except DivergedError as error:
@@ -133,7 +136,7 @@ def pace(ranks: Ranks) -> list[float]:
     run = small_run(config_of("classify", minutes=0.01), data_of("classify")).context
     if not ranks.first:
         make = run.task.make_batch
-        run.task.make_batch = lambda *args: (time.sleep(0.01), make(*args))[1]
+        run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
     return list(vars(measure_pace(replace(run, ranks=ranks))).values())
 
 

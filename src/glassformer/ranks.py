@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -190,11 +189,14 @@ class Ranks:
         raise kinds[int(codes[failed[0]])](f"{where}{message.decode()}", hint.decode()) from error
 
     @contextmanager
-    def watched(self, out: Path, step: Callable[[], int]) -> Iterator[None]:
+    def watched(self, where: Callable[[], str], hint: str) -> Iterator[None]:
         """A block in which another process may die: what torch then says becomes a sentence and the way on.
 
+        Args:
+            where: how far the run was, and what stands. hint: how to go on.
+
         Raises:
-            ResourceError: another process is gone; the last checkpoint stands.
+            ResourceError: another process is gone, or has not answered for PATIENCE.
         """
         try:
             yield
@@ -206,11 +208,9 @@ class Ranks:
                 signal, "pthread_sigmask"
             ):  # torchrun ends those that are left: the sentence shall be out before
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            told = (
-                f"another process of this run was lost, or kept the others waiting for {PATIENCE}, at update"
-            )
-            hint = f"go on, with as many processes as you like: … glassformer train --resume {out}"
-            raise ResourceError(f"{told} {step() + 1}; the last checkpoint stands in {out}", hint) from error
+            minutes = PATIENCE.total_seconds() / 60
+            told = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
+            raise ResourceError(f"{told}, {where()}", hint) from error
 
     def _is_first_to_tell(self) -> bool:
         """Of those that are left one tells what happened: the first to ask where they met, while that place stands."""
@@ -258,8 +258,11 @@ def joined(device: str) -> Iterator[Ranks]:
             torch.cuda.set_device(ranks.local)
             gpus: Any = dist.new_group(backend="nccl", timeout=PATIENCE)
             ranks = Ranks(ranks.rank, ranks.size, ranks.local, ranks.store, gpus)
-        yield ranks
-        dist.barrier()  # else who leaves first takes the connections of the others with it
+        with ranks.watched(
+            lambda: "before the first update or after the last", "give the same command again"
+        ):
+            yield ranks
+            dist.barrier()  # else who leaves first takes the connections of the others with it
     finally:
         with suppress(RuntimeError):
             dist.destroy_process_group()

@@ -183,9 +183,10 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
         save_snapshot(folder.snapshots, 0, state.weights())
     mine = nullcontext() if p.ranks.first else files.reading_only()
     log = folder.metrics if p.ranks.first else Path(os.devnull)
+    on = f"go on, in as many processes as you like: … glassformer train --resume {folder.path}"
     with stop_requests() as request, mine, open(log, "a", encoding="utf-8", newline="\n") as lines:
         try:
-            with p.ranks.watched(folder.path, lambda: state.progress.step):
+            with p.ranks.watched(lambda: _standing(state, folder), on):
                 for report in train_steps(state, p, Validator(p), request):
                     stopping = request.signal is not None
                     saved = p.ranks.first and _keep(report, state, p, folder, lines, on_report, stopping)
@@ -197,6 +198,11 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             raise
     load_weights(model, state.best or state.weights())  # the best; its last ones if none ever was validated
     return model
+
+
+def _standing(state: TrainState, folder: RunFolder) -> str:
+    """What a lost process leaves."""
+    return f"at update {state.progress.step + 1}; the last checkpoint stands in {folder.path}"
 
 
 def _keep(

@@ -111,6 +111,10 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
         assert codes == [code, code], (told, said)
         assert told in said[0] and said[0].count("error:") == 1 and said[1] == "", (told, said)
     assert not (tmp_path / "x").exists()
+    codes, said = ended(start(tmp_path, 2, *mine, others=new_run(tmp_path, "elsewhere")))
+    assert (
+        codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in said[0]
+    ), said
 
 
 @pytest.mark.slow

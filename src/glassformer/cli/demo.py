@@ -34,8 +34,8 @@ def run(argv: Sequence[str]) -> int:
         hint = f"to train it: glassformer train {words[0]}"
         raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
     arguments, config = flags.parse_for_recipe(DemoArguments, given, load_recipe("dates"), "demo")
-    if arguments.resume is not None:
-        hint = f"go on with one: glassformer train --resume {arguments.resume}"
+    if arguments.resume is not None or arguments.auto_resume:
+        hint = f"go on with one: glassformer train --resume {arguments.resume or 'RUN'}"
         raise UsageError("demo starts a new run", hint)
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
     RunFolder(out).check_new()
