@@ -276,7 +276,7 @@ def _meet() -> Ranks:
             # After a restart the launcher's store still holds the addresses of processes that are dead.
             store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    except (dist.DistError, ValueError) as error:
+    except (RuntimeError, ValueError) as error:  # what gloo cannot connect to is a plain RuntimeError
         told = " ".join(str(error).split())[:200]
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
         raise UsageError(f"the {launched()} processes of this run cannot meet: {told}", hint) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.together import differ, diverge, pace, together, train, validate
 
+from glassformer import console, files
 from glassformer.errors import UsageError
-from glassformer.ranks import ALONE, Ranks
+from glassformer.ranks import ALONE, Ranks, joined
 
 ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 
@@ -39,6 +41,33 @@ def test_one_process_alone_gets_back_what_it_gives() -> None:
     assert ALONE.mine([1, 2, 3]) == [1, 2, 3]
     with pytest.raises(UsageError, match="mine"), ALONE.agreed():
         raise UsageError("mine")
+
+
+def test_all_but_the_first_write_nothing_and_say_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with files.reading_only(), pytest.raises(RuntimeError, match="only the first process"):
+        files.atomic_write_text(tmp_path / "a", "b")
+    files.atomic_write_text(tmp_path / "a", "b")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    console.say("one")
+    console.write("two")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("RANK", "0")
+    console.write("three")
+    assert capsys.readouterr().out == "three\n"
+
+
+def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with (
+        pytest.raises(UsageError, match=r"the 2 processes of this run cannot meet: .*MASTER_ADDR"),
+        joined("cpu"),
+    ):
+        pass
 
 
 def near(found: dict, expected: dict) -> None:
