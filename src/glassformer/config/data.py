@@ -96,9 +96,9 @@ class TextConfig:
     """Lower-case the text first (word tokenizers usually do; decoding cannot restore the case)."""
     ngrams: int = number(0, "[0, 1000000]")
     """Most character n-grams of words, whose vectors are added to those of the words: what is spelled alike is read alike."""
-    bigrams: int = number(0, "[0, 10000000]")
-    """Most pairs of neighbouring words that get vectors of their own in a classifier, so that "not good" is not "not" and "good"."""
     max_len: int = number(256, "[1, 1000000]")
     """Most tokens of a sequence; a language model's context. What is cut is counted and printed."""
     truncate: Literal["head", "tail", "head+tail"] = "head"
     """Which part of a longer text to keep when classifying: the first tokens, the last, or half of each."""
+    bigrams: int = number(0, "[0, 10000000]")
+    """Most pairs of neighbouring words that get vectors of their own in a classifier, so that "not good" is not "not" and "good"."""
