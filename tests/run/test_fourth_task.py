@@ -137,7 +137,7 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
         "explain/attribution/alignment.py": 1, "explain/attribution/asking.py": 1,
         "explain/attribution/attribute.py": 1, "explain/attribution/information_flow.py": 3,
         "explain/explanation.py": 2, "explain/facts.py": 6, "explain/inputs.py": 7, "explain/manifest.py": 2,
-        "explain/page/notebook.py": 1, "explain/page/report.py": 1, "explain/page/weighed.py": 1,
+        "explain/page/report.py": 1, "explain/page/weighed.py": 1,
     }  # fmt: skip
     names = set(TASKS) - {Tag.name}
     assert names == {"classify", "translate", "lm", "pretrain"}
