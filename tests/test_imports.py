@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "glassformer"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors", "config", "threads"},
+    {"errors", "config"},
     {"console", "files", "recipes"},
     {"runtime", "ranks", "kernels", "style"},
     {"nn"},

@@ -25,7 +25,6 @@ from benchmarks.speed.workloads import save_data
 
 WAITING: dict[str, dict[str, str]] = {
     "as shipped": {},
-    "libgomp's own": {"GOMP_SPINCOUNT": "300000"},
     "OMP_WAIT_POLICY=passive": {"OMP_WAIT_POLICY": "passive"},
     **{f"GOMP_SPINCOUNT={n}": {"GOMP_SPINCOUNT": str(n)} for n in (30, 100, 300, 1000)},
 }

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from benchmarks.speed.peers.serving import Settings
 
-from glassformer.threads import SPINS
-
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "bench"
 LOCKS = Path(__file__).parent / "peers" / "locks"
@@ -81,7 +79,7 @@ def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:
             **({"fp32": Settings("fp32", "bucketed")} if precision != "fp32" else {}),
         }
     best = Settings(precision, "bucketed", fused=True)
-    ours = replace(best, medium=True, keep_memory=True, spins=int(SPINS))
+    ours = replace(best, medium=True, keep_memory=True)
     rows = {"defaults": Settings(), "its best": best, "with our settings": ours}
     if peer.name == "x-transformers":
         rows |= {

@@ -129,19 +129,12 @@ def start(row: Row, spec: dict[str, Any], options: Options, closing: ExitStack) 
     say(f"{row.title}, {row.name}: warming up")
     peer = PEERS[row.peer]
     module = f"benchmarks.speed.peers.{peer.module}"
-    row.child = closing.enter_context(
-        Child(peer.python, module, spec, options.variables | waiting(row.settings))
-    )
+    row.child = closing.enter_context(Child(peer.python, module, spec, options.variables))
     try:
         row.about = row.child.answer()
     except ChildError as error:
         return f"not run: {error}"
     return ""
-
-
-def waiting(settings: Settings) -> dict[str, str]:
-    """How threads wait, for the environment of a row's process; ours says it by itself."""
-    return {"GOMP_SPINCOUNT": str(settings.spins)} if settings.spins else {}
 
 
 def measure(row: Row, options: Options) -> None:

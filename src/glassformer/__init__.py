@@ -6,16 +6,13 @@
     run.predict(["[en_US] March 5, 2021"])
     run.evaluate()
 
-Every public name is loaded when it is first used (PEP 562), so that importing the package costs nothing. What has to be
-said before torch is loaded is said here (`threads.py`), so import it first where you import both.
+Every public name is loaded when it is first used (PEP 562), so that importing the package costs nothing.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from glassformer.threads import wait_politely
 
 if TYPE_CHECKING:
     from glassformer import errors
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
-
-wait_politely()
 
 __all__ = [
     "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",

@@ -30,7 +30,6 @@ class Settings:
         fused: the optimizer in one kernel.
         medium: `torch.set_float32_matmul_precision("medium")`.
         keep_memory: glibc keeps large blocks (mallopt).
-        spins: turns after which a waiting thread sleeps; 0 is libgomp's own. Said in the process's environment.
         flash: fused attention, where a peer leaves the choice to its user.
     """
 
@@ -39,7 +38,6 @@ class Settings:
     fused: bool = False
     medium: bool = False
     keep_memory: bool = False
-    spins: int = 0
     flash: bool = False
 
 
