@@ -81,21 +81,13 @@ def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.
     return backend
 
 
-def ngrams_in(backend: tokenizers.Tokenizer) -> list[str]:
-    """The n-grams behind the words of a word tokenizer, in order."""
-    return [token[1:] for token in _in_order(backend) if token[0] == " "]
-
-
-def bigrams_in(backend: tokenizers.Tokenizer) -> list[tuple[int, int]]:
-    """The pairs of words behind the words of a word tokenizer, as their ids, in order."""
+def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, int]]]:
+    """The n-grams, and the pairs of words as their ids, that stand behind the words of a word tokenizer, in order."""
     number = backend.get_vocab(with_added_tokens=True)
-    pairs = [token.split(" ") for token in _in_order(backend) if " " in token[1:]]
-    return [(number[first], number[second]) for first, second in pairs]
-
-
-def _in_order(backend: tokenizers.Tokenizer) -> list[str]:
-    vocabulary = backend.get_vocab(with_added_tokens=True)
-    return sorted(vocabulary, key=vocabulary.__getitem__)
+    more = sorted((token for token in number if " " in token), key=number.__getitem__)
+    pairs = [token.split(" ") for token in more if token[0] != " "]
+    ngrams = [token[1:] for token in more if token[0] == " "]
+    return ngrams, [(number[first], number[second]) for first, second in pairs]
 
 
 def readable_bytes(token: str) -> str:

@@ -55,9 +55,7 @@ class Tokenizer:
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
         self.kind: str = kinds.kind_of(backend)
-        words = self.kind == "word"
-        ngrams = kinds.ngrams_in(backend) if words else []
-        self.bigrams = kinds.bigrams_in(backend) if words else []
+        ngrams, self.bigrams = kinds.more_in(backend) if self.kind == "word" else ([], [])
         self.spelling = Spelling(ngrams) if ngrams else None
         n_more = len(ngrams) + len(self.bigrams)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - n_more
