@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -59,7 +60,8 @@ class Command:
 
     def send(self, number: signal.Signals) -> None:
         assert self.process.pid is not None
-        os.kill(self.process.pid, number)
+        with suppress(ProcessLookupError):  # it has just ended, as it may at any time
+            os.kill(self.process.pid, number)
 
     def wait(self, seconds: float) -> tuple[int, str]:
         """Exit code and all that was said, when it has ended."""
