@@ -400,6 +400,9 @@ def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
     config = RunFolder(run).read_config()
     assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
     assert (config.model.d_model, config.train.init_from) == (32, str(base))
+    assert (
+        config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0
+    )  # of the base, and by no rule
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:

@@ -56,6 +56,16 @@ def test_the_rules_see_sizes_alone() -> None:
     assert fit_to_data(FITTED, Classify, data)[0] == fit_to_data(FITTED, Classify, other)[0]
 
 
+def test_pairs_are_left_to_tokenizers_of_words() -> None:
+    """Else naming another tokenizer would end in a refusal of what the rule, and nobody else, asked for."""
+    left = replace(config_of("classify"), fit="bigrams")
+    data = data_of("classify", 60)
+    assert fit_to_data(left, Classify, data)[0].text.bigrams > 0
+    for kind in ("char", "bpe", "byte-bpe"):
+        text = replace(left.text, tokenizer=kind, vocab_size=1000)
+        assert fit_to_data(replace(left, text=text), Classify, data)[0].text.bigrams == 0
+
+
 def test_a_setting_without_a_rule_is_refused() -> None:
     with pytest.raises(UsageError, match="no rule for clip"):
         fit_to_data(replace(FITTED, fit="clip"), Classify, data_of("classify"))

@@ -82,10 +82,10 @@ class Task(ABC):
     # --- from the data to settings --------------------------------------------------------------------------
 
     @classmethod
-    def rules(cls, data: TextData) -> tuple[dict[str, Any], str]:
+    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         """Settings that suit this data, by field, and the reason in words; for a recipe to name in `fit`.
 
-        They look at the training split alone, and at nothing of it but sizes.
+        They look at the training split alone, and at nothing of it but sizes; and at what `config` has chosen already.
         """
         return {}, ""
 

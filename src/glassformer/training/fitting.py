@@ -22,7 +22,7 @@ def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Confi
     names = config.fit.split()
     if not names:
         return config, data
-    found, reason = kind.rules(data)
+    found, reason = kind.rules(data, config)
     if missing := [name for name in names if name not in found]:
         told = f"the task {kind.name} has no rule for {missing[0]}"
         raise UsageError(

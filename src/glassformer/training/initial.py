@@ -18,7 +18,7 @@ from torch import nn
 from glassformer import console
 from glassformer.config import Config, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import config_from_dict
+from glassformer.recipes import config_from_dict, left_to_fit
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, load_model_files
 from glassformer.runs.tensor_file import Weights
@@ -61,6 +61,8 @@ def read_base(path: str) -> Base:
 def with_sizes_of(config: Config, path: str) -> Config:
     """A recipe's configuration with the sizes and the text settings of the run at `path`; says which ones change.
 
+    No rule finds a setting of the text any more: the tokenizer is there already.
+
     What a person names comes after this, over it, and `check_base` refuses what then does not fit.
     """
     base = read_base(path)
@@ -72,7 +74,7 @@ def with_sizes_of(config: Config, path: str) -> Config:
     if told:
         console.say(f"taken over from {path}: {', '.join(told)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text)
+    return replace(config, model=model, text=text, fit=left_to_fit(config, TEXT))
 
 
 def check_base(config: Config, base: Base) -> None:

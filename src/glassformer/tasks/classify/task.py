@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.columns import LABEL, TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
@@ -81,9 +81,10 @@ class Classify(Task):
     fits_baselines = True
 
     @classmethod
-    def rules(cls, data: TextData) -> tuple[dict[str, Any], str]:
+    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = rules.Facts.of(data.train)
-        return rules.settings(facts), str(facts)
+        of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
+        return rules.settings(facts) | of_words, str(facts)
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:
