@@ -13,7 +13,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"errors", "config"},
-    {"console", "files", "recipes"},
+    {"console", "files", "recipes", "threads"},
     {"runtime", "ranks", "kernels", "style"},
     {"nn"},
     {"models"},

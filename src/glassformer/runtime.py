@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from glassformer.errors import UsageError
+from glassformer.threads import make_room
 
 Precision = Literal["fp32", "bf16", "int8"]
 
@@ -69,6 +70,7 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
+    - On a CPU there are as many threads as others leave room for (`threads.py`).
 
     They belong to the process: threads that compute beside the block share them.
     """
@@ -77,6 +79,8 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     cudnn_attention = torch.backends.cuda.cudnn_sdp_enabled()
     _keep_large_blocks()
+    if device.type == "cpu":
+        make_room()
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:

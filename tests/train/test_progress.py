@@ -58,6 +58,17 @@ def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureF
     assert lines[1] == "step 7  epoch 0.50  validation: loss 2.0000  accuracy 0.7500  (best)"
 
 
+def test_another_number_of_threads_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with TrainingProgress(clock) as progress:
+        for step, threads in ((1, 2), (2, 2), (3, 1), (4, 1), (5, 2)):
+            progress(report(step, threads=threads))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "step 3: other programs use the processor, so it trains with 1 thread (before: 2)",
+        "step 5: the processor is free again, so it trains with 2 threads (before: 1)",
+    ]
+
+
 def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from glassformer import __version__, console
+from glassformer import __version__, console, threads
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
 
 VERBS = {
@@ -105,6 +105,8 @@ def _dispatch(arguments: list[str]) -> int:
     if verb != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
         told = f"{verb} is the work of one process, and {n} were started"
         raise UsageError(told, "start it without torchrun; train alone runs in several processes")
+    if not {"--help", "-h"} & set(arguments):
+        threads.watch()
     return import_module(f"glassformer.cli.{verb}").run(arguments[1:])
 
 

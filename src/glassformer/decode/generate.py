@@ -11,6 +11,7 @@ from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.inference import evaluation_mode
 from glassformer.runtime import many_shapes
+from glassformer.threads import make_room
 
 BATCH_ROWS = 64
 """Most prompts in a batch."""
@@ -52,6 +53,7 @@ def generate_ids(
     written: list[list[int]] = [[] for _ in prompts]
     with evaluation_mode(model), many_shapes(next(model.parameters()).device):
         for at in range(0, len(order), batch_rows):
+            make_room()
             batch = order[at : at + batch_rows]
             texts = sample(
                 LanguageModelStepper(model, use_cache),

@@ -21,6 +21,7 @@ from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.inference import evaluation_mode
 from glassformer.runtime import many_shapes
+from glassformer.threads import make_room
 
 MAX_TOKENS = 8192
 """Most source tokens of a batch, padding included and each counted once a hypothesis."""
@@ -67,6 +68,7 @@ def translate_ids(
     lengths, asked = texts.lengths, np.flatnonzero(texts.lengths)
     with evaluation_mode(model), many_shapes(device):
         for batch in by_length(lengths[asked], max(1, max_tokens // hypotheses_each)):
+            make_room()
             batch = asked[batch[::-1]].tolist()
             # A sample is a sentence of its own: samples of one source end at different times.
             numbers = [i for i in batch for _ in range(config.n_best)] if config.sample else batch

@@ -34,6 +34,7 @@ class TrainingProgress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._shown = -float("inf")
+        self._threads: int | None = None
         self._bar: Any = None
 
     def __enter__(self) -> TrainingProgress:
@@ -48,6 +49,9 @@ class TrainingProgress:
     def __call__(self, report: StepReport) -> None:
         """Show a report: validations always, updates now and then."""
         now = self._clock()
+        if report.threads != self._threads and self._threads is not None:
+            console.say(threads_line(report.step, self._threads, report.threads or 1))
+        self._threads = report.threads
         finished = self._bar is not None and report.progress >= 1.0
         if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
@@ -86,6 +90,12 @@ def valid_line(report: StepReport) -> str:
     """A validation in a line; the best so far says so."""
     scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
     return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
+
+
+def threads_line(step: int, before: int, now: int) -> str:
+    """That other programs came, or went."""
+    why = "other programs use the processor" if now < before else "the processor is free again"
+    return f"step {step}: {why}, so it trains with {now} thread{'s' * (now > 1)} (before: {before})"
 
 
 def _left(report: StepReport) -> str:

@@ -89,6 +89,7 @@ class MetricsLine:
 
     Attributes:
         loss: nats a label. seconds: since the run began, over all sittings. valid: scores by name.
+        threads: of the processor, fewer where others used it.
     """
 
     step: int
@@ -99,6 +100,7 @@ class MetricsLine:
     tokens_per_s: float | None = None
     padding: float | None = None
     seconds: float | None = None
+    threads: int | None = None
     valid: dict[str, float] | None = None
 
     def line(self) -> str:

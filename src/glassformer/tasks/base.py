@@ -30,6 +30,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.ranks import ALONE, Ranks
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.threads import make_room
 
 EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
@@ -211,4 +212,5 @@ class Task(ABC):
         """The batches of `eval_batches`, where the model is; of several processes this one's share."""
         device = next(model.parameters()).device
         for index in self.ranks.mine(self.eval_batches(corpus)):
+            make_room()
             yield self.make_batch(corpus, index).to(device)

@@ -22,6 +22,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.threads import make_room
 from glassformer.training.context import RunContext
 from glassformer.training.objective import objective_of
 from glassformer.training.schedule import lr_factor
@@ -32,7 +33,7 @@ from glassformer.training.validation import Validator
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one update did. loss in nats per label; seconds since the run began, over all sittings."""
+    """What one update did. loss in nats per label; seconds since the run began, over all sittings; threads of a CPU."""
 
     step: int
     epoch: float
@@ -44,6 +45,7 @@ class StepReport:
     seconds: float
     progress: float
     eta_seconds: float | None = None
+    threads: int | None = None
     valid: dict[str, float] | None = None
     best: bool = False
 
@@ -61,7 +63,7 @@ def train_steps(
         corpus = corpus_of(at.epoch)
         plan = run.task.epoch_batches(corpus, at.epoch)
         while at.position < len(plan) and not at.finished:
-            began = time.perf_counter()
+            began, n_threads = time.perf_counter(), make_room()
             chosen = plan[at.position : at.position + c.accumulate]
             run.ranks.reseed(c.seed, at.step)
             batches = own_batches(run, corpus, chosen)
@@ -83,6 +85,7 @@ def train_steps(
                 padding=1 - n_tokens / max(1, n_slots),
                 seconds=at.seconds, progress=share,
                 eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
+                threads=n_threads if run.device.type == "cpu" else None,
             )  # fmt: skip
             if at.position >= len(plan):
                 at.epoch, at.position = at.epoch + 1, 0

@@ -1,0 +1,113 @@
+"""Threads that leave room: on a processor that other programs use too, fewer than it has.
+
+torch divides every larger operation among its threads, and at its end they wait for one another, spinning so as to
+start again at once. Where another program takes a core, one thread is always late, the others burn their time waiting,
+and training slows not by that program's share but tenfold; one thread fewer loses only what the other program takes.
+Bounding the spinning instead (`GOMP_SPINCOUNT`, `OMP_WAIT_POLICY`) costs up to half the speed of an idle machine.
+`python -m benchmarks.speed --only f` measures it.
+
+Sums over many numbers are divided among the threads, so another number of threads gives other last bits. Whoever
+needs the same ones again fixes the number: `OMP_NUM_THREADS=2` is torch's way, and here nothing touches it then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LOOK_SECONDS = 1.0
+"""Between two looks at what others use: long beside a scheduler's slice, short for who waits."""
+GIVE_UP, TAKE_BACK = 0.5, 0.2
+"""Cores that others must use beyond those left to them before a thread is given up, and at most before it is taken back.
+The gap keeps the number from going to and fro; both were chosen for two cores, where it matters most."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Seconds since some moment: of the clock, and of processor time of all programs and of this process."""
+
+    clock: float
+    all: float
+    own: float
+
+
+def usage() -> Usage:
+    """What has been used so far of the cores that this process may run on. What a hypervisor took away is others' use."""
+    import psutil
+
+    allowed = cores()
+    known = psutil.cpu_times(percpu=True)
+    times = [t for i, t in enumerate(known) if i in allowed] or known
+    kinds = "user", "nice", "system", "irq", "softirq", "steal"
+    own = os.times()
+    busy = sum(getattr(t, kind, 0.0) for t in times for kind in kinds)
+    return Usage(time.monotonic(), busy, own.user + own.system)
+
+
+def cores() -> set[int]:
+    """The (logical) cores this process may run on."""
+    return (
+        set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    )
+
+
+class Threads:
+    """The number of threads that torch computes with, changed as other programs come and go.
+
+    Args:
+        most: threads on an idle machine. n_cores: logical cores, which others share.
+        look: what has been used so far; another one in tests. began: the same, from when the command began.
+    """
+
+    def __init__(
+        self, most: int, n_cores: int, look: Callable[[], Usage] = usage, began: Usage | None = None
+    ) -> None:
+        self.most, self.now, self._n_cores, self._look = most, most, n_cores, look
+        self._last = began or look()
+
+    def fitting(self) -> int:
+        """How many to compute with now, by what others used since the last look; within a second as many as before."""
+        if time.monotonic() - self._last.clock >= LOOK_SECONDS:
+            seen = self._look()
+            of_others = (seen.all - self._last.all) - (seen.own - self._last.own)
+            free = self._n_cores - max(0.0, of_others) / (seen.clock - self._last.clock)
+            if int(free + GIVE_UP) < self.now:
+                self.now = max(1, int(free + GIVE_UP))
+            else:
+                self.now = max(self.now, min(self.most, int(free + TAKE_BACK)))
+            self._last = seen
+        return self.now
+
+
+_began: Usage | None = None
+_threads: Threads | None = None
+
+
+def watch() -> None:
+    """Look for the first time, before torch is imported: the first choice then knows what others did meanwhile."""
+    global _began
+    _began = usage()
+
+
+def make_room() -> int:
+    """Compute with as many threads as there is room for, in the thread that calls; returns how many.
+
+    Cheap enough for every update and every batch. A number that was fixed, by OMP_NUM_THREADS or by
+    `torch.set_num_threads` since the last call, stays.
+    """
+    import torch
+
+    global _threads
+    before = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ:
+        return before
+    if _threads is None:
+        _threads = Threads(before, len(cores()), began=_began)
+    if before not in (_threads.now, _threads.most):
+        return before
+    n_threads = _threads.fitting()
+    if n_threads != before:
+        torch.set_num_threads(n_threads)
+    return n_threads

@@ -1,0 +1,113 @@
+"""Fewer threads beside other programs, and as many as before when they are gone. No clock and no core decides here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from glassformer import threads
+from glassformer.threads import Threads, Usage
+
+
+class Machine:
+    """One whose programs use what a test says; a second goes by at every look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at = Usage(0.0, 0.0, 0.0)
+        monkeypatch.setattr(threads.time, "monotonic", lambda: self.at.clock)
+
+    def look(self) -> Usage:
+        return self.at
+
+    def passes(self, others: float, own: float = 1.0, seconds: float = 1.0) -> None:
+        now = self.at
+        used = (others + own) * seconds
+        self.at = Usage(now.clock + seconds, now.all + used, now.own + own * seconds)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("cores", "most", "others", "expected"),
+    [
+        (2, 2, 0.0, 2),
+        (2, 2, 0.4, 2),
+        (2, 2, 0.7, 1),
+        (2, 2, 1.0, 1),
+        (2, 2, 2.0, 1),  # never none
+        (8, 8, 1.0, 7),
+        (8, 8, 2.6, 5),
+        (16, 8, 6.0, 8),  # two threads a core, and enough of them are free
+        (16, 8, 9.0, 7),
+    ],
+)
+def test_others_keep_their_cores(
+    machine: Machine, cores: int, most: int, others: float, expected: int
+) -> None:
+    chosen = Threads(most, cores, machine.look)
+    machine.passes(others, own=2.0)
+    assert chosen.fitting() == expected
+
+
+def test_it_takes_its_threads_back_and_does_not_go_to_and_fro(machine: Machine) -> None:
+    chosen = Threads(2, 2, machine.look)
+    seen = []
+    for others in (0.0, 0.6, 0.4, 0.3, 0.1, 0.4, 0.3, 0.6):
+        machine.passes(others)
+        seen.append(chosen.fitting())
+    assert seen == [2, 1, 1, 1, 2, 2, 2, 1]
+
+
+def test_it_looks_once_a_second(machine: Machine) -> None:
+    chosen = Threads(2, 2, machine.look)
+    machine.passes(2.0, seconds=0.5)
+    assert chosen.fitting() == 2
+    machine.passes(2.0, seconds=0.5)
+    assert chosen.fitting() == 1
+
+
+def test_what_happened_while_it_started_counts(machine: Machine) -> None:
+    began = machine.look()
+    machine.passes(1.0, own=0.9, seconds=2.0)
+    assert Threads(2, 2, machine.look, began).fitting() == 1
+
+
+@pytest.fixture
+def two_threads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """torch with two threads, on a machine of two cores whose second is taken."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "_threads", Threads(2, 2, machine.look))
+    yield machine
+    torch.set_num_threads(before)
+
+
+def test_torch_computes_with_that_many(two_threads: Machine) -> None:
+    two_threads.passes(1.0)
+    assert threads.make_room() == torch.get_num_threads() == 1
+    two_threads.passes(0.0)
+    assert threads.make_room() == torch.get_num_threads() == 2
+
+
+def test_a_number_that_was_fixed_stays(two_threads: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_threads.passes(1.0)
+    torch.set_num_threads(3)
+    assert threads.make_room() == torch.get_num_threads() == 3
+    torch.set_num_threads(2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert threads.make_room() == torch.get_num_threads() == 2
+
+
+def test_this_process_is_not_another() -> None:
+    """The real counters: what this process computes is in all and in its own."""
+    before = threads.usage()
+    while threads.usage().own - before.own < 0.1:
+        sum(range(10_000))
+    after = threads.usage()
+    assert after.all > before.all and after.clock > before.clock
