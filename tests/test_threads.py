@@ -71,6 +71,14 @@ def test_it_looks_once_a_second(machine: Machine) -> None:
     assert chosen.fitting() == 1
 
 
+def test_what_others_did_while_nothing_was_asked_does_not_count(machine: Machine) -> None:
+    chosen = Threads(2, 2, machine.look)
+    machine.passes(2.0, seconds=600.0)
+    assert chosen.fitting() == 2
+    machine.passes(2.0)
+    assert chosen.fitting() == 1
+
+
 def test_what_happened_while_it_started_counts(machine: Machine) -> None:
     began = machine.look()
     machine.passes(1.0, own=0.9, seconds=2.0)

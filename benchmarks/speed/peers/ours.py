@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import glassformer  # noqa: F401  before torch, so that it can say how torch's threads wait
-
-# isort: split
 from contextlib import ExitStack
 from typing import Any
 
@@ -21,6 +18,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.runtime import tuned
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.threads import make_room
 from glassformer.training.context import RunContext
 from glassformer.training.loop import update
 from glassformer.training.state import TrainState
@@ -92,7 +90,8 @@ class OurTrainer:
         return self.run.task.make_batch(self.corpus, index)
 
     def update(self, prepared: Any) -> float:
-        """One update of the training loop."""
+        """One update of the training loop, with as many threads as it takes there."""
+        make_room()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
         loss, _ = update(self.state, self.run, [prepared], lr)
         self.state.progress.step += 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import glassformer  # noqa: F401  before torch, so that it can say how torch's threads wait
-
-# isort: split
 import json
 import sys
 import time

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import glassformer  # before torch, so that it can say how torch's threads wait
-
-# isort: split
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from benchmarks.speed.peers.ours import words_tokenizer
 from benchmarks.speed.peers.translating import Checkpoint, serve_translator
 from benchmarks.speed.workloads import FIRST_WORD, WORKLOADS
 
+import glassformer
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.run import Run
 from glassformer.tasks import task_class
