@@ -55,6 +55,13 @@ def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
     assert generate_ids(model, prompts[7:8], config, eos=toy.EOS, first_row=7) == whole[7:8]
 
 
+def test_processes_write_what_one_does(toy, model, monkeypatch):
+    prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
+    alone = generate_ids(model, prompts, config, eos=toy.EOS)
+    monkeypatch.setattr("glassformer.decode.generate.processes_for", lambda *_: 3)
+    assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
+
+
 def test_seeds_and_rows_differ(toy, model):
     prompts = [[5, 6]] * 8
     texts = generate_ids(model, prompts, DecodeConfig(max_new_tokens=15))

@@ -209,3 +209,11 @@ def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
     order = [lengths[i] for batch in batches for i in batch]
     assert order == sorted(order, reverse=True)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
+def test_processes_write_what_one_does(toy, model, translate, way, monkeypatch):
+    sources = [*toy.sentences(0, 9), [], *toy.sentences(3, 5)]
+    alone = translate(model, sources, **way)
+    monkeypatch.setattr("glassformer.decode.translate.processes_for", lambda *_: 3)
+    assert_same(translate(model, sources, **way), alone)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 from glassformer.config import DecodeConfig
+from glassformer.decode.processes import divided, processes_for
 from glassformer.decode.sampling import BEGIN_WITH, sample
 from glassformer.decode.stepper import LanguageModelStepper
 from glassformer.errors import UsageError
@@ -15,6 +18,8 @@ from glassformer.threads import make_room
 
 BATCH_ROWS = 64
 """Most prompts in a batch."""
+FEWEST_ROWS = 16
+"""Prompts that are worth a process of their own."""
 
 
 def generate_ids(
@@ -50,20 +55,25 @@ def generate_ids(
             raise UsageError(f"prompt {number} is empty", BEGIN_WITH)
     # Neighbours in length, so that few steps go by with only a prompt to read.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-    written: list[list[int]] = [[] for _ in prompts]
-    with evaluation_mode(model), many_shapes(next(model.parameters()).device):
-        for at in range(0, len(order), batch_rows):
-            make_room()
-            batch = order[at : at + batch_rows]
-            texts = sample(
-                LanguageModelStepper(model, use_cache),
-                [prompts[i] for i in batch],
-                config,
-                limits=[config.max_new_tokens] * len(batch),
-                rows=[first_row + i for i in batch],
-                eos=eos,
-                banned=banned,
-            )
-            for i, text in zip(batch, texts, strict=True):
-                written[i] = text.ids
-    return written
+    device = next(model.parameters()).device
+    n_processes = processes_for(len(order), device, FEWEST_ROWS)
+    rows_each = min(batch_rows, math.ceil(len(order) / n_processes)) or 1
+    batches = [order[i : i + rows_each] for i in range(0, len(order), rows_each)]
+
+    def go_on(batch: list[int]) -> list[list[int]]:
+        make_room()
+        texts = sample(
+            LanguageModelStepper(model, use_cache),
+            [prompts[i] for i in batch],
+            config,
+            limits=[config.max_new_tokens] * len(batch),
+            rows=[first_row + i for i in batch],
+            eos=eos,
+            banned=banned,
+        )
+        return [text.ids for text in texts]
+
+    with evaluation_mode(model), many_shapes(device):
+        found = divided(go_on, batches, n_processes)
+    written = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
+    return [written[i] for i in range(len(prompts))]

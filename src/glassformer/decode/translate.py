@@ -6,6 +6,8 @@ Sources and translations are ids; text is the tokenizer's affair.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from glassformer.config import DecodeConfig
 from glassformer.data.plans import by_length
 from glassformer.data.ragged import Ragged
 from glassformer.decode.hypothesis import Hypothesis, Special
+from glassformer.decode.processes import divided, processes_for
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
 from glassformer.decode.stepper import TranslatorStepper
@@ -25,6 +28,8 @@ from glassformer.threads import make_room
 
 MAX_TOKENS = 8192
 """Most source tokens of a batch, padding included and each counted once a hypothesis."""
+FEWEST_ROWS, BATCHES_EACH = 128, 2
+"""Hypotheses that are worth a process of their own, and batches for it: long ones first, so that both end together."""
 LENGTH_RATIO, LENGTH_MARGIN = 2, 20
 """A translation is at most LENGTH_RATIO · source + LENGTH_MARGIN tokens long: what is longer is a loop."""
 
@@ -60,32 +65,56 @@ def translate_ids(
         UsageError: a source longer than the model's max_len, or settings that contradict each other.
     """
     _check(model, sources, config, prefixes)
-    pad, bos, eos = special
     device = next(model.parameters()).device
-    hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
+    job = _Job(model, Ragged.of(sources), config, special, prefixes, first_row, use_cache)
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
-    texts = Ragged.of(sources)
-    lengths, asked = texts.lengths, np.flatnonzero(texts.lengths)
+    lengths, asked = job.sources.lengths, np.flatnonzero(job.sources.lengths)
+    hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
+    n_processes = processes_for(len(asked) * hypotheses_each, device, FEWEST_ROWS)
+    most = max_tokens // hypotheses_each
+    if n_processes > 1:
+        most = min(most, int(lengths.sum()) // (n_processes * BATCHES_EACH))
+    batches = [asked[batch[::-1]] for batch in by_length(lengths[asked], max(1, most))]
     with evaluation_mode(model), many_shapes(device):
-        for batch in by_length(lengths[asked], max(1, max_tokens // hypotheses_each)):
-            make_room()
-            batch = asked[batch[::-1]].tolist()
-            # A sample is a sentence of its own: samples of one source end at different times.
-            numbers = [i for i in batch for _ in range(config.n_best)] if config.sample else batch
-            src, real = (torch.from_numpy(x).to(device) for x in texts.padded(np.asarray(numbers), pad))
-            stepper = TranslatorStepper(model, src, None if real.all() else real, use_cache)
-            limits = [length_limit(len(sources[i]), model.max_len, config.max_new_tokens) for i in numbers]
-            if config.sample:
-                rows = [(first_row + i) * config.n_best + k for i in batch for k in range(config.n_best)]
-                begin, banned = [[bos]] * len(rows), [bos, pad]
-                samples = sample(stepper, begin, config, limits=limits, rows=rows, eos=eos, banned=banned)
-                found = [[hypothesis] for hypothesis in samples]
-            else:
-                forced = None if prefixes is None else [prefixes[i] for i in batch]
-                found = beam_search(stepper, limits, config, bos=bos, eos=eos, pad=pad, prefixes=forced)
-            for i, hypotheses in zip(numbers, found, strict=True):
-                results[i].extend(hypotheses)
+        found = divided(job.translate, batches, n_processes)
+    for batch, of_batch in zip(batches, found, strict=True):
+        for i, hypotheses in zip(batch.tolist(), of_batch, strict=True):
+            results[i] = [Hypothesis(*facts) for facts in hypotheses]
     return [sorted(result, key=lambda h: (not h.finished, -h.score)) for result in results]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all batches of a call."""
+
+    model: Translator
+    sources: Ragged
+    config: DecodeConfig
+    special: Special
+    prefixes: Sequence[Sequence[int]] | None
+    first_row: int
+    use_cache: bool
+
+    def translate(self, batch: np.ndarray) -> list[list[tuple[Any, ...]]]:
+        """Hypotheses, as the tuples of their fields, of the sources with these numbers."""
+        make_room()
+        # A sample is a sentence of its own: samples of one source end at different times.
+        each = self.config.n_best if self.config.sample else 1
+        numbers, (pad, bos, eos) = np.repeat(batch, each), self.special
+        device, longest = next(self.model.parameters()).device, self.model.max_len
+        src, real = (torch.from_numpy(x).to(device) for x in self.sources.padded(numbers, pad))
+        stepper = TranslatorStepper(self.model, src, None if real.all() else real, self.use_cache)
+        lengths = self.sources.lengths[numbers].tolist()
+        limits = [length_limit(n, longest, self.config.max_new_tokens) for n in lengths]
+        if self.config.sample:
+            rows = [(self.first_row + i) * each + k for i in batch.tolist() for k in range(each)]
+            begin, banned = [[bos]] * len(rows), [bos, pad]
+            samples = sample(stepper, begin, self.config, limits=limits, rows=rows, eos=eos, banned=banned)
+            found = [samples[i : i + each] for i in range(0, len(samples), each)]
+        else:
+            forced = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]
+            found = beam_search(stepper, limits, self.config, bos=bos, eos=eos, pad=pad, prefixes=forced)
+        return [[astuple(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
 
 def _check(
