@@ -21,7 +21,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
 from benchmarks.speed.training import interruptible, our_precision, say, wait_for_quiet
-from benchmarks.speed.workloads import FIRST_WORD, make_texts
+from benchmarks.speed.workloads import FIRST_WORD, make_texts, word_of
 
 if TYPE_CHECKING:
     from glassformer.models import Translator
@@ -168,7 +168,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
         model.tgt_embedding.weight[:FIRST_WORD] = -5 * unit
     texts = make_texts(w, options.sentences)
     sources = [texts.ids[a:b].tolist() for a, b in zip(texts.offsets[:-1], texts.offsets[1:], strict=True)]
-    words = [" ".join(f"w{i - FIRST_WORD}" for i in ids[:-1]) for ids in sources]
+    words = [" ".join(map(word_of, ids[:-1])) for ids in sources]
     return model, {"sources": sources, "words": words, "steps": STEPS, "run": None}
 
 

@@ -46,6 +46,11 @@ TARGET_RATIO, TARGET_SPREAD = 0.917, 0.173
 """An English sentence has so many tokens a German one's: median, and standard deviation of the logarithm."""
 
 
+def word_of(token: int) -> str:
+    """The word that an id stands for, where an implementation wants text; the order of the words is that of the ids."""
+    return f"w{token - FIRST_WORD:06d}"
+
+
 @dataclass(frozen=True)
 class Workload:
     """One kind of training. Every implementation has these sizes, d_ff = 4 · d_model and this dropout.

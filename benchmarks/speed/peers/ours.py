@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
 from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
-from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data
+from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.corpus import EncodedCorpus
@@ -46,8 +46,10 @@ def config_of(w: Workload) -> Config:
 
 def words_tokenizer(w: Workload) -> Tokenizer:
     """A tokenizer of as many words as the workload has, with glassformer's special tokens."""
-    words = " ".join(f"w{i}" for i in range(w.vocab_size - FIRST_WORD))
-    return Tokenizer.train([words], TextConfig(tokenizer="word", vocab_size=w.vocab_size))
+    words = [word_of(i) for i in range(FIRST_WORD, w.vocab_size)]
+    tokenizer = Tokenizer.train([" ".join(words)], TextConfig(tokenizer="word", vocab_size=w.vocab_size))
+    assert tokenizer.encode(" ".join(words)) == list(range(FIRST_WORD, w.vocab_size))
+    return tokenizer
 
 
 class OurTrainer:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from benchmarks.speed.peers.ours import words_tokenizer
 from benchmarks.speed.peers.translating import Checkpoint, serve_translator
-from benchmarks.speed.workloads import FIRST_WORD, WORKLOADS
+from benchmarks.speed.workloads import WORKLOADS
 
 import glassformer
 from glassformer.config import Config, ModelConfig, TextConfig
@@ -38,7 +38,7 @@ class Ours:
 
 
 def random_run(checkpoint: Checkpoint) -> Run:
-    """A run with the checkpoint's weights and words w0, w1, … for its tokens."""
+    """A run with the checkpoint's weights and words for its tokens."""
     s = checkpoint.sizes
     model = ModelConfig(
         n_layers=s["n_layers"], n_decoder_layers=s["n_decoder_layers"], d_model=s["d_model"], n_heads=s["n_heads"],
@@ -52,7 +52,6 @@ def random_run(checkpoint: Checkpoint) -> Run:
     with torch.no_grad():
         for name, p in named.items():
             p.copy_(torch.from_numpy(checkpoint.weights[name]))
-    assert words.encode("w0") == [FIRST_WORD]
     return Run(Path("."), task, translator.eval(), torch.device("cpu"))
 
 
