@@ -206,7 +206,7 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         [fact for fact in training["facts"] if fact.get("peer") == "glassformer"]
     )
     assert "not run: not installed" in table and "glassformer" in table
-    assert translation["rows"][0][:2] == ["glassformer", "as shipped"] and translation["rows"][0][7] == "100%"
+    assert translation["rows"][0][:2] == ["glassformer", "fp32"] and translation["rows"][0][7] == "100%"
     assert capsys.readouterr().out.count("| glassformer |") >= 2
 
 

@@ -103,7 +103,8 @@ def wanted_rows(options: Options) -> list[Row]:
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
-        "ours": {"as shipped": {}},
+        "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
+                 "int8": {"precision": "int8"}},
         "ctranslate2": {
             "fp32, defaults": fp32, "fp32, its best": fp32 | best, "int8, its best": fp32 | best | {"compute_type": "int8"},
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
@@ -34,6 +35,15 @@ def test_a_layer_is_near_the_one_it_stands_for(kind: type[nn.Module], error: flo
         found, expected = kind(linear.weight, linear.bias)(x), linear(x)
     assert found.shape == expected.shape and found.dtype == torch.float32
     assert (found - expected).norm() < error * expected.norm()
+
+
+def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_batch() -> None:
+    torch.manual_seed(0)
+    layer, x = Bf16Linear(torch.randn(48, 64), torch.randn(48)), torch.randn(37, 64)
+    together = layer(x)
+    assert torch.equal(together, F.linear(x.bfloat16(), layer.weight, layer.bias).float())
+    for n in (1, 2, 16, 33):
+        assert torch.equal(layer(x[:n]), together[:n])
 
 
 def test_int8_gives_a_row_the_same_in_every_batch_to_the_last_bit() -> None:

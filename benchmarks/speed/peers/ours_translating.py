@@ -14,6 +14,7 @@ from benchmarks.speed.workloads import WORKLOADS
 import glassformer
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.run import Run
+from glassformer.runtime import Precision
 from glassformer.tasks import task_class
 
 
@@ -22,8 +23,12 @@ class Ours:
 
     def __init__(self, checkpoint: Checkpoint, settings: dict[str, Any]) -> None:
         self.words = checkpoint.words
-        self.run = glassformer.load(checkpoint.run) if checkpoint.run else random_run(checkpoint)
-        self.options = settings | ({"max_new_tokens": checkpoint.steps} if checkpoint.steps else {})
+        precision = settings["precision"]
+        if checkpoint.run:
+            self.run = glassformer.load(checkpoint.run, precision=precision)
+        else:
+            self.run = random_run(checkpoint, precision)
+        self.options = {"max_new_tokens": checkpoint.steps} if checkpoint.steps else {}
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
         """All texts in one call."""
@@ -37,7 +42,7 @@ class Ours:
         return self.bulk([which], beam)[0]
 
 
-def random_run(checkpoint: Checkpoint) -> Run:
+def random_run(checkpoint: Checkpoint, precision: Precision) -> Run:
     """A run with the checkpoint's weights and words for its tokens."""
     s = checkpoint.sizes
     model = ModelConfig(
@@ -52,7 +57,7 @@ def random_run(checkpoint: Checkpoint) -> Run:
     with torch.no_grad():
         for name, p in named.items():
             p.copy_(torch.from_numpy(checkpoint.weights[name]))
-    return Run(Path("."), task, translator.eval(), torch.device("cpu"))
+    return Run(Path("."), task, translator.eval(), torch.device("cpu"), precision)
 
 
 if __name__ == "__main__":
