@@ -14,7 +14,7 @@ from benchmarks.speed.beside import run_beside
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
 from benchmarks.speed.startup import run_startup
-from benchmarks.speed.table import Section, write_between
+from benchmarks.speed.table import Section, short_table, write_between
 from benchmarks.speed.training import run_training
 from benchmarks.speed.translating import run_translating
 from benchmarks.speed.workloads import WORKLOADS
@@ -56,13 +56,15 @@ def end_once(*_: object) -> None:
 
 
 def write(sections: list[Section], options: Options) -> None:
-    """The JSON file, and the tables in a page, where they are asked for."""
+    """The JSON file, the tables in a page and the short one in another, where they are asked for."""
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         told = {"machine": machine(), "sections": [vars(section) for section in sections]}
         options.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.write is not None:
         write_between(options.write, "speed", page(sections))
+    if options.readme is not None:
+        write_between(options.readme, "speed", f"{machine()}\n\n{short_table(sections)}")
 
 
 def page(sections: list[Section]) -> str:

@@ -62,15 +62,22 @@ def busy_loops(n: int) -> Iterator[None]:
 def run_beside(options: Options) -> Section:
     """The table of part f."""
     section = Section("(f) ours in training beside busy loops", COLUMNS)
+    shares: dict[tuple[str, str], str] = {}
     for name in WORKLOADS_BESIDE:
         speeds, others = measured(name, options)
         for waiting, found in speeds.items():
             section.rows.append(
-                cells(name, waiting, found, speeds["as shipped"], others[waiting], options.anyway)
+                cells(name, waiting, found, next(iter(speeds.values())), others[waiting], options.anyway)
             )
+            if section.rows[-1][5] != "–" and waiting in ("as shipped", "all threads"):
+                shares[waiting, name] = section.rows[-1][5]
             section.facts.append(
                 {"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]}
             )
+    for name in WORKLOADS_BESIDE:
+        if shares.keys() >= {("as shipped", name), ("all threads", name)}:
+            own, fixed = shares["as shipped", name], f"its threads fixed: {shares['all threads', name]}"
+            section.summary.append((f"({name}) beside a busy loop", f"{own} of its speed alone", fixed, ""))
     section.notes.append(
         f"Rounds of {BATCHES} batches that take turns, {SETTLING_SECONDS} s after the loops began; medians with ranges. "
         "Shares are of the same row's speed alone. "
@@ -84,13 +91,16 @@ def measured(
 ) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
     """Tokens a second of each way of waiting, by the number of loops beside it; and the cores that others used."""
     w = options.workload(name)
-    speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in WAITING}
-    others: dict[str, list[float | None]] = {waiting: [] for waiting in WAITING}
+    wanted = {
+        key: value for key, value in WAITING.items() if not options.rows or key.startswith(options.rows)
+    }
+    speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in wanted}
+    others: dict[str, list[float | None]] = {waiting: [] for waiting in wanted}
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data, children = Path(folder) / "data.npz", dict[str, Child]()
         save_data(w, data)
         spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
-        for waiting, variables in WAITING.items():
+        for waiting, variables in wanted.items():
             say(f"({name}) {waiting}: warming up")
             child = Child(
                 PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables

@@ -115,6 +115,11 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
     ratio = "" if ours is None or not shown else f"{seconds / ours:,.0f} × ours"
     remarks = "; ".join(text for text in (ratio, remark) if text)
     section.rows.append([peer.title, rounded(seconds) if shown else "–", how, remarks])
+    if ours is not None and shown:
+        told = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else ' (extrapolated)'}"
+        section.summary.append(
+            ("training to 83.06% of IMDB", f"{rounded(ours)} s", told, f"{seconds / ours:,.0f} ×")
+        )
 
 
 def save_reviews(path: Path) -> int:

@@ -48,6 +48,7 @@ class Options:
     whole: bool
     json: Path | None
     write: Path | None
+    readme: Path | None
 
     def rounds(self) -> Iterator[int]:
         """The numbers of the rounds to measure; none begins after `minutes`, but the first."""
@@ -106,6 +107,9 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument("--json", type=Path, help="write everything measured into this file")
     parser.add_argument(
         "--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here"
+    )
+    parser.add_argument(
+        "--readme", type=Path, help="write a line or two of each part between the same markers here"
     )
     parser.add_argument("--batches", type=int, help="batches of a training round, if not the workload's own")
     return Options(**vars(parser.parse_args(argv)))

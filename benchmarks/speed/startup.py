@@ -53,6 +53,10 @@ def run_startup(options: Options) -> Section:
     for name in commands:
         shown, remark = busy(others[name], options.anyway)
         section.rows.append([name, Figure(seconds[name]).text() if shown else "–", remark])
+        if shown and name.startswith("glassformer predict"):
+            section.summary.append(
+                ("first answer of `predict`, cold", f"{Figure(seconds[name]).text()} s", "", "")
+            )
         section.facts.append({"command": name, "seconds": seconds[name], "others": others[name]})
     section.notes.append(
         "A classifier of about a million parameters. Its files have been read before, by a run that is not counted."

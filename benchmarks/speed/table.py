@@ -42,6 +42,7 @@ class Section:
         facts: everything measured, for the JSON file.
         notes: sentences below it.
         interrupted: not all rounds were measured, because somebody did not want to wait.
+        summary: lines of the short table: work, glassformer, the best row of another, how they compare.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Section:
     facts: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    summary: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def markdown(self) -> str:
         """Heading, table, notes."""
@@ -57,6 +59,12 @@ class Section:
         lines += [_line(row) for row in self.rows]
         lines += [line for note in self.notes for line in ("", note)]
         return "\n".join(lines)
+
+
+def short_table(sections: Sequence[Section]) -> str:
+    """A line or two a part: glassformer's best row and the best of all others that could be shown."""
+    lines = [_line(("work", "glassformer", "best other", "")), _line(["---"] * 4)]
+    return "\n".join([*lines, *(_line(line) for section in sections for line in section.summary)])
 
 
 def rounded(value: float, digits: int = 3) -> str:

@@ -176,8 +176,18 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     section = Section(f"({w.name}) training: {w.title}", columns)
     ours = next((row for row in rows if row.peer == "ours" and row.rounds), None)
     reference = next((row for row in rows if row.peer == "torch" and row.rounds), ours)
-    for row in rows:
-        section.rows.append(cells(row, ours, floor, *verdict(row, w, ours, reference, options.anyway)))
+    verdicts = [verdict(row, w, ours, reference, options.anyway) for row in rows]
+    for row, (shown, remarks) in zip(rows, verdicts, strict=True):
+        section.rows.append(cells(row, ours, floor, shown, remarks))
+    fastest = sorted((row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown), key=median_speed)
+    best = next((row for row in reversed(fastest) if row.peer == "ours"), None)
+    other = next((row for row in reversed(fastest) if row.peer != "ours"), None)
+    if best and other:
+        told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (best, other)]
+        ratio = f"{median_speed(best) / median_speed(other):.2f} ×"
+        section.summary.append(
+            (f"training {w.title}", told[0], f"{other.title}, {other.name}: {told[1]}", ratio)
+        )
     section.facts = [row.facts for row in rows] + [{"floor": floor, "workload": asdict(w)}]
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
@@ -186,6 +196,11 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
         f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
     )
     return section
+
+
+def median_speed(row: Row) -> float:
+    """What the table compares."""
+    return Figure(row.speeds).median
 
 
 def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:

@@ -244,6 +244,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
     )
     ours = next((row for row in rows if row.peer == "ours" and not row.why_not), None)
     section.rows = [cells(row, ours, n, options.anyway) for row in rows]
+    section.summary = summary_of(rows, n, options.anyway)
     section.facts = [row.facts for row in rows] + [{"checkpoint": checkpoint, "sentences": n}]
     steps, n_rounds = checkpoint["steps"], max(len(row.rounds["one", 4]) for row in rows)
     how = (
@@ -257,6 +258,35 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
         '"As ours": share of translations with a beam of 4 that are token for token the first row\'s.'
     )
     return section
+
+
+def summary_of(rows: list[Row], n: int, anyway: bool) -> list[tuple[str, str, str, str]]:
+    """In bulk with a beam of 4, and one sentence at a time: the best of ours and of the others."""
+    shown = [row for row in rows if not row.why_not and busy(row.others, anyway)[0]]
+    ours, others = [[row for row in shown if (row.peer == "ours") == own] for own in (True, False)]
+    if not (ours and others):
+        return []
+
+    def speed(row: Row) -> float:
+        return statistics.median(n / r["seconds"] for r in row.rounds["bulk", 4])
+
+    def latency(row: Row) -> float:
+        return float(np.median([s for r in row.rounds["one", 4] for s in r["latencies"]]))
+
+    def named(row: Row) -> str:
+        return f"{row.title}, {row.name}"
+
+    best, other = max(ours, key=speed), max(others, key=speed)
+    bulk = f"{rounded(speed(best))} sentences/s ({best.name})", f"{named(other)}: {rounded(speed(other))}"
+    first, second = min(ours, key=latency), min(others, key=latency)
+    alone = [f"{rounded(1000 * latency(row))} ms" for row in (first, second)]
+    return [
+        (f"translating {n:,} sentences, beam 4", *bulk, f"{speed(best) / speed(other):.2f} ×"),
+        (
+            "translating one sentence, beam 4, p50", f"{alone[0]} ({first.name})", f"{named(second)}: {alone[1]}",
+            f"{latency(first) / latency(second):.2f} × the time",
+        ),
+    ]  # fmt: skip
 
 
 def cells(row: Row, ours: Row | None, n: int, anyway: bool) -> list[str]:
