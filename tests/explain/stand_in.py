@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 from tests.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.inputs import Wrote
-from glassformer.explain.predictions import Prediction, predict
+from glassformer.explain.explained import Said
+from glassformer.explain.predictions import predict
+from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.tasks import TASKS, Task
 
@@ -24,26 +25,20 @@ class Subject:
     device: torch.device = CPU
 
 
-@dataclass(eq=False)
-class Asked:
-    """One text, what the model was called with, and what it said."""
-
-    subject: Subject
-    model_inputs: dict[str, Any]
-    streams: list[Stream]
-    predictions: list[Prediction] = field(default_factory=list)
-    wrote: Wrote = field(default_factory=lambda: Wrote(0, 0, []))
-
-    def __post_init__(self) -> None:
-        if self.subject.task.name == "lm":
-            self.wrote = Wrote(self.streams[-1].n_given - 1, self.streams[-1].n_given, [])
-        with torch.inference_mode():
-            logits = self.subject.model.eval()(**self.model_inputs)[0]
-        task, ids = self.subject.task, self.streams[-1].ids
-        if task.name == "classify":
-            self.predictions = predict(task, logits[None], [None], [None])
-        else:
-            self.predictions = predict(task, logits, range(len(ids)), [*ids[1:], None])
+def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Said:
+    """One text, what the model was called with, and what it says."""
+    given, task = streams[-1].n_given, subject.task
+    wrote = Wrote(given - 1, given, []) if task.name == "lm" else Wrote(0, 0, [])
+    with torch.inference_mode():
+        logits = subject.model.eval()(**model_inputs)[0]
+    ids = streams[-1].ids
+    if task.name == "classify":
+        predictions = predict(task, logits[None], [None], [None])
+    else:
+        predictions = predict(task, logits, range(len(ids)), [*ids[1:], None])
+    return Said(
+        subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote
+    )
 
 
 def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:
@@ -59,21 +54,21 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     return Subject(task, network.eval())
 
 
-def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Asked:
+def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Said:
     """The stand-in for `explain(subject, text)`; a translation, or what goes on after a prompt, is given."""
     t = subject.task.tokenizer
     name = subject.task.name
     ids, spans = t.encode(text), list(t.spans(text))
     if name == "lm":
-        return Asked(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
+        return said(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
     if name == "translate":
         ids, spans = [*ids, t.eos_id], [*spans, None]
     stream = make_stream(t, "text" if name == "classify" else "source", ids, spans, text, n_pad=n_pad)
     padding = torch.tensor([[not p for p in stream.padding]])
     read = torch.tensor([stream.ids])
     if name == "classify":
-        return Asked(subject, {"ids": read, "padding_mask": padding}, [stream])
+        return said(subject, {"ids": read, "padding_mask": padding}, [stream])
     tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.spans(target)]
     written = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
     inputs = {"src": read, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
-    return Asked(subject, inputs, [stream, written])
+    return said(subject, inputs, [stream, written])

@@ -22,6 +22,7 @@ from glassformer.explain.attribution.alignment import (
     words_missed,
 )
 from glassformer.explain.attribution.attribute import EraseRequest, erase
+from glassformer.explain.explained import Explained
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 
@@ -80,7 +81,7 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
     missed, real = words_missed(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
-    def planted(id: str, slice: str = "") -> np.ndarray:
+    def planted(_: Explained, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":
@@ -89,7 +90,7 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
                 weights[0, i + shifted] = np.eye(n_source)[place]
         return weights if id.endswith("cross.weights") else real(id, slice)
 
-    monkeypatch.setattr(e, "tensor", planted)
+    monkeypatch.setattr(module, "tensor", planted)
     assert e.readings()[0] == Reading(layer, shifted, 1.0)
     assert sorted((r.layer, r.shifted) for r in e.readings()) == [
         (0, False),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.explain.stand_in import Asked, asked, untrained
+from tests.explain.stand_in import asked, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
@@ -20,12 +20,13 @@ from glassformer.explain.attribution.asking import AttributeRequest, EraseReques
 from glassformer.explain.attribution.attribute import attribute, erase, erase_each
 from glassformer.explain.attribution.faithfulness import faithfulness, falls, random_falls
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
+from glassformer.explain.explained import Said
 from glassformer.explain.explanation import TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
 
 
-def example(name: str, **model: Any) -> Asked:
+def example(name: str, **model: Any) -> Said:
     """A text of each task; where there is a target, the question is about its last token but one."""
     subject = untrained(name, **model)
     return {
@@ -35,17 +36,17 @@ def example(name: str, **model: Any) -> Asked:
     }[name]()
 
 
-def last(explanation: Asked) -> int:
+def last(explanation: Said) -> int:
     return len(explanation.predictions) - 2
 
 
-def actual_of(explanation: Asked, i: int) -> int:
+def actual_of(explanation: Said, i: int) -> int:
     actual = explanation.predictions[i].actual
     assert actual is not None
     return actual.id
 
 
-def quantity(explanation: Asked, erased: dict[str, list[int]], request: AttributeRequest) -> float:
+def quantity(explanation: Said, erased: dict[str, list[int]], request: AttributeRequest) -> float:
     """The plain way: replace ids, call the model once, read the whole logits."""
     subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
     names = {"text": "ids", "source": "src", "target": "tgt_in"}
@@ -140,7 +141,7 @@ def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
     choices = [(first, i) for i in range(len(first.predictions) - 1)]
     choices = choices or [(asked(first.subject, text), 0) for text in texts]
 
-    def change(choice: tuple[Asked, int]) -> float:
+    def change(choice: tuple[Said, int]) -> float:
         start, end = ask(choice[0], AttributeRequest(prediction=choice[1])).ends()
         return abs(end - start)
 

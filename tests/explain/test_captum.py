@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LayerIntegratedGradients
-from tests.explain.stand_in import Asked, asked, untrained
+from tests.explain.stand_in import asked, untrained
 from torch import Tensor
 
 from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
+from glassformer.explain.explained import Said
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 
@@ -24,7 +25,7 @@ def separate_embeddings(name: str, **model: Any) -> Any:
     return subject
 
 
-def compare(explanation: Asked, prediction: int, foil: int | None = None) -> None:
+def compare(explanation: Said, prediction: int, foil: int | None = None) -> None:
     question = ask(explanation, AttributeRequest(prediction=prediction, foil=foil))
     ours, completeness = integrated_gradients(question, tolerance=1e-4)
     assert completeness.relative < 1e-3

@@ -22,8 +22,9 @@ from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, index_of
 from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.capture import exactly
-from glassformer.explain.explanation import TraceRequest, decode, explain
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.facts import run_facts
+from glassformer.explain.looking import decode
 from glassformer.explain.members import Together
 from glassformer.explain.page.report import report_html
 from glassformer.explain.page.weighed import written
@@ -494,7 +495,7 @@ def test_where_the_models_own_writing_begins(
     told = e.manifest()["wrote"]
     assert told["first"] == first
     assert index_of(e, None) == first
-    assert name == "classify" or written(e.manifest())[0] == first
+    assert name == "classify" or written(e)[0] == first
     stream = e.streams[-1]
     assert (
         told["n_fixed"]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.explain.stand_in import Asked, Subject, asked
+from tests.explain.stand_in import Subject, asked
 from tests.small import data_of, small
 
 from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.attribution.attribute import attribute
 from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
+from glassformer.explain.explained import Said
 
 N_TEXTS = 50
 PLANTED = ("bad", "good")
@@ -41,7 +42,7 @@ def random() -> Subject:
     return replace(trained(), model=trained().task.build_model().eval())
 
 
-def about(subject: Subject) -> list[Asked]:
+def about(subject: Subject) -> list[Said]:
     """Texts that were not trained on."""
     return [asked(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
 

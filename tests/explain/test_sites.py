@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer.explain.capture.sites import OPERATIONS, SITES
-from glassformer.explain.capture.typescript import sites_ts
+import pytest
+
+from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
+from glassformer.explain.typescript import FILES
 
 WEB = Path(__file__).parents[2] / "web" / "src"
 
 
-def test_the_pages_operations_are_those_of_the_table() -> None:
-    assert (WEB / "sites.ts").read_text(encoding="utf-8") == sites_ts(), "run: make web"
+@pytest.mark.parametrize("name", FILES)
+def test_what_the_page_is_told_is_what_python_says(name: str) -> None:
+    """`sites.ts`, the operations, and `types.ts`, the form of every answer."""
+    assert (WEB / f"{name}.ts").read_text(encoding="utf-8") == FILES[name](), "run: make web"
+
+
+def test_every_axis_has_its_name() -> None:
+    axes = {axis for site in SITES.values() for axis in site.axes}
+    assert axes - {"memory"} <= AXES.keys()  # memory: the tokens of another stream
 
 
 def test_every_operation_is_that_of_a_step_and_the_other_way_round() -> None:

@@ -1,4 +1,4 @@
-/** Made by `make web` from explain/capture/sites.py, where steps and operations are described: change them there. */
+/** Made by `make web` from explain/capture/sites.py, where steps and operations are described: change it there. */
 
 /**
  * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.

@@ -8,13 +8,10 @@ verb's business.
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import inspect
 import io
 import itertools
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
@@ -24,6 +21,7 @@ import tyro
 
 from glassformer import console
 from glassformer.config import Config, idle
+from glassformer.config.fields import docstrings
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import (
     BUDGETS,
@@ -221,7 +219,7 @@ def _offer(
         taken: names in the sections that were offered before.
     """
     taken = set() if taken is None else taken
-    hints, told = get_type_hints(type(section), include_extras=True), _docstrings(type(section))
+    hints, told = get_type_hints(type(section), include_extras=True), docstrings(type(section))
     hidden = () if everything else idle(section)
     made: list[tuple[str, Any, Any]] = []
     for f in fields(section):
@@ -238,18 +236,6 @@ def _offer(
     offered = make_dataclass(type(section).__name__, made, frozen=True)
     offered.__doc__ = type(section).__doc__
     return offered
-
-
-def _docstrings(cls: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass: its help."""
-    found: dict[str, str] = {}
-    for base in reversed([c for c in cls.__mro__ if is_dataclass(c)]):
-        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for line, after in itertools.pairwise(body):
-            if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
-                found[ast.unparse(line.target)] = ast.literal_eval(after.value)
-    return found
 
 
 def _filled(start: Any, told: Any) -> Any:

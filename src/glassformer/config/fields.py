@@ -1,7 +1,11 @@
-"""What a field of a section may say of itself: its interval, and what chooses whether a section counts."""
+"""What a field of a section may say of itself: its interval, what chooses whether a section counts, and in words what it is."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 from dataclasses import field, fields
 from typing import Any
 
@@ -19,3 +23,15 @@ def idle(section: Any) -> list[str]:
     """Names of the sections inside this one that do not count, since something else is chosen."""
     own = [f for f in fields(section) if "chooser" in f.metadata]
     return [f.name for f in own if getattr(section, f.metadata["chooser"]) != f.name]
+
+
+def docstrings(cls: type) -> dict[str, str]:
+    """The docstring under each field of a dataclass or `TypedDict`, and under those it inherits."""
+    found: dict[str, str] = {}
+    for base in reversed([c for c in cls.__mro__ if "__annotations__" in vars(c)]):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for line, after in itertools.pairwise(body):
+            if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
+                found[ast.unparse(line.target)] = ast.literal_eval(after.value)
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 from weakref import WeakValueDictionary
 
 import torch
@@ -28,6 +28,13 @@ from glassformer.training.state import Weights, load_weights
 MODEL = "model"
 """Name of the weights that validated best, those `glassformer predict` uses."""
 _NAME = re.compile(r"step-([0-9]{8})")
+
+
+class Named(TypedDict):
+    """A set of weights, and the update at which they stood."""
+
+    name: str
+    step: int | None
 
 
 @runtime_checkable
@@ -83,10 +90,10 @@ _loaded: WeakValueDictionary[tuple[Any, ...], Loaded] = WeakValueDictionary()
 share one model."""
 
 
-def list_checkpoints(subject: Subject) -> list[dict[str, Any]]:
-    """{"name", "step"} of every set of weights there is, oldest first, "model" last."""
+def list_checkpoints(subject: Subject) -> list[Named]:
+    """Every set of weights there is, oldest first, "model" last."""
     steps = sorted(_folders(subject).items())
-    found = [{"name": folder.name, "step": step} for step, folder in steps]
+    found: list[Named] = [{"name": folder.name, "step": step} for step, folder in steps]
     return [*found, {"name": MODEL, "step": step_of(subject, MODEL)}]
 
 

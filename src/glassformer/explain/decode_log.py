@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -29,24 +29,32 @@ from glassformer.explain.capture.exactly import asking
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
 
+OF_SCORING = frozenset({"bleu_tokenize"})
+"""Settings of decoding that say how translations are scored."""
+
 
 @dataclass(frozen=True)
 class BeamCandidate:
-    """One extension of one hypothesis; the mirror of `BeamCandidate` in web/src/types.ts."""
+    """One extension of one hypothesis."""
 
     parent: int
+    """Row among the live hypotheses of the step before; of the first step always 0."""
     id: int
     piece: str
     log_prob: float
+    """Of this token."""
     total: float
+    """Sum of log-probabilities so far."""
     score: float
+    """total / length ** length_penalty."""
     row: int | None
+    """Row among the live hypotheses after this step; null: pruned, or finished."""
     finished: bool
 
 
 @dataclass(frozen=True)
 class LoggedHypothesis:
-    """One text the model wrote; the mirror of `Hypothesis` in web/src/types.ts."""
+    """One text the model wrote."""
 
     ids: list[int]
     pieces: list[str]
@@ -55,6 +63,7 @@ class LoggedHypothesis:
     log_prob: float
     finished: bool
     end: tuple[int, int] | None
+    """Step, and index in that step's candidates, of the one it ended with."""
 
     @staticmethod
     def of(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
@@ -65,24 +74,21 @@ class LoggedHypothesis:
 
 @dataclass(frozen=True)
 class DecodeLog:
-    """How the target came about; the mirror of `DecodeLog` in web/src/types.ts.
+    """How the target came about."""
 
-    Attributes:
-        kind: "beam", "sample", "given" (the user named the target) or "none" (a classifier).
-        settings: what it was decoded with.
-        hypotheses: best first: the `n_best` answers, then whatever else a beam finished on its way.
-        steps: the candidates looked at in each step of a beam search, best first.
-        prefix: ids that were forced.
-    """
-
-    kind: str
+    kind: Literal["beam", "sample", "given", "none"]
+    """given: the user named the target; none: a classifier."""
     settings: DecodeConfig
+    """What it was decoded with."""
     hypotheses: list[LoggedHypothesis] = field(default_factory=list)
+    """Best first: the `n_best` answers, then whatever else a beam finished on its way."""
     steps: list[list[BeamCandidate]] = field(default_factory=list)
+    """Of a beam search: the candidates looked at in each step, best first."""
     prefix: list[int] = field(default_factory=list)
+    """Ids that were forced."""
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         told = asdict(self)
         told["settings"] = settings_json(self.settings)
         for hypothesis in told["hypotheses"]:
@@ -91,10 +97,8 @@ class DecodeLog:
 
 
 def settings_json(settings: DecodeConfig) -> dict[str, Any]:
-    """`DecodeSettings` of types.ts: how a text is written; how it would be scored is no part of that."""
-    told = asdict(settings)
-    del told["bleu_tokenize"]
-    return told
+    """How a text is written, ready for JSON; how it would be scored is no part of that."""
+    return {name: value for name, value in asdict(settings).items() if name not in OF_SCORING}
 
 
 class SearchRecorder:
@@ -168,20 +172,19 @@ def translate(
     return DecodeLog("beam", config, recorder.hypotheses(found), recorder.steps, prefix)
 
 
-def never_written(t: Tokenizer) -> list[int]:
-    """Ids that a language model does not write, as in `LanguageModelling.predict`."""
-    return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-
-
 def write(
-    model: LanguageModel, tokenizer: Tokenizer, prompt: Sequence[int], config: DecodeConfig
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    config: DecodeConfig,
+    banned: Sequence[int],
 ) -> tuple[DecodeLog, Hypothesis]:
-    """Continue one prompt as `LanguageModelling.predict` does; the log, and the continuation."""
+    """Continue one prompt as `LanguageModelling.predict` does, `banned` never written; the log, and the continuation."""
     t = tokenizer
     with asking(model):
         found = sample(
             LanguageModelStepper(model), [prompt], config,
             limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,
-            banned=never_written(t),
+            banned=banned,
         )[0]  # fmt: skip
     return DecodeLog("sample", config, [LoggedHypothesis.of(found, t)]), found

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.explain.checkpoints import MODEL, Subject, list_checkpoints, sha256_of, step_of
+from glassformer.explain.checkpoints import MODEL, Named, Subject, list_checkpoints, sha256_of, step_of
 from glassformer.explain.decode_log import settings_json
-from glassformer.explain.inputs import decode_settings
 from glassformer.explain.lengths import FULL, LAYERED
+from glassformer.explain.preparing.kinds import Family, decode_settings, kind_of
+from glassformer.explain.request import TraceRequest
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import RunFolder
 
-FAMILIES = {"classify": "encoder", "translate": "encoder-decoder", "lm": "decoder"}
 MAX_TRACES = 4
 """Traces a server keeps; a long text's holds a hundred megabytes."""
 MAX_TEXT_BYTES = 200_000
@@ -37,14 +38,84 @@ FIRST_TEXTS = {
 """Texts to begin with where the data set's own are too long, or too much alike, to be seen at a glance."""
 
 
-def model_facts(subject: Subject, checkpoint: str = MODEL) -> dict[str, Any]:
-    """`ModelFacts` of web/src/types.ts; `checkpoint` is what the subject's weights are called."""
-    task, config, tokenizer = subject.task, subject.task.config.model, subject.task.tokenizer
-    n_decoder = 0 if task.name == "classify" else config.n_decoder_layers or config.n_layers
-    special = {name: getattr(tokenizer, f"{name}_id") for name in ("pad", "unk", "bos", "eos", "mask")}
+class SpecialIds(TypedDict):
+    """Ids of the tokens that are no words."""
+
+    pad: int
+    unk: int
+    bos: int
+    eos: int
+    mask: int
+
+
+class ModelFacts(TypedDict):
+    """What is known of the model itself."""
+
+    task: str
+    family: Family
+    run: str
+    """The folder's name, not its path."""
+    recipe: str
+    checkpoint: str
+    """"model" (the best) or "step-00001000"."""
+    step: int | None
+    sha256: str | None
+    n_params: int
+    members: int
+    """Of the ensemble; 1: a single model."""
+    n_layers: int
+    n_decoder_layers: int
+    d_model: int
+    n_heads: int
+    d_head: int
+    d_ff: int
+    pre_norm: bool
+    norm: str
+    positions: str
+    activation: str
+    qk_norm: bool
+    pooling: str | None
+    vocab_size: int
+    max_len: int
+    label_names: list[str] | None
+    word_mask_prob: float
+    tokenizer: str
+    special_ids: SpecialIds
+    versions: dict[str, str]
+
+
+class Limits(TypedDict):
+    """Tokens of the longest texts kept whole and looked at by layers; traces that are kept; bytes of a text."""
+
+    full: int
+    layered: int
+    max_traces: int
+    max_text_bytes: int
+
+
+class RunFacts(TypedDict):
+    """What the page needs before anything is traced (GET /api/run)."""
+
+    model: ModelFacts
+    examples: list[str]
+    """Texts to start with, real ones where the run has them."""
+    checkpoints: list[Named]
+    """Oldest first, "model" last."""
+    defaults: Annotated[dict[str, Any], DecodeConfig]
+    limits: Limits
+    version: str
+    start: NotRequired[list[Annotated[dict[str, Any], TraceRequest]]]
+    """What the command was asked to show first: nothing, one text, or two to compare. The server alone sends it."""
+
+
+def model_facts(subject: Subject, checkpoint: str = MODEL) -> ModelFacts:
+    """The facts; `checkpoint` is what the subject's weights are called."""
+    task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
+    family = kind_of(task).family
+    n_decoder = 0 if family == "encoder" else config.n_decoder_layers or config.n_layers
     return {
         "task": task.name,
-        "family": FAMILIES[task.name],
+        "family": family,
         "run": subject.path.resolve().name,
         "recipe": task.config.recipe,
         "checkpoint": checkpoint,
@@ -52,7 +123,7 @@ def model_facts(subject: Subject, checkpoint: str = MODEL) -> dict[str, Any]:
         "sha256": sha256_of(subject, checkpoint),
         "n_params": sum(p.numel() for p in subject.model.parameters()),
         "members": config.members,
-        "n_layers": n_decoder if task.name == "lm" else config.n_layers,
+        "n_layers": n_decoder if family == "decoder" else config.n_layers,
         "n_decoder_layers": n_decoder,
         "d_model": config.d_model,
         "n_heads": config.n_heads,
@@ -63,19 +134,25 @@ def model_facts(subject: Subject, checkpoint: str = MODEL) -> dict[str, Any]:
         "positions": config.positions,
         "activation": config.activation,
         "qk_norm": config.qk_norm,
-        "pooling": config.pooling if task.name == "classify" else None,
-        "vocab_size": tokenizer.vocab_size,
+        "pooling": config.pooling if family == "encoder" else None,
+        "vocab_size": t.vocab_size,
         "max_len": task.config.text.max_len,
         "label_names": task.label_names,
         "word_mask_prob": task.config.train.word_mask_prob,
-        "tokenizer": tokenizer.kind,
-        "special_ids": special,
+        "tokenizer": t.kind,
+        "special_ids": {
+            "pad": t.pad_id,
+            "unk": t.unk_id,
+            "bos": t.bos_id,
+            "eos": t.eos_id,
+            "mask": t.mask_id,
+        },
         "versions": _versions(),
     }
 
 
-def run_facts(subject: Subject) -> dict[str, Any]:
-    """`RunFacts` of web/src/types.ts."""
+def run_facts(subject: Subject) -> RunFacts:
+    """The facts of a run."""
     return {
         "model": model_facts(subject),
         "examples": examples(subject),

@@ -1,28 +1,124 @@
-"""The manifest of an explanation: everything a page is told at once, in the form of web/src/types.ts.
+"""The manifest of an explanation: everything a page is told at once.
 
-It holds no tensors, only what they are called, how large they are and what made them.
+It holds no tensors, only what they are called, how large they are and what made them. The classes here are also the
+types the page is compiled against (`typescript.py`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.records import Check
+from glassformer.explain.answers import Answer
+from glassformer.explain.capture.records import Axis, Check, SourceLine
 from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.lengths import FULL, LAYERED
+from glassformer.explain.explained import Explained, Omitted
+from glassformer.explain.facts import ModelFacts, model_facts
+from glassformer.explain.members import Together
+from glassformer.explain.once import once
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.tensors import Node, Records
+from glassformer.explain.preparing.prepared import Wrote
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.streams import Stream
+from glassformer.explain.tensors import Node, Sent
 
-FORMAT = "glassformer-trace-1"
+Json = dict[str, Any]
 
 
-def node_json(node: Node) -> dict[str, Any]:
-    """`TraceNode` of types.ts."""
+class SizedAxis(TypedDict):
+    """One axis of a tensor; `stream` is that of the tokens along it."""
+
+    name: Annotated[str, "AxisName"]
+    size: int
+    stream: NotRequired[Annotated[str, "StreamName"]]
+
+
+class TraceNode(TypedDict):
+    """A step of the forward pass, without its values."""
+
+    id: str
+    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py."""
+    op: Annotated[str, "Op"]
+    inputs: list[str]
+    params: dict[str, str]
+    """Role ("weight", "bias") to parameter id."""
+    attrs: dict[str, float | str | bool]
+    axes: list[SizedAxis]
+    dtype: Sent
+    min: float | None
+    """Of the finite values; null when the tensor is empty."""
+    max: float | None
+    source: Annotated[Json, SourceLine] | None
+    stack: Annotated[str, 'StreamName | "encoder" | "decoder" | "head"']
+    """source, target, text: that stream's embedding."""
+    layer: int | None
+    """From 0."""
+    block: Annotated[str, '"self" | "cross" | "ff"'] | None
+
+
+class Param(TypedDict):
+    """A parameter that some node names."""
+
+    axes: list[SizedAxis]
+
+
+class Manifest(TypedDict):
+    """Everything a page is told about one forward pass at once. Tensors are fetched one at a time, by node or parameter id."""
+
+    format: Literal["glassformer-trace-1"]
+    id: str
+    model: ModelFacts
+    request: Annotated[Json, TraceRequest]
+    streams: list[Annotated[Json, Stream]]
+    """In this order: ["text"], or ["source", "target"]."""
+    answer: Answer
+    together: Annotated[Json, Together] | None
+    """Of an ensemble: which of its models this is; `answer` is that of all. null: a single model."""
+    nodes: list[TraceNode]
+    """In the order they are computed."""
+    params: dict[str, Param]
+    predictions: list[Annotated[Json, Prediction]]
+    decode: Annotated[Json, DecodeLog]
+    wrote: Annotated[Json, Wrote]
+    checks: list[Annotated[Json, Check]]
+    omitted: list[Omitted]
+    warnings: list[str]
+    """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
+    window: Annotated[list[int], "[number, number]"] | None
+    """Beyond 512 tokens only these positions, from a start to an end not included, of every token and key axis are shown; null: all."""
+    seconds: float
+
+
+@once
+def manifest(explained: Explained) -> Manifest:
+    """The manifest, ready for JSON; made once, so not to be changed."""
+    nodes = explained.records.nodes.values()
+    return {
+        "format": "glassformer-trace-1",
+        "id": explained.id,
+        "model": model_facts(explained.subject, explained.request.checkpoint),
+        "request": explained.request.to_json(),
+        "streams": [stream.to_json() for stream in explained.streams],
+        "answer": explained.answer,
+        "together": explained.together and explained.together.to_json(),
+        "nodes": [node_json(node) for node in nodes],
+        "params": params_json(explained.subject.model, nodes),
+        "predictions": [prediction.to_json() for prediction in explained.predictions],
+        "decode": explained.decode.to_json(),
+        "wrote": asdict(explained.wrote),
+        "checks": [asdict(check) for check in explained.checks],
+        "omitted": explained.omitted,
+        "warnings": explained.warnings,
+        "window": None if explained.window is None else list(explained.window),
+        "seconds": explained.seconds,
+    }
+
+
+def node_json(node: Node) -> TraceNode:
+    """A node of the manifest."""
     r = node.record
     return {
         "id": r.id,
@@ -30,10 +126,7 @@ def node_json(node: Node) -> dict[str, Any]:
         "inputs": list(r.inputs),
         "params": dict(r.params),
         "attrs": dict(r.attrs),
-        "axes": [
-            {"name": axis.name, "size": size} | ({"stream": axis.stream} if axis.stream else {})
-            for axis, size in zip(r.axes, node.sizes, strict=True)
-        ],
+        "axes": [_sized(axis, size) for axis, size in zip(r.axes, node.sizes, strict=True)],
         "dtype": node.dtype,
         "min": node.low,
         "max": node.high,
@@ -44,18 +137,23 @@ def node_json(node: Node) -> dict[str, Any]:
     }
 
 
-def params_json(model: nn.Module, task: str, nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:
+def _sized(axis: Axis, size: int) -> SizedAxis:
+    told: SizedAxis = {"name": axis.name, "size": size}
+    return {**told, "stream": axis.stream} if axis.stream else told
+
+
+def params_json(model: nn.Module, nodes: Iterable[Node]) -> dict[str, Param]:
     """`params` of a manifest: every parameter that a node names, with its axes."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Param] = {}
     for node in nodes:
         for role, name in node.record.params.items():
             if name and name not in found:
-                axes = zip(param_axes(node, role, task), param(model, name).shape, strict=True)
+                axes = zip(param_axes(node, role), param(model, name).shape, strict=True)
                 found[name] = {"axes": [{"name": axis, "size": size} for axis, size in axes]}
     return found
 
 
-def param_axes(node: Node, role: str, task: str) -> tuple[str, ...]:
+def param_axes(node: Node, role: str) -> tuple[str, ...]:
     """What runs along the axes of a node's parameter."""
     record = node.record
     match record.op, role:
@@ -67,7 +165,7 @@ def param_axes(node: Node, role: str, task: str) -> tuple[str, ...]:
             return ("token", "feature")
         case "linear", "weight":
             # One table reads and writes where embeddings are tied, so both call its axes alike.
-            return ("vocab", "feature") if record.id == "logits" and task != "classify" else ("out", "in")
+            return ("vocab", "feature") if record.axes[-1].name == "vocab" else ("out", "in")
         case "linear", _:
             return ("out",)
     return (record.axes[-1].name,)  # a norm's weight and bias
@@ -80,52 +178,3 @@ def param(model: nn.Module, name: str) -> Tensor:
         KeyError: the model has none of this name.
     """
     return {**dict(model.named_buffers()), **dict(model.named_parameters())}[name]
-
-
-def omitted(records: Records, lengths: Mapping[str, int]) -> list[dict[str, str]]:
-    """What is not shown of a long text, and why, each in a sentence."""
-    longest = max(lengths.values(), default=0)
-    if records.window is not None:
-        start, end = records.window
-        return [
-            {
-                "what": f"of streams of more than {LAYERED} tokens only positions {start} to {end - 1} are shown",
-                "why": f"the longest has {longest} tokens, and its matrices grow with the square of that; "
-                "move the window to see others",
-            },
-            {
-                "what": "numbers cannot be recomputed here where they sum over positions outside the window",
-                "why": "those positions were not sent",
-            },
-        ]
-    if records.layered:
-        return [
-            {
-                "what": "one layer's tensors are held at a time",
-                "why": f"the text has {longest} tokens, more than {FULL}: looking at another layer runs the "
-                "model again, with the same numbers",
-            }
-        ]
-    return []
-
-
-def answer_of(
-    task: str, predictions: list[Prediction], decode: DecodeLog | None, written: str
-) -> dict[str, str]:
-    """The answer in a line, and how sure of it the model is."""
-    if task == "classify":
-        best = predictions[0].top[0]
-        percent = 100 * math.exp(best.log_prob)
-        return {"headline": best.piece, "detail": ">99.9%" if percent > 99.9 else f"{percent:.1f}%"}
-    assert decode is not None
-    best = decode.hypotheses[0]
-    sure = f"{best.log_prob:.3g}".replace("-", "−")
-    ending = "" if best.finished else ", cut before its end"
-    n = len(best.ids) + best.finished
-    tokens = "1 token" if n == 1 else f"{n} tokens"
-    return {"headline": written, "detail": f"log-probability {sure} over {tokens}{ending}"}
-
-
-def checks_json(checks: Iterable[Check]) -> list[dict[str, Any]]:
-    """`checks` of a manifest."""
-    return [asdict(check) for check in checks]

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.errors import UsageError
+from glassformer.explain.answers import Answer, decided
 from glassformer.explain.capture.exactly import asking
 from glassformer.explain.checkpoints import Loaded, Subject
-from glassformer.explain.manifest import answer_of
 from glassformer.explain.predictions import predict
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
@@ -16,18 +16,16 @@ from glassformer.tasks import Task
 
 @dataclass(frozen=True)
 class Together:
-    """Which model of an ensemble is looked into; the mirror of `Together` in web/src/types.ts.
-
-    Attributes:
-        size: how many models there are. member: which of them this is, counted from 1.
-        own: {"headline", "detail"} of its answer, while the answer of an explanation is that of all of them.
-    """
+    """Which model of an ensemble is looked into."""
 
     size: int
+    """How many models there are."""
     member: int
-    own: dict[str, str]
+    """Which of them this is, counted from 1."""
+    own: Answer
+    """What this one says by itself, while the answer of an explanation is that of all of them."""
 
-    def sentence(self, answer: dict[str, str]) -> str:
+    def sentence(self, answer: Answer) -> str:
         """What a reader must know, given the answer of all."""
         own, all_ = (f"{said['headline']} {said['detail']}" for said in (self.own, answer))
         return (
@@ -36,15 +34,14 @@ class Together:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         return asdict(self)
 
 
-def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> dict[str, str]:
-    """{"headline", "detail"} of the mean of an ensemble's probabilities."""
+def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
+    """The answer of the mean of an ensemble's probabilities, which decide."""
     with asking(model):
-        said = predict(task, model(**inputs), [None], [None])
-    return answer_of(task.name, said, None, "")
+        return decided(predict(task, model(**inputs), [None], [None])[0])
 
 
 def at_member(subject: Subject, member: int) -> Subject:

@@ -23,28 +23,33 @@ class Candidate:
 
     id: int
     piece: str
+    """The class, or the token as a person would write it."""
     logit: float
     log_prob: float
 
 
 @dataclass(frozen=True)
 class Followed(Candidate):
-    """The token that follows, and how many the model ranks before it."""
+    """The token that follows."""
 
     rank: int
+    """How many the model ranks before it."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said after one position (None: of a whole text); the mirror of `Prediction` in types.ts."""
+    """What the model says after one position, or of a whole text."""
 
     position: int | None
+    """null: of the whole text, as a classifier does."""
     logsumexp: float
     top: list[Candidate]
+    """At most 50, best first; all classes, for a classifier."""
     actual: Followed | None
+    """The token that in fact follows."""
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         return asdict(self)
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
 from glassformer.errors import UsageError
 
@@ -24,7 +24,7 @@ MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW = 4096, 512, 32, 1024
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """One text to look at; the mirror of `TraceRequest` in web/src/types.ts."""
+    """One text to look at."""
 
     text: str
     """The text, the source sentence or the prompt."""
@@ -32,7 +32,7 @@ class TraceRequest:
     """A translation to look at instead of the model's own."""
     prefix: tuple[int, ...] = ()
     """Ids that the translation must begin with, or that follow the prompt."""
-    decode: Mapping[str, Any] = field(default_factory=dict)
+    decode: Annotated[Mapping[str, Any], "Partial<DecodeSettings>"] = field(default_factory=dict)
     """Fields of `DecodeConfig` that differ from the run's."""
     pad: int = 0
     """[PAD] tokens to append, to see that they change nothing."""
@@ -53,7 +53,7 @@ class TraceRequest:
         return TraceRequest(**check_fields(data, _CHECKS, required=("text",)))
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts, without what was not asked for."""
+        """Ready for JSON, without what was not asked for."""
         values = asdict(self) | {"prefix": list(self.prefix), "decode": dict(self.decode)}
         defaults = {f.name: f.default for f in fields(self)}
         return {k: v for k, v in values.items() if k == "text" or (v != defaults[k] and v not in ([], {}))}

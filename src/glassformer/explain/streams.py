@@ -10,11 +10,13 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from glassformer.text.tokenizer import Tokenizer
 
 Span: TypeAlias = tuple[int, int]
+StreamName: TypeAlias = Literal["text", "source", "target"]
+"""A classifier and a language model have "text" alone."""
 
 _SINGLE = (
     (0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF),
@@ -24,35 +26,45 @@ _SINGLE = (
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream of tokens; the mirror of `Stream` in web/src/types.ts, where each field is explained."""
+    """One stream of tokens."""
 
-    name: str
+    name: StreamName
     ids: list[int]
     pieces: list[str]
+    """As a person would write them: "▁" for a space, "refunds [UNK]" where an unknown word is spelled."""
     special: list[bool]
+    """[BOS], [EOS], [PAD], [MASK]."""
     unknown: list[bool]
     padding: list[bool]
     words: list[int]
+    """The word each token belongs to, from 0; -1 for special tokens."""
     word_texts: list[str]
+    """The words as written, for clicking and erasing."""
     spans: list[Span | None]
+    """Characters of `text` each token stands for; null for special tokens."""
     text: str
     n_given: int
+    """How many of the tokens are the prompt, or a forced prefix; the model wrote the rest."""
     ngrams: list[list[str]] | None = None
+    """The n-grams that spell each token, "<ref" or "0xE2" for a byte; null: the model reads none."""
     ngram_ids: list[list[int]] | None = None
+    """Their numbers, 0 where a token has fewer than others."""
     bigrams: list[str] | None = None
+    """The pair of words that each token ends, "" where it has no row; null: the model reads no pairs."""
     bigram_ids: list[int] | None = None
+    """The rows of the pairs, 0 for none."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         return asdict(self) | {"spans": [None if span is None else list(span) for span in self.spans]}
 
 
 def make_stream(
     tokenizer: Tokenizer,
-    name: str,
+    name: StreamName,
     ids: Sequence[int],
     spans: Sequence[Span | None],
     text: str,

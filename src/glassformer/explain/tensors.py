@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from glassformer.runtime import tuned
 _PART = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
 
+Sent: TypeAlias = Literal["f32", "i32", "u8"]
+"""The element types in which tensors travel."""
+
+
 @dataclass(frozen=True)
 class Node:
     """What is known of a record without its value.
@@ -39,7 +43,7 @@ class Node:
 
     record: Record
     sizes: tuple[int, ...]
-    dtype: str
+    dtype: Sent
     low: float | None
     high: float | None
 
@@ -160,7 +164,7 @@ class Records(Mapping[str, Record]):
             yield from (f"{stack}.{i}." for i in range(len(layers)))
 
 
-def dtype_of(value: Tensor) -> str:
+def dtype_of(value: Tensor) -> Sent:
     """How a tensor travels: "f32", "i32" or "u8"."""
     if value.dtype == torch.bool:
         return "u8"

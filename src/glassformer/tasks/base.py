@@ -74,6 +74,11 @@ class Task(ABC):
         """Which way the metric is better."""
         return self.telling.metric(self.metric).higher_is_better
 
+    @property
+    def banned(self) -> list[int]:
+        """Ids that its models never write."""
+        return []
+
     def among(self, ranks: Ranks) -> Task:
         """The task whose `validate` is divided among processes and gathered; all must call it together."""
         task = copy.copy(self)

@@ -6,7 +6,7 @@ A task that says little still gets a true report, since every answer here has a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
@@ -39,7 +39,7 @@ class Telling:
             names another. shown: the scores of the result table; every known one where this is empty.
         baselines: what its yardsticks are called. captions: of its own plots, in the order of the report.
         limits: what its models cannot do. examples_note: how the examples were chosen.
-        explained: whether `explain` looks into its models.
+        explained: as what `explain` looks into its models; None where it does not.
         compared: the keys of a stored prediction that hold what was right and what was predicted; None when
             its runs are not compared example by example.
     """
@@ -58,7 +58,7 @@ class Telling:
     captions: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: ClassVar[str] = "The first of the split, not chosen."
-    explained: ClassVar[bool] = True
+    explained: ClassVar[Literal["decider", "translator", "writer"] | None] = None
     compared: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TypedDict
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.asking import AttributeRequest, Explained, ask
+from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.capture.exactly import asking
+from glassformer.explain.explained import Explained, Said
+from glassformer.explain.once import once
+from glassformer.explain.values import tensor
+from glassformer.runtime import tuned
 
 MOST_WORDS = 64
 """Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""
@@ -49,16 +53,6 @@ class Reading:
     chance: float = field(default=math.nan, compare=False)
 
 
-@runtime_checkable
-class Aligned(Explained, Protocol):
-    """What is needed of an explanation."""
-
-    @property
-    def window(self) -> Any: ...
-    def readings(self) -> Sequence[Reading]: ...
-    def tensor(self, id: str, slice: str = "") -> np.ndarray: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Missed:
     """What erasing source words does to a translation.
@@ -78,34 +72,45 @@ class Missed:
 
 
 def alignment(
-    explanation: Aligned, layer: int | None = None, *, shifted: bool | None = None
+    explained: Explained, layer: int | None = None, *, shifted: bool | None = None
 ) -> Float[np.ndarray, "N S"]:
     """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
 
     Args:
-        explanation: of a translation.
+        explained: of a translation.
         layer: decoder layer, from 0. shifted: at which step it is read, see `Reading`. What is absent is
             chosen so that the alignment agrees best with erasing.
 
     Raises:
         UsageError: the model is no translator, has no such layer, or the text is too long.
     """
-    n_layers = _decoder_layers(explanation)
+    n_layers = _decoder_layers(explained)
     if layer is not None and not 0 <= layer < n_layers:
         raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
     if layer is None or shifted is None:
-        chosen = best_reading(explanation, layer, shifted)
+        chosen = best_reading(explained, layer, shifted)
         layer, shifted = chosen.layer, chosen.shifted
-    return _read(explanation, layer, shifted)
+    return _read(explained, layer, shifted)
 
 
-def best_reading(explanation: Aligned, layer: int | None = None, shifted: bool | None = None) -> Reading:
+def best_reading(explained: Explained, layer: int | None = None, shifted: bool | None = None) -> Reading:
     """The reading that agrees best with erasing, among those of a layer or a step if one is named."""
-    fits = (r for r in explanation.readings() if layer in (None, r.layer) and shifted in (None, r.shifted))
+    fits = (r for r in readings(explained) if layer in (None, r.layer) and shifted in (None, r.shifted))
     return next(fits)
 
 
-def measure_readings(explanation: Aligned) -> list[Reading]:
+@once
+def readings(explained: Explained) -> list[Reading]:
+    """`measure_readings`, measured once.
+
+    Raises:
+        UsageError: as it does.
+    """
+    with tuned(explained.subject.device):
+        return measure_readings(explained)
+
+
+def measure_readings(explained: Explained) -> list[Reading]:
     """Every reading there is, the one that agrees best with erasing first.
 
     Of equals the one comes first whose weights lie more on the missed words. Where nothing can be measured,
@@ -114,10 +119,10 @@ def measure_readings(explanation: Aligned) -> list[Reading]:
     Raises:
         UsageError: the model is no translator, or only a window of the text is kept.
     """
-    n_layers = _decoder_layers(explanation)
-    missed = words_missed(explanation)
+    n_layers = _decoder_layers(explained)
+    missed = words_missed(explained)
     places = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
-    weights = [_read(explanation, *place) for place in places]
+    weights = [_read(explained, *place) for place in places]
     chance = agreement_by_chance(weights, missed)
     measured: list[tuple[Reading, float]] = []
     for place, read in zip(places, weights, strict=True):
@@ -130,9 +135,35 @@ def measure_readings(explanation: Aligned) -> list[Reading]:
     return [reading for reading, _ in measured]
 
 
-def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
-    """`Alignments` of web/src/types.ts."""
-    told: list[dict[str, Any]] = [
+class Place(TypedDict):
+    """Where an alignment can be read."""
+
+    layer: int
+    shifted: bool
+    """Where the token is the decoder's input, not where it is predicted."""
+
+
+class Agreeing(TypedDict):
+    """A place, and how well what is read there agrees with erasing."""
+
+    layer: int
+    shifted: bool
+    agreement: float | None
+    """Share of the written tokens whose aligned word is the one whose erasing costs them most; null: none is missed."""
+
+
+class Alignments(TypedDict):
+    """Where the alignment of a translation can be read, the best place first (GET /api/trace/{id}/alignment)."""
+
+    best: Place
+    chance: float | None
+    """What the best of as many readings of this sentence would agree by chance; null: no token misses a word."""
+    readings: list[Agreeing]
+
+
+def readings_json(readings: Sequence[Reading]) -> Alignments:
+    """Readings, ready for JSON."""
+    told: list[Agreeing] = [
         {
             "layer": r.layer,
             "shifted": r.shifted,
@@ -140,8 +171,12 @@ def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
         }
         for r in readings
     ]
-    best, chance = {name: told[0][name] for name in ("layer", "shifted")}, readings[0].chance
-    return {"best": best, "chance": None if math.isnan(chance) else chance, "readings": told}
+    best, chance = readings[0], readings[0].chance
+    return {
+        "best": {"layer": best.layer, "shifted": best.shifted},
+        "chance": None if math.isnan(chance) else chance,
+        "readings": told,
+    }
 
 
 def agreement(weights: Float[np.ndarray, "N S"], missed: Missed) -> tuple[float, float]:
@@ -176,13 +211,13 @@ def _aligned_words(weights: Float[np.ndarray, "N S"], missed: Missed) -> Int[np.
     return missed.word_of[rows.argmax(axis=1)]
 
 
-def words_missed(explanation: Explained) -> Missed:
+def words_missed(said: Said) -> Missed:
     """Erase each source word alone and read the whole translation again, as it was written.
 
     Erasing in the source leaves the target alone, so that one pass tells of all its tokens at once.
     """
-    target = explanation.streams[1]
-    question = ask(explanation, AttributeRequest(prediction=len(explanation.predictions) - 1))
+    target = said.streams[1]
+    question = ask(said, AttributeRequest(prediction=len(said.predictions) - 1))
     n_words = int(question.words[0].word_of.max(initial=-1)) + 1
     chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MOST_WORDS)).round().astype(int))
     erased = np.zeros((len(chosen) + 1, question.n_words), dtype=bool)
@@ -205,15 +240,16 @@ def words_missed(explanation: Explained) -> Missed:
     return Missed(place[question.words[0].word_of], falls)
 
 
-def _read(explanation: Aligned, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
-    mean = explanation.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+def _read(explained: Explained, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
+    mean = tensor(explained, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
-def _decoder_layers(explanation: Aligned) -> int:
-    task = explanation.subject.task
-    if task.name != "translate":
-        raise UsageError(f"a model trained to {task.name} has no cross attention to align by")
-    if explanation.window is not None:
+def _decoder_layers(explained: Explained) -> int:
+    n_layers = sum(id.endswith(".cross.weights") for id in explained.records)
+    if not n_layers:
+        name = explained.subject.task.name
+        raise UsageError(f"a model trained to {name} has no cross attention to align by")
+    if explained.window is not None:
         raise UsageError("only a window of this text is kept, and its words cannot be aligned")
-    return task.config.model.n_decoder_layers or task.config.model.n_layers
+    return n_layers

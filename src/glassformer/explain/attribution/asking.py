@@ -1,21 +1,19 @@
-"""From a request about an explanation to the question it asks: which number, of which words.
+"""From a request about what a model said to the question it asks: which number, of which words.
 
 Requests may come from a page, so nothing in them is believed. Nothing is asked of a model here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.question import Question, Words
-from glassformer.explain.checkpoints import Subject
-from glassformer.explain.inputs import Wrote
-from glassformer.explain.predictions import Prediction
+from glassformer.explain.explained import Said
 from glassformer.explain.request import check_fields, check_ids, check_integer
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
@@ -26,25 +24,9 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 """The stream each of the model's inputs is."""
 
 
-@runtime_checkable
-class Explained(Protocol):
-    """What an attribution needs of an explanation."""
-
-    @property
-    def subject(self) -> Subject: ...
-    @property
-    def model_inputs(self) -> dict[str, Any]: ...
-    @property
-    def streams(self) -> Sequence[Stream]: ...
-    @property
-    def predictions(self) -> Sequence[Prediction]: ...
-    @property
-    def wrote(self) -> Wrote: ...
-
-
 @dataclass(frozen=True)
 class AttributeRequest:
-    """What to explain, and how; the mirror of `AttributeRequest` in web/src/types.ts."""
+    """What to explain, and how."""
 
     trace: str = ""
     method: Method = "erase"
@@ -67,9 +49,10 @@ class AttributeRequest:
 
 @dataclass(frozen=True)
 class EraseRequest:
-    """Positions to erase, by stream; the mirror of `EraseRequest` in web/src/types.ts."""
+    """What to say again with some tokens erased."""
 
-    erase: dict[str, list[int]]
+    erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"]
+    """Their positions, by stream."""
     trace: str = ""
     prediction: int | None = None
     target: int | None = None
@@ -85,15 +68,15 @@ class EraseRequest:
         return EraseRequest(**check_fields(data, _WHICH | {"erase": _check_erase}, required=("erase",)))
 
 
-def ask(explanation: Explained, request: AttributeRequest | EraseRequest) -> Question:
-    """The question of a request about an explanation.
+def ask(said: Said, request: AttributeRequest | EraseRequest) -> Question:
+    """The question of a request about an said.
 
     Raises:
         UsageError: as in `attribute`.
     """
-    task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
-    chosen = explanation.predictions[index_of(explanation, request.prediction)]
-    classes = task.name == "classify"
+    task, tokenizer = said.subject.task, said.subject.task.tokenizer
+    chosen = said.predictions[index_of(said, request.prediction)]
+    classes = said.decides
     position, top = chosen.position, [candidate.id for candidate in chosen.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
@@ -108,22 +91,20 @@ def ask(explanation: Explained, request: AttributeRequest | EraseRequest) -> Que
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "a foil is what might have been said instead")
     ids, words, n_words = [], [], 0
-    for stream in explanation.streams:
-        last = stream is explanation.streams[-1]
-        tensor = explanation.model_inputs[INPUTS[stream.name]]
+    for stream in said.streams:
+        last = stream is said.streams[-1]
+        tensor = said.model_inputs[INPUTS[stream.name]]
         if position is not None and last:
             tensor = tensor[:, : position + 1]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
         ids.append(tensor.clone())  # as ordinary tensors, whatever mode they were made in
         words.append(Words(stream.name, word_of))
-    masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
+    masks = (said.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     mask = next((m.clone() for m in masks if m is not None), None)
     erase_id = tokenizer.mask_id if masked_in_training(task) else tokenizer.unk_id
-    spelling = explanation.model_inputs.get("spelling")
-    return Question(
-        explanation.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling
-    )
+    spelling = said.model_inputs.get("spelling")
+    return Question(said.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling)
 
 
 def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
@@ -148,13 +129,13 @@ def erased_with(task: Task) -> str:
     return MASK if masked_in_training(task) else UNK
 
 
-def index_of(explanation: Explained, prediction: int | None) -> int:
+def index_of(said: Said, prediction: int | None) -> int:
     """Which prediction is meant; when none is named, of the first token the model wrote itself."""
-    predictions = explanation.predictions
-    if predictions[0].position is None:
+    predictions = said.predictions
+    if said.decides:
         return 0  # there is one, of the whole text
     if prediction is None:
-        written = [i for i, p in enumerate(predictions) if (p.position or 0) >= explanation.wrote.first]
+        written = [i for i, p in enumerate(predictions) if (p.position or 0) >= said.wrote.first]
         return written[0] if written else len(predictions) - 1
     if prediction >= len(predictions):
         raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")

@@ -1,6 +1,6 @@
 """Why the model said that: one signed number a token, with its error and its faithfulness beside it.
 
-`attribute` and `erase` answer for an explanation that exists already; the two methods, and the test that both
+`attribute` and `erase` answer for a text that was read already; the two methods, and the test that both
 must stand, are in the files this one brings together.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +21,6 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import (
     AttributeRequest,
     EraseRequest,
-    Explained,
     Method,
     ask,
     erased_with,
@@ -39,10 +38,21 @@ from glassformer.explain.attribution.faithfulness import (
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.question import BATCH_TOKENS, Question
 from glassformer.explain.capture.exactly import asking
+from glassformer.explain.explained import Said
 from glassformer.explain.predictions import Candidate, Prediction, predict
+from glassformer.runtime import tuned
 from glassformer.text.tokenizer import UNK
 
-__all__ = ["AttributeRequest", "Attribution", "EraseRequest", "Erased", "attribute", "erase", "erase_each"]
+__all__ = [
+    "AttributeRequest",
+    "Attribution",
+    "EraseRequest",
+    "Erased",
+    "attribute",
+    "erase",
+    "erase_each",
+    "weigh",
+]
 
 FEW_WORDS = 6
 """Of fewer words than these, one random ranking in five or more erases the best word first."""
@@ -50,50 +60,58 @@ FEW_WORDS = 6
 
 @dataclass(frozen=True)
 class Attribution:
-    """Scores with what is needed to judge them; the mirror of `Attribution` in web/src/types.ts.
-
-    A score is in the units of the quantity: logits of a difference, nats of a log-probability. Special
-    tokens, which are never erased, score 0, and so does what follows the position asked about.
-    """
+    """Scores with what is needed to judge them."""
 
     method: Method
     quantity: str
+    """"logit of pos minus logit of neg", "log p of 'Hunde'"."""
     target: Candidate
     foil: Candidate | None
     value: float
+    """The quantity, of the text as it is."""
     baseline_value: float
-    scores: dict[str, list[float]]
+    """With everything erased."""
+    scores: Annotated[dict[str, list[float]], "Partial<Record<StreamName, number[]>>"]
+    """One number a token of each stream, in the units of the quantity: logits of a difference, nats of a log-probability.
+    Special tokens, which are never erased, score 0, and so does what follows the position asked about."""
     completeness: Completeness | None
+    """Of integrated gradients."""
     comprehensiveness: Faithfulness
+    """Fall of the quantity when the best-ranked words are erased: more is better."""
     sufficiency: Faithfulness
+    """Fall when only they are kept: less is better."""
     n_random: int
+    """Random rankings beside which this one is judged."""
     erased_with: str
+    """"[MASK]" or "[UNK]"."""
     warnings: list[str]
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Erased:
-    """What the model says with some tokens erased; the mirror of `Erased` in web/src/types.ts."""
+    """What the model says with some tokens erased."""
 
     prediction: Prediction
     value: float
+    """The quantity of an attribution, with the tokens erased."""
     original: float
+    """The same of the text as it is."""
 
     def to_json(self) -> dict[str, Any]:
-        """As in types.ts."""
+        """Ready for JSON."""
         return asdict(self)
 
 
-def attribute(explanation: Explained, request: AttributeRequest | None = None) -> Attribution:
+def attribute(said: Said, request: AttributeRequest | None = None) -> Attribution:
     """Scores of each token for one thing the model said.
 
     Args:
-        explanation: of the text.
+        said: what the model said of the text.
         request: what to explain and how; erasing, for what the model said, when absent.
 
     Raises:
@@ -101,18 +119,18 @@ def attribute(explanation: Explained, request: AttributeRequest | None = None) -
     """
     began = time.perf_counter()
     request = request or AttributeRequest()
-    question = ask(explanation, request)
+    question = ask(said, request)
     erased, intact = question.ends()
     completeness = None
     if request.method == "erase":
         scores = erase_one(question)
     else:
         scores, completeness = integrated_gradients(question)
-    random = _random_falls(explanation, question)
+    random = _random_falls(said, question)
     comprehensiveness, sufficiency = faithfulness(question, question.per_word(scores), random)
     logits = _logits(question, [np.zeros((1, len(w.word_of)), dtype=bool) for w in question.words])[0]
-    target = _candidate(explanation, logits, question.target)
-    foil = None if question.foil is None else _candidate(explanation, logits, question.foil)
+    target = _candidate(said, logits, question.target)
+    foil = None if question.foil is None else _candidate(said, logits, question.foil)
     return Attribution(
         method=request.method,
         quantity=_quantity(target, foil, question.position is None),
@@ -120,55 +138,65 @@ def attribute(explanation: Explained, request: AttributeRequest | None = None) -
         foil=foil,
         value=intact,
         baseline_value=erased,
-        scores=_over_streams(explanation, scores),
+        scores=_over_streams(said, scores),
         completeness=completeness,
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,
         n_random=len(random),
-        erased_with=erased_with(explanation.subject.task),
-        warnings=_warnings(explanation, question, completeness, comprehensiveness, sufficiency),
+        erased_with=erased_with(said.subject.task),
+        warnings=_warnings(said, question, completeness, comprehensiveness, sufficiency),
         seconds=time.perf_counter() - began,
     )
 
 
-def erase(explanation: Explained, request: EraseRequest) -> Erased:
+def weigh(said: Said, **request: Any) -> Attribution:
+    """`attribute`, as quick as the machine is: what is asked comes as fields of `AttributeRequest`.
+
+    Raises:
+        UsageError: as in `attribute`, or a field is unknown or unusable.
+    """
+    with tuned(said.subject.device):
+        return attribute(said, AttributeRequest.from_dict(request))
+
+
+def erase(said: Said, request: EraseRequest) -> Erased:
     """What the model says when these tokens are erased together.
 
     Raises:
         UsageError: a position that is not there or holds a special token, or as in `attribute`.
     """
-    return erase_each(explanation, request, [request.erase])[0]
+    return erase_each(said, request, [request.erase])[0]
 
 
 def erase_each(
-    explanation: Explained, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
+    said: Said, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
 ) -> list[Erased]:
     """`erase` for each of these instead of the request's own, all in one batch.
 
     Raises:
         UsageError: as in `erase`.
     """
-    question = ask(explanation, request)
+    question = ask(said, request)
     n = len(erasures)
     chosen = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in question.words]  # the last row is intact
     for row, positions in enumerate(erasures):
-        _mark(explanation, question, [stream[row] for stream in chosen], positions)
+        _mark(said, question, [stream[row] for stream in chosen], positions)
     logits = _logits(question, chosen)
     *values, original = question.quantity(logits).tolist()
-    actual = explanation.predictions[index_of(explanation, request.prediction)].actual
+    actual = said.predictions[index_of(said, request.prediction)].actual
     follows = None if actual is None else actual.id
-    said = predict(explanation.subject.task, logits[:n], [question.position] * n, [follows] * n)
-    return [Erased(one, value, original) for one, value in zip(said, values, strict=True)]
+    again = predict(said.subject.task, logits[:n], [question.position] * n, [follows] * n)
+    return [Erased(one, value, original) for one, value in zip(again, values, strict=True)]
 
 
 def _mark(
-    explanation: Explained,
+    said: Said,
     question: Question,
     chosen: Sequence[np.ndarray],
     erased: Mapping[str, Sequence[int]],
 ) -> None:
     """Set what is erased in one row a stream of `chosen`."""
-    streams = {stream.name: stream for stream in explanation.streams}
+    streams = {stream.name: stream for stream in said.streams}
     names = [w.name for w in question.words]
     for name, positions in erased.items():
         if name not in names:
@@ -189,8 +217,8 @@ _random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndar
 """The falls of random rankings, which do not depend on the method, by explanation and question."""
 
 
-def _random_falls(explanation: Explained, question: Question) -> Float[np.ndarray, "R 2"]:
-    known = _random.setdefault(explanation, {})
+def _random_falls(said: Said, question: Question) -> Float[np.ndarray, "R 2"]:
+    known = _random.setdefault(said, {})
     key = (question.position, question.target, question.foil)
     if key not in known:
         known[key] = random_falls(question)
@@ -207,15 +235,13 @@ def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "
         ])  # fmt: skip
 
 
-def _over_streams(explanation: Explained, scores: dict[str, list[float]]) -> dict[str, list[float]]:
+def _over_streams(said: Said, scores: dict[str, list[float]]) -> dict[str, list[float]]:
     """Scores as long as the streams: what was not read scores 0."""
-    return {
-        s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in explanation.streams
-    }
+    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in said.streams}
 
 
-def _candidate(explanation: Explained, logits: Float[Tensor, " C"], i: int) -> Candidate:
-    task = explanation.subject.task
+def _candidate(said: Said, logits: Float[Tensor, " C"], i: int) -> Candidate:
+    task = said.subject.task
     piece = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
@@ -229,10 +255,10 @@ def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:
 
 
 def _warnings(
-    explanation: Explained, question: Question, completeness: Completeness | None, *tests: Faithfulness
+    said: Said, question: Question, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
     """What a reader must know before believing the scores."""
-    task, found = explanation.subject.task, []
+    task, found = said.subject.task, []
     if question.n_words == 0:
         return ["there is no word that could be erased"]
     if not masked_in_training(task):
@@ -240,7 +266,7 @@ def _warnings(
             f"the model was not trained with word masking: a text with {UNK} in it is unlike those it knows, "
             "and part of what erasing changes is that"
         )
-    elif task.name == "translate":
+    elif len(said.streams) > 1:
         found.append("words of the source were masked in training, but never those of the translation")
     if completeness is not None and not completeness.ok:
         found.append(

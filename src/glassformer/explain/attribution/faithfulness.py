@@ -24,17 +24,16 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """A mean fall beside that of random rankings: their mean and the middle 95% of them.
-
-    Attributes:
-        beats_random: the value lies beyond that band, on the good side.
-    """
+    """A mean fall beside that of random rankings."""
 
     value: float
     random_mean: float
     random_low: float
+    """Where the middle 95% of random rankings begin."""
     random_high: float
+    """Where they end."""
     beats_random: bool
+    """The value lies beyond that band, on the good side."""
 
 
 def falls(question: Question, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndarray, "R 2"]:

@@ -7,28 +7,17 @@ vectors they moved, nor what became of them (Jain and Wallace 2019). For that se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from fnmatch import fnmatchcase
 
 import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import UsageError
-from glassformer.explain.checkpoints import Subject
-from glassformer.explain.streams import Stream
+from glassformer.explain.explained import Explained
+from glassformer.explain.values import tensor
 
 
-@runtime_checkable
-class Seen(Protocol):
-    """What is needed of an explanation."""
-
-    @property
-    def subject(self) -> Subject: ...
-    @property
-    def streams(self) -> Sequence[Stream]: ...
-    def tensor(self, id: str, slice: str = "") -> np.ndarray: ...
-
-
-def information_flow(explanation: Seen) -> dict[str, Float[np.ndarray, "L K"]]:
+def information_flow(explained: Explained) -> dict[str, Float[np.ndarray, "L K"]]:
     """For each position of the last stream, which tokens of each stream its vector was mixed from.
 
     Returns:
@@ -37,24 +26,13 @@ def information_flow(explanation: Seen) -> dict[str, Float[np.ndarray, "L K"]]:
     Raises:
         UsageError: the text is so long that only a window of it is kept.
     """
-    config = explanation.subject.task.config.model
-    streams = explanation.streams
-    n_decoder = config.n_decoder_layers or config.n_layers
-    match explanation.subject.task.name:
-        case "classify":
-            return {"text": rollout(_weights(explanation, "encoder", "self", config.n_layers))}
-        case "lm":
-            return {"text": rollout(_weights(explanation, "decoder", "self", n_decoder))}
-        case "translate":
-            memory = rollout(_weights(explanation, "encoder", "self", config.n_layers))
-            source, target = rollout_decoder(
-                _weights(explanation, "decoder", "self", n_decoder),
-                _weights(explanation, "decoder", "cross", n_decoder),
-                memory,
-            )
-            return {streams[0].name: source, streams[1].name: target}
-        case other:
-            raise UsageError(f"a model trained to {other} has no information flow to show yet")
+    encoder, decoder = (_weights(explained, stack, "self") for stack in ("encoder", "decoder"))
+    cross = _weights(explained, "decoder", "cross")
+    first, *last = (stream.name for stream in explained.streams)
+    if not cross:
+        return {first: rollout(encoder or decoder)}
+    source, target = rollout_decoder(decoder, cross, rollout(encoder))
+    return {first: source, last[0]: target}
 
 
 def rollout(weights: Sequence[Float[np.ndarray, "H L L"]]) -> Float[np.ndarray, "L L"]:
@@ -104,8 +82,10 @@ def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L 
     return mean / 2 + np.diag(1 - mean.sum(axis=-1) / 2)
 
 
-def _weights(explanation: Seen, stack: str, block: str, n_layers: int) -> list[Float[np.ndarray, "H Q K"]]:
-    found = [explanation.tensor(f"{stack}.{i}.{block}.weights") for i in range(n_layers)]
-    if found[0].shape[1] != len(explanation.streams[0 if stack == "encoder" else -1]):
+def _weights(explained: Explained, stack: str, block: str) -> list[Float[np.ndarray, "H Q K"]]:
+    """Of each layer that has such attention, the first one first."""
+    named = [id for id in explained.records if fnmatchcase(id, f"{stack}.*.{block}.weights")]
+    found = [tensor(explained, id) for id in named]
+    if found and found[0].shape[1] != len(explained.streams[0 if stack == "encoder" else -1]):
         raise UsageError("only a window of this text is kept, and information cannot be followed through it")
     return found

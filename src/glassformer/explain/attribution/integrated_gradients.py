@@ -30,22 +30,19 @@ GRADIENT_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Completeness:
-    """How far the scores miss their sum, which must be f(x) − f(x') (completeness, section 3 of the paper).
-
-    Attributes:
-        error: |sum of scores − (f(x) − f(x'))|, in the units of the question.
-        relative: that, over |f(x) − f(x')|.
-        n_steps: points of the path at which a gradient was taken.
-        ok: the relative error is at most 2%.
-        token_error: largest error of a single token's score, which the sum cannot see where errors cancel:
-            how far it is from what a second rule gives, with points of its own and one more in each panel.
-    """
+    """How far the scores miss their sum, which must be f(x) − f(x') (completeness, section 3 of the paper)."""
 
     error: float
+    """|sum of scores − (f(x) − f(x'))|, in the units of the question."""
     relative: float
+    """That, over |f(x) − f(x')|."""
     n_steps: int
+    """Points of the path at which a gradient was taken."""
     ok: bool
+    """The relative error is at most 2%."""
     token_error: float
+    """Largest error of a single token's score, which the sum cannot see where errors cancel: how far it is from what a
+    second rule gives, with points of its own and one more in each panel."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,19 +25,16 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceLine:
-    """The line of this package that computes a record.
-
-    Attributes:
-        file: relative to the package, "nn/attention.py".
-        line: 1-based line number of the first line of `code`.
-        mark: 1-based line number of the line that does it.
-        code: that line with a few around it, not indented.
-    """
+    """The line of this package that computes a record."""
 
     file: str
+    """Relative to the package: "nn/attention.py"."""
     line: int
+    """Number of the first line of `code`, from 1."""
     mark: int
+    """Number of the line that does it, from 1."""
     code: str
+    """That line with a few around it, not indented."""
 
     @property
     def marked(self) -> str:
@@ -103,6 +100,7 @@ class Check:
     tolerance: float
     ok: bool
     meaning: str
+    """One sentence."""
 
 
 class UnknownRecord(UsageError, KeyError):

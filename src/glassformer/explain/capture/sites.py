@@ -2,7 +2,7 @@
 
 The wires (`wiring.py`, `part_wires.py`, `attention_wires.py`) say only that a step happened and hand over its
 tensor; `tape.Part.tell` looks up the rest here. The page's list of operations is generated from this file
-(`typescript.py`). The pieces of source lines are checked by a test, so that a line that moves or changes cannot
+(`explain/typescript.py`). The pieces of source lines are checked by a test, so that a line that moves or changes cannot
 leave a wrong excerpt behind.
 """
 
@@ -51,6 +51,25 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "pin_zero": ("[head (1)]", "(0, head): two classes share one logit"),
 }
 """What each computes from its inputs (in brackets), parameters (in braces) and constants. L = positions."""
+
+
+AXES: dict[str, str] = {
+    "token": "positions of its stream: queries, in attention",
+    "key": "positions that are attended to",
+    "head": "",
+    "feature": "D",
+    "head_feature": "E, inside one head",
+    "heads_features": "H·E, heads side by side",
+    "hidden": "F",
+    "pooled": "D or 2D",
+    "class": "",
+    "vocab": "",
+    "ngram": "",
+    "bigram": "",
+    "out": "rows of a weight",
+    "in": "columns of a weight",
+}
+"""What may run along an axis of a step or of a parameter."""
 
 
 @dataclass(frozen=True)

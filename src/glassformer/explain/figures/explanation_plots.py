@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.alignment import Aligned
-from glassformer.explain.attribution.attribute import Attribution
-from glassformer.explain.capture.records import Record
+from glassformer.explain.attribution.alignment import readings
+from glassformer.explain.attribution.attribute import Attribution, weigh
+from glassformer.explain.explained import Explained
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.plots import TracePlots
@@ -19,19 +18,10 @@ from glassformer.explain.lengths import LAYERED
 KINDS = ("attention", "positions", "alignment", "attribution")
 
 
-@runtime_checkable
-class Drawn(Aligned, Protocol):
-    """What is needed of an explanation."""
-
-    @property
-    def records(self) -> Mapping[str, Record]: ...
-    def attribute(self, method: str = "erase") -> Attribution: ...
-
-
 class ExplanationPlots(TracePlots):
     """`explanation.plot`: the same, with tokens written beside rows and columns, and what each word weighs."""
 
-    def __init__(self, explanation: Drawn) -> None:
+    def __init__(self, explanation: Explained) -> None:
         start, end = explanation.window or (0, None)
         pieces = {stream.name: stream.pieces for stream in explanation.streams}
         cut = {name: p[start:end] if len(p) > LAYERED else p for name, p in pieces.items()}
@@ -42,8 +32,8 @@ class ExplanationPlots(TracePlots):
         cross = any(id.endswith(".cross.weights") for id in self._records)
         if self._explanation.window is not None or not cross or None not in (layer, shifted):
             return super()._reading(layer, shifted)
-        readings = self._explanation.readings()
-        fits = [r for r in readings if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        found = readings(self._explanation)
+        fits = [r for r in found if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
         if not fits:  # there is no such layer
             return super()._reading(layer, shifted)
         best = fits[0]
@@ -59,12 +49,12 @@ class ExplanationPlots(TracePlots):
             method: how words are weighed.
             of: an attribution that exists already, for another token, class or foil.
         """
-        found = of if of is not None else self._explanation.attribute(method=method)
+        found = of if of is not None else weigh(self._explanation, method=method)
         return draw_attribution(self._explanation.streams, found.to_json())
 
 
 def save_figure(
-    explanation: Drawn, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
+    explanation: Explained, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
     method: Literal["erase", "integrated_gradients"] = "erase",
 ) -> None:  # fmt: skip
     """Write a figure of an explanation: attention, positions, alignment or attribution.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import html
 from io import BytesIO
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from glassformer.errors import GlassformerError
+from glassformer.explain.explained import Explained
 from glassformer.explain.figures import style as fs
-from glassformer.explain.figures.explanation_plots import Drawn, ExplanationPlots
-from glassformer.explain.page.report import Shown, report_html
+from glassformer.explain.figures.explanation_plots import ExplanationPlots
+from glassformer.explain.page.report import report_html
 
 HEIGHT = 720
 """Pixels of the frame."""
@@ -25,28 +26,23 @@ MAX_BYTES = 6_000_000
 """A notebook keeps every output it shows; the file that `save` writes may be larger."""
 
 
-@runtime_checkable
-class Displayed(Shown, Drawn, Protocol):
-    """What is needed of an explanation."""
-
-
 class NotebookPage:
     """The page of an explanation as what a cell shows: made when it is shown."""
 
-    def __init__(self, explanation: Displayed) -> None:
+    def __init__(self, explanation: Explained) -> None:
         self._explanation = explanation
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {"text/plain": repr(self._explanation), "text/html": frame(self._explanation)}
 
 
-def mimebundle(explanation: Displayed) -> dict[str, Any]:
+def mimebundle(explanation: Explained) -> dict[str, Any]:
     """What Jupyter asks an explanation for: its forms by MIME type, the picture in base64."""
     image = base64.b64encode(picture(explanation)).decode("ascii")
     return {"text/plain": repr(explanation), "image/png": image}
 
 
-def frame(explanation: Displayed) -> str:
+def frame(explanation: Explained) -> str:
     """The page in an `<iframe>`; where it is not built, a sentence that says so."""
     try:
         page, _ = report_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
@@ -58,7 +54,7 @@ def frame(explanation: Displayed) -> str:
     )
 
 
-def picture(explanation: Displayed) -> bytes:
+def picture(explanation: Explained) -> bytes:
     """A PNG of what is here already: the cross attention of a translation, the attention of any other model."""
     crosses = any(id.endswith(".cross.weights") for id in explanation.records)
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")

@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.page.responses import to_json
 
 
-def one_file(index: str, script: str, style: str, data: dict[str, Any]) -> str:
+def one_file(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
     """The page with its script, style and data inside, and a policy that lets nothing else run or load.
 
     Raises:

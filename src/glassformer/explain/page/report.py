@@ -1,6 +1,6 @@
 """The page as one HTML file that opens from a disk, asks nothing of any network and holds its numbers itself.
 
-What there is to show comes from `explanation.py`; here it is chosen, packed and inlined. Tensors are put in
+What there is to show is an `Explained`; here it is chosen, packed and inlined. Tensors are put in
 as 16-bit floats in base64, the ones most looked at first, until the file has its full size; the weights of
 words may take half of what the rest leaves. What found no room is listed in the file, with the way to see it.
 """
@@ -11,16 +11,19 @@ import base64
 import math
 import time
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import NotRequired, TypedDict
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.alignment import Aligned, readings_json
+from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.checkpoints import Subject
-from glassformer.explain.facts import run_facts
+from glassformer.explain.explained import Explained
+from glassformer.explain.facts import RunFacts, run_facts
+from glassformer.explain.manifest import Manifest, SizedAxis, manifest
 from glassformer.explain.page.assets import WHOLE, asset
 from glassformer.explain.page.one_file import one_file, size_of
-from glassformer.explain.page.responses import pack
-from glassformer.explain.page.weighed import Room, words_weighed
+from glassformer.explain.page.responses import Packing, pack
+from glassformer.explain.page.weighed import Room, Weighed, WordErased, words_weighed
+from glassformer.explain.values import tensor
 from glassformer.files import atomic_write_text
 
 MAX_BYTES = 20_000_000
@@ -36,17 +39,33 @@ OTHER_RANK = 2
 SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
 
 
-@runtime_checkable
-class Shown(Aligned, Protocol):
-    """What is needed of an explanation."""
+class Packed(TypedDict):
+    """A tensor in a file: little-endian, in base64."""
 
-    @property
-    def id(self) -> str: ...
-    def manifest(self) -> dict[str, Any]: ...
+    dtype: Packing
+    shape: list[int]
+    data: str
+
+
+class ReportData(TypedDict):
+    """What a saved page holds instead of a server."""
+
+    run: RunFacts
+    traces: list[Manifest]
+    """One, or two to compare."""
+    tensors: dict[str, dict[str, Packed]]
+    """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first."""
+    attributions: list[Weighed]
+    erased: list[WordErased]
+    """Every word erased alone."""
+    alignments: NotRequired[dict[str, Alignments]]
+    """By trace id, of translations."""
+    dropped: list[str]
+    """Sentences: what did not fit, and how to see it."""
 
 
 def write_report(
-    path: Path, explanation: Shown, *, other: Shown | None = None, subject: Subject | None = None
+    path: Path, explanation: Explained, *, other: Explained | None = None, subject: Subject | None = None
 ) -> list[str]:
     """Write the report; returns a sentence for each thing that was left out.
 
@@ -65,9 +84,9 @@ def write_report(
 
 
 def report_html(
-    explanation: Shown,
+    explanation: Explained,
     *,
-    other: Shown | None = None,
+    other: Explained | None = None,
     subject: Subject | None = None,
     max_bytes: int = MAX_BYTES,
     seconds: float = WEIGHING_SECONDS,
@@ -85,9 +104,9 @@ def report_html(
     explanations = [explanation] if other is None else [explanation, other]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
-    data: dict[str, Any] = {
+    data: ReportData = {
         "run": run_facts(subject or explanation.subject),
-        "traces": [e.manifest() for e in explanations],
+        "traces": [manifest(e) for e in explanations],
         "tensors": {},
         "attributions": [],
         "erased": [],
@@ -104,25 +123,21 @@ def report_html(
     return one_file(*page, data), data["dropped"]
 
 
-def alignments(explanations: list[Shown]) -> dict[str, dict[str, Any]]:
+def alignments(explanations: list[Explained]) -> dict[str, Alignments]:
     """`ReportData.alignments`: of each translation, by trace."""
-    return {
-        e.id: readings_json(e.readings())
-        for e in explanations
-        if e.subject.task.name == "translate" and e.window is None
-    }
+    return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
 
 
 def packed_tensors(
-    explanations: list[Shown], room: int, dropped: list[str]
-) -> dict[str, dict[str, dict[str, Any]]]:
+    explanations: list[Explained], room: int, dropped: list[str]
+) -> dict[str, dict[str, Packed]]:
     """`ReportData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
-    packed: dict[str, dict[str, dict[str, Any]]] = {e.id: {} for e in explanations}
+    packed: dict[str, dict[str, Packed]] = {e.id: {} for e in explanations}
     left_out: list[str] = []
     for explanation in explanations:
-        manifest = explanation.manifest()
-        nodes = [n for n in manifest["nodes"] if not _is_large_logits(n["axes"])]
-        if len(nodes) < len(manifest["nodes"]):
+        told = manifest(explanation)
+        nodes = [n for n in told["nodes"] if not _is_large_logits(n["axes"])]
+        if len(nodes) < len(told["nodes"]):
             dropped.append(
                 "Logits of the whole vocabulary: the 50 most probable tokens of each position are here; "
                 "the live page has them all."
@@ -130,12 +145,12 @@ def packed_tensors(
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
         for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
             room = _pack_one(explanation, name, axes, dtype, room, packed, left_out)
-    manifests = [e.manifest() for e in explanations]
+    manifests = [manifest(e) for e in explanations]
     weights = [(m["model"]["checkpoint"], m["request"].get("member")) for m in manifests]
     for i, explanation in enumerate(explanations):
         if weights[i] in weights[:i]:
             continue  # the same parameters: the page finds them under the first
-        params = explanation.manifest()["params"]
+        params = manifest(explanation)["params"]
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
             room = _pack_one(explanation, name, param["axes"], "f32", room, packed, left_out)
     if left_out:
@@ -148,12 +163,12 @@ def packed_tensors(
 
 
 def _pack_one(
-    explanation: Shown,
+    explanation: Explained,
     name: str,
-    axes: list[dict[str, Any]],
+    axes: list[SizedAxis],
     dtype: str,
     room: int,
-    packed: dict[str, dict[str, dict[str, Any]]],
+    packed: dict[str, dict[str, Packed]],
     left_out: list[str],
 ) -> int:
     """Put a tensor in if it fits; returns the room that is left."""
@@ -161,7 +176,7 @@ def _pack_one(
     if smallest + 200 > room:
         left_out.append(name)
         return room
-    values = explanation.tensor(name)
+    values = tensor(explanation, name)
     data, sent = pack(values, "f16")
     text = base64.b64encode(data).decode("ascii")
     if len(text) + len(name) + 200 > room:  # too large for 16 bits, so it took 32
@@ -171,9 +186,9 @@ def _pack_one(
     return room - len(text) - len(name) - 200
 
 
-def _is_large_logits(axes: list[dict[str, Any]]) -> bool:
+def _is_large_logits(axes: list[SizedAxis]) -> bool:
     return any(axis["name"] == "vocab" for axis in axes) and _size(axes) * 2 > MAX_LOGITS_BYTES
 
 
-def _size(axes: list[dict[str, Any]]) -> int:
+def _size(axes: list[SizedAxis]) -> int:
     return math.prod(axis["size"] for axis in axes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 from starlette.responses import Response
@@ -35,16 +35,30 @@ class Refused(GlassformerError):
         self.status, self.retry_after = status, retry_after
 
 
+class Problem(TypedDict):
+    """What went wrong, in a sentence, and what to do."""
+
+    kind: str
+    message: str
+    hint: str
+
+
+class ApiError(TypedDict):
+    """Every error of the server, which has its HTTP status."""
+
+    error: Problem
+
+
 def error_response(error: BaseException) -> Response:
     """Any exception as `ApiError` with its HTTP status; one that nobody foresaw is 500."""
     known = _as_known(error)
     foreseen = next((status for kind, status in STATUS.items() if isinstance(known, kind)), 500)
     status = known.status if isinstance(known, Refused) else foreseen
-    facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+    problem: Problem = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
     headers = {}
     if isinstance(known, Refused) and known.retry_after is not None:
         headers["Retry-After"] = str(known.retry_after)
-    return json_response({"error": facts}, status, headers)
+    return json_response(ApiError(error=problem), status, headers)
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -71,7 +85,11 @@ def tensor_response(array: np.ndarray, dtype: str) -> Response:
     return Response(data, 200, headers, "application/octet-stream")
 
 
-def pack(array: np.ndarray, dtype: str) -> tuple[bytes, str]:
+Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
+"""The element types in which tensors are packed."""
+
+
+def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
     """Little-endian bytes of an array, and their type: the one asked for, or f32 where f16 would overflow.
 
     Raises:
@@ -79,6 +97,7 @@ def pack(array: np.ndarray, dtype: str) -> tuple[bytes, str]:
     """
     if dtype not in ("f32", "f16"):
         raise Refused(400, f"dtype is f32 or f16, and {dtype[:40]!r} came")
+    sent: Packing
     if array.dtype == np.bool_ or array.dtype == np.uint8:
         sent, layout = "u8", "u1"
     elif np.issubdtype(array.dtype, np.integer):

@@ -65,7 +65,7 @@ def build_app(
     async def run(request: Request) -> Response:
         return json_response(await ask(request, service.run))
 
-    def question(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Endpoint:
+    def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return json_response(await ask(request, partial(answer, await read_json(request))))
 

@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.checkpoints import Subject
-from glassformer.explain.explanation import Explanation, TraceRequest, decode, explain
-from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES, run_facts
+from glassformer.explain.explained import Explained
+from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES, RunFacts, run_facts
+from glassformer.explain.looking import decode, look
+from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import Refused
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.values import held, tensor
 
 
 class Service:
@@ -36,41 +40,41 @@ class Service:
 
     def __init__(self, subject: Subject, start: Sequence[Mapping[str, Any]] = ()) -> None:
         self.subject, self.start = subject, [dict(request) for request in start]
-        self._traces: OrderedDict[str, Explanation] = OrderedDict()
+        self._traces: OrderedDict[str, Explained] = OrderedDict()
         self._numbers = itertools.count(1)
         self._model, self._shelf = threading.Lock(), threading.Lock()
 
-    def run(self) -> dict[str, Any]:
-        """`RunFacts`."""
-        return run_facts(self.subject) | {"start": self.start}
+    def run(self) -> RunFacts:
+        """The run's facts, and what to show first."""
+        return {**run_facts(self.subject), "start": self.start}
 
-    def trace(self, question: dict[str, Any]) -> dict[str, Any]:
+    def trace(self, question: dict[str, Any]) -> Manifest:
         """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
         request = _traceable(question)
         with self._model:
-            explanation = explain(self.subject, request, trace_id=f"t{next(self._numbers)}")
-        manifest = explanation.manifest()
+            explanation = look(self.subject, request, f"t{next(self._numbers)}")
+        told = manifest(explanation)
         with self._shelf:
             self._traces[explanation.id] = explanation
             while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
-        return manifest
+        return told
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """`tensor`, or None where that takes another forward pass: this never waits for the model."""
-        return self._find(trace_id).held(name, part)
+        return held(self._find(trace_id), name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """The values of a node or a parameter, or a slice of them."""
         explanation = self._find(trace_id)
         with self._model:
-            return explanation.tensor(name, part)
+            return tensor(explanation, name, part)
 
-    def alignment(self, trace_id: str) -> dict[str, Any]:
+    def alignment(self, trace_id: str) -> Alignments:
         """`Alignments`: how well each way to read a translation's alignment agrees with erasing."""
         explanation = self._find(trace_id)
         with self._model:
-            return readings_json(explanation.readings())
+            return readings_json(readings(explanation))
 
     def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
         """`Attribution` of an `AttributeRequest`."""
@@ -89,7 +93,7 @@ class Service:
         with self._model:
             return decode(self.subject, _traceable(question))
 
-    def _find(self, trace_id: str) -> Explanation:
+    def _find(self, trace_id: str) -> Explained:
         with self._shelf:
             if trace_id not in self._traces:
                 raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Annotated, Any, TypedDict, get_args
 
-from glassformer.explain.attribution.asking import Explained, Method
-from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase_each
+from glassformer.explain.attribution.asking import Method
+from glassformer.explain.attribution.attribute import (
+    AttributeRequest,
+    Attribution,
+    Erased,
+    EraseRequest,
+    attribute,
+    erase_each,
+)
+from glassformer.explain.explained import Explained, Said
 from glassformer.explain.page.one_file import size_of
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
-
-
-@runtime_checkable
-class Weighable(Explained, Protocol):
-    """What is needed of an explanation."""
-
-    @property
-    def id(self) -> str: ...
-    def manifest(self) -> dict[str, Any]: ...
 
 
 class Room:
@@ -36,29 +35,43 @@ class Room:
         return fits
 
 
+class Weighed(TypedDict):
+    """The weights of words, and what was asked."""
+
+    request: Annotated[dict[str, Any], AttributeRequest]
+    attribution: Annotated[dict[str, Any], Attribution]
+
+
+class WordErased(TypedDict):
+    """What is said with a word erased, and which one was."""
+
+    request: Annotated[dict[str, Any], EraseRequest]
+    erased: Annotated[dict[str, Any], Erased]
+
+
 def words_weighed(
-    explanations: Sequence[Weighable], deadline: float, dropped: list[str], room: Room
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    explanations: Sequence[Explained], deadline: float, dropped: list[str], room: Room
+) -> tuple[list[Weighed], list[WordErased]]:
     """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
     translator or language model wrote token after token until the deadline, first by erasing. What takes more
     room than there is stays out."""
-    attributions, erasures, n_left = [], [], 0
+    attributions: list[Weighed] = []
+    erasures: list[WordErased] = []
+    n_left = 0
     for method in get_args(Method):
-        for explanation in explanations:
-            manifest = explanation.manifest()
-            classifier = manifest["model"]["task"] == "classify"
-            targets = [None] if classifier else written(manifest)
+        for explained in explanations:
+            targets = [None] if explained.decides else written(explained)
             for n_done, prediction in enumerate(targets):
-                if time.monotonic() > deadline and not classifier:
+                if time.monotonic() > deadline and not explained.decides:
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
                         f"{len(targets)} written tokens, to keep the export short; the live page weighs any."
                     )
                     break
-                which = {"trace": explanation.id} | ({} if prediction is None else {"prediction": prediction})
+                which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 request = which | {"method": method}
-                told = attribute(explanation, AttributeRequest.from_dict(request))
-                found = {"request": request, "attribution": told.to_json()}
+                told = attribute(explained, AttributeRequest.from_dict(request))
+                found: Weighed = {"request": request, "attribution": told.to_json()}
                 if not room.take(found):
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
@@ -67,7 +80,7 @@ def words_weighed(
                     break
                 attributions.append(found)
                 if method == "erase":
-                    for one in each_word_erased(explanation, which):
+                    for one in each_word_erased(explained, which):
                         fits = room.take(one)
                         n_left += not fits
                         erasures += [one] * fits
@@ -76,30 +89,29 @@ def words_weighed(
     return attributions, erasures
 
 
-def each_word_erased(explanation: Weighable, which: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def each_word_erased(said: Said, which: dict[str, Any]) -> Iterator[WordErased]:
     """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
-    words = list(words_before(explanation.manifest(), which.get("prediction")))
+    words = list(words_before(said, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
-        for positions, told in zip(words, erase_each(explanation, base, words), strict=True):
+        for positions, told in zip(words, erase_each(said, base, words), strict=True):
             yield {"request": which | {"erase": positions}, "erased": told.to_json()}
 
 
-def written(manifest: dict[str, Any]) -> list[int]:
+def written(said: Said) -> list[int]:
     """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
-    first = manifest["wrote"]["first"]
-    told = enumerate(manifest["predictions"])
-    return [i for i, p in told if p["actual"] is not None and (p["position"] or 0) >= first]
+    told = enumerate(said.predictions)
+    return [i for i, p in told if p.actual is not None and (p.position or 0) >= said.wrote.first]
 
 
-def words_before(manifest: dict[str, Any], prediction: int | None) -> Iterator[dict[str, list[int]]]:
+def words_before(said: Said, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """For each word that a prediction can see: the positions of its tokens, by stream."""
-    last = None if prediction is None else manifest["predictions"][prediction]["position"]
-    for stream in manifest["streams"]:
-        seen = stream["words"]
-        if last is not None and stream["name"] != "source":
+    last = None if prediction is None else said.predictions[prediction].position
+    for stream in said.streams:
+        seen = stream.words
+        if last is not None and stream is said.streams[-1]:
             seen = seen[: last + 1]
         for word in range(max(seen, default=-1) + 1):
             positions = [i for i, w in enumerate(seen) if w == word]
             if positions:
-                yield {stream["name"]: positions}
+                yield {stream.name: positions}

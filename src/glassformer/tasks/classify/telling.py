@@ -24,6 +24,7 @@ class ClassifyTelling(Telling):
 
     what = "text classifier"
     family = "encoder"
+    explained = "decider"
     loss_unit = "nats an example"
     cut_remedy = "a larger --text.max-len, or --text.truncate head+tail"
     headline = "accuracy"

@@ -40,6 +40,11 @@ class LanguageModelling(Task):
         "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
     }  # fmt: skip
 
+    @property
+    def banned(self) -> list[int]:
+        t = self.tokenizer
+        return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
         """One column, ids, of one sequence: all documents, an end token between two."""
         encoder.begin("ids")
@@ -130,6 +135,6 @@ class LanguageModelling(Task):
         """
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
-        model, banned = cast(LanguageModel, model), [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
-        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=banned, first_row=first)
+        model = cast(LanguageModel, model)
+        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=self.banned, first_row=first)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -19,6 +19,7 @@ class LanguageModellingTelling(Telling):
 
     what = "language model"
     family = "decoder-only"
+    explained = "writer"
     unit = "tokens"
     loss_unit = "nats a token"
     running_text = True

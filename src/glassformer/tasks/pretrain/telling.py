@@ -24,7 +24,6 @@ class PretrainTelling(Telling):
         "It fills in words in the manner of its training texts. It is meant to be fine-tuned: glassformer train classify "
         "--init-from with the folder of its run."
     )
-    explained = False
     examples_note = "Beginnings of the first texts, one token of each hidden."
 
     def example_command(self, run: str) -> str:

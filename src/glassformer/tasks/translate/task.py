@@ -51,6 +51,10 @@ class Translate(Task):
     def tokenized(cls, train: Split) -> list[str]:
         return train.text + train.answers
 
+    @property
+    def banned(self) -> list[int]:
+        return [self.tokenizer.pad_id, self.tokenizer.bos_id]
+
     def write(self, encoder: Encoder, split: Split, training: bool) -> None:
         """Columns: ids, the sources with their end tokens; target, the bare targets.
 

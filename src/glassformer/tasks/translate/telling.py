@@ -21,6 +21,7 @@ class TranslateTelling(Telling):
 
     what = "translator"
     family = "encoder–decoder"
+    explained = "translator"
     unit = "sentences"
     loss_unit = "nats a target token"
     lengths_of = "source sentences"

@@ -1,0 +1,156 @@
+"""One text through a trained model: what goes in, one recorded pass, and what is known after it.
+
+Encoding and decoding are `preparing/`, recording is `tensors.py`; here they are joined, the target that was given is
+scored, and decoding is checked against the one pass over the finished text.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from glassformer.decode import Hypothesis
+from glassformer.decode.hypothesis import length_norms
+from glassformer.explain import answers
+from glassformer.explain.answers import Answer
+from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.records import Check
+from glassformer.explain.checkpoints import Subject, at_checkpoint
+from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
+from glassformer.explain.explained import Explained, Omitted
+from glassformer.explain.lengths import FULL, LAYERED
+from glassformer.explain.manifest import manifest
+from glassformer.explain.members import Together, answer_of_all, at_member
+from glassformer.explain.predictions import Prediction, predict
+from glassformer.explain.preparing.kinds import kind_of, prepare
+from glassformer.explain.preparing.prepared import Prepared
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.tensors import Records
+from glassformer.models.ensemble import Ensemble
+from glassformer.runtime import tuned
+
+
+def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explained:
+    """Encode and decode a text as `predict` would, capture one pass, and say what is known then.
+
+    Args:
+        subject: a loaded `Run`.
+        request: the text, and how to go about it.
+        trace_id: what a page calls the result.
+
+    Raises:
+        UsageError: the request asks what this task, vocabulary or context cannot give.
+        CheckpointError: the checkpoint asked for is damaged.
+        DivergedError: the model's logits are not numbers.
+    """
+    began = time.perf_counter()
+    with tuned(subject.device):
+        whole = at_checkpoint(subject, request.checkpoint)
+        subject = at_member(whole, request.member)
+        prepared = prepare(subject, request)
+        lengths = {stream.name: len(stream) for stream in prepared.streams}
+        records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
+        predictions = _predictions(subject, prepared, records)
+        decode = _scored(subject, prepared) if prepared.decode.kind == "given" else prepared.decode
+        answer = _answer(predictions, decode, prepared)
+        checks = [*records.checks, *_decoding_check(predictions, decode, prepared, records)]
+        together, warnings = None, prepared.warnings
+        if isinstance(whole.model, Ensemble):
+            together = Together(len(whole.model.members), request.member, answer)
+            answer = answer_of_all(subject.task, whole.model, prepared.model_inputs)
+            warnings = [*warnings, together.sentence(answer)]
+    return Explained(
+        subject=subject, request=request, id=trace_id, model_inputs=prepared.model_inputs,
+        streams=prepared.streams, predictions=predictions, wrote=prepared.wrote, decode=decode, answer=answer,
+        together=together, records=records, checks=checks, omitted=omitted(records, lengths),
+        warnings=warnings, seconds=time.perf_counter() - began,
+    )  # fmt: skip
+
+
+def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
+    """{"decode", "answer", "streams"} of a manifest, without looking inside where that can be spared."""
+    if not kind_of(subject.task).decides and request.target is None:
+        with tuned(subject.device):
+            subject = at_checkpoint(subject, request.checkpoint)
+            prepared = prepare(subject, request)
+        answer = answers.written(prepared.answer, prepared.decode)
+        log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
+        return {"decode": log, "answer": answer, "streams": streams}
+    told = manifest(look(subject, request))
+    return {"decode": told["decode"], "answer": told["answer"], "streams": told["streams"]}
+
+
+def _predictions(subject: Subject, prepared: Prepared, records: Records) -> list[Prediction]:
+    """Of the positions that are shown."""
+    logits = records["logits"].value
+    positions, following = prepared.positions, prepared.following
+    if logits.dim() == 1:
+        logits = logits[None]
+    elif records.window is not None and len(logits) < len(prepared.streams[-1]):
+        positions, following = positions[slice(*records.window)], following[slice(*records.window)]
+    return predict(subject.task, logits[: len(positions)], positions, following)
+
+
+def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
+    """The log of a target that was given, with the score the model gives it."""
+    with asking(subject.model):
+        log_probs = subject.model(**prepared.model_inputs)[0].double().log_softmax(dim=-1)
+    ids = [token for token in prepared.following if token is not None]
+    log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
+    penalty = prepared.decode.settings.length_penalty
+    score = log_prob / length_norms(len(ids), penalty)[len(ids)]
+    told = LoggedHypothesis.of(Hypothesis(ids[:-1], score, log_prob, True), subject.task.tokenizer)
+    return replace(prepared.decode, hypotheses=[told])
+
+
+def _answer(predictions: list[Prediction], decode: DecodeLog, prepared: Prepared) -> Answer:
+    return answers.written(prepared.answer, decode) if decode.hypotheses else answers.decided(predictions[0])
+
+
+def _decoding_check(
+    predictions: list[Prediction], decode: DecodeLog, prepared: Prepared, records: Records
+) -> list[Check]:
+    """Whether decoding, step by step with cached keys, and this pass give the answer one probability."""
+    if decode.kind not in ("beam", "sample") or records.window is not None:
+        return []
+    passed = [p.actual.log_prob for p in predictions[prepared.logged_from :] if p.actual is not None]
+    decoded = decode.hypotheses[0]
+    if len(passed) != len(decoded.ids) + decoded.finished or not decoded.log_prob:
+        return []
+    value = abs(math.fsum(passed) - decoded.log_prob)
+    tolerance = 1e-4 * max(1.0, abs(decoded.log_prob))
+    meaning = (
+        "How far the log-probability that decoding summed up, with keys and values cached, is from that of "
+        "this one pass over the finished text."
+    )
+    return [Check("decoding against this pass", value, tolerance, value <= tolerance, meaning)]
+
+
+def omitted(records: Records, lengths: Mapping[str, int]) -> list[Omitted]:
+    """What is not shown of a long text, and why, each in a sentence."""
+    longest = max(lengths.values(), default=0)
+    if records.window is not None:
+        start, end = records.window
+        return [
+            {
+                "what": f"of streams of more than {LAYERED} tokens only positions {start} to {end - 1} are shown",
+                "why": f"the longest has {longest} tokens, and its matrices grow with the square of that; "
+                "move the window to see others",
+            },
+            {
+                "what": "numbers cannot be recomputed here where they sum over positions outside the window",
+                "why": "those positions were not sent",
+            },
+        ]
+    if records.layered:
+        return [
+            {
+                "what": "one layer's tensors are held at a time",
+                "why": f"the text has {longest} tokens, more than {FULL}: looking at another layer runs the "
+                "model again, with the same numbers",
+            }
+        ]
+    return []

@@ -1,0 +1,173 @@
+"""The page's side of what Python tells it: `sites.ts`, the steps there are, and `types.ts`, the form of every answer.
+
+Both are written by `make web`, and `make web-check` and a test fail when they are not what this file makes. Nothing is
+described here: operations and steps stand in `capture/sites.py`, and an interface is made from the class whose objects
+are sent, its fields, their types and the docstrings beneath them. An annotation may say its TypeScript itself:
+`Annotated[str, "Op"]`, or, of what was made plain for JSON, `Annotated[dict[str, Any], Stream]`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+
+from glassformer.config import DecodeConfig
+from glassformer.config.fields import docstrings
+from glassformer.explain.answers import Answer
+from glassformer.explain.attribution.alignment import Agreeing, Alignments, Place
+from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
+from glassformer.explain.attribution.faithfulness import Faithfulness
+from glassformer.explain.attribution.integrated_gradients import Completeness
+from glassformer.explain.capture.records import Check, SourceLine
+from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
+from glassformer.explain.checkpoints import Named
+from glassformer.explain.decode_log import OF_SCORING, BeamCandidate, DecodeLog, LoggedHypothesis
+from glassformer.explain.explained import Omitted
+from glassformer.explain.facts import Limits, ModelFacts, RunFacts, SpecialIds
+from glassformer.explain.manifest import Manifest, Param, SizedAxis, TraceNode
+from glassformer.explain.members import Together
+from glassformer.explain.page.report import Packed, ReportData
+from glassformer.explain.page.responses import ApiError, Problem
+from glassformer.explain.page.weighed import Weighed, WordErased
+from glassformer.explain.predictions import Candidate, Followed, Prediction
+from glassformer.explain.preparing.prepared import Wrote
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.streams import Stream, StreamName
+
+INTERFACES: dict[type, str] = {
+    kind: kind.__name__
+    for kind in (
+        SourceLine, TraceNode, Param, Stream, Candidate, Followed, Prediction, BeamCandidate, DecodeLog, Wrote,
+        SpecialIds, ModelFacts, Check, Answer, Together, Omitted, TraceRequest, Manifest, AttributeRequest,
+        Faithfulness, Completeness, Attribution, EraseRequest, Erased, Place, Agreeing, Alignments, Named, Limits,
+        RunFacts, Weighed, WordErased, Packed, ReportData,
+    )
+} | {
+    SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem",
+    ApiError: "ApiError",
+}  # fmt: skip
+"""The classes whose objects are sent, with what the page calls them."""
+REQUESTS: dict[type, set[str]] = {
+    TraceRequest: set(),
+    AttributeRequest: {"trace", "method"},
+    EraseRequest: {"trace"},
+}
+"""What the page asks: a field that has a default may be left out, but for these, which a page always gives."""
+NOT_SENT = {DecodeConfig: OF_SCORING}
+HEADER = "/** Made by `make web` from explain/{}: change it there. */"
+
+
+def sites_ts() -> str:
+    """The operations as a type, with how each is computed, and the steps there are."""
+    width = max(len(f"{op} {takes}") for op, (takes, _) in OPERATIONS.items() if len(takes) < 30) + 2
+    table = [f" *   {f'{op} {takes}'.ljust(width)}{gives}" for op, (takes, gives) in OPERATIONS.items()]
+    steps = [
+        f"  {json.dumps(key)}: {json.dumps([site.op, *site.axes])},"
+        for key, site in SITES.items()
+        if site.op in OPERATIONS
+    ]
+    return "\n".join([
+        HEADER.format("capture/sites.py, where steps and operations are described"),
+        "",
+        "/**",
+        " * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.",
+        " *",
+        *table,
+        " */",
+        f"export type Op = {' | '.join(json.dumps(op) for op in OPERATIONS)};",
+        "",
+        "/** Operation and axes of every step, by its name with its kind where there are several. */",
+        "export const SITES: Record<string, [Op, ...string[]]> = {",
+        *steps,
+        "};",
+        "",
+    ])  # fmt: skip
+
+
+def types_ts() -> str:
+    """Every interface, and the names of streams and axes."""
+    axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
+    return "\n".join([
+        HEADER.format("typescript.py and the classes it names"),
+        'import type { Op } from "./sites";',
+        "",
+        'export type { Op } from "./sites";',
+        "",
+        '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
+        f"export type StreamName = {_literal(StreamName)};",
+        "",
+        "export type AxisName =",
+        *axes[:-1],
+        axes[-1].replace('"in"', '"in";', 1),
+        *(line for kind in INTERFACES for line in ("", *_interface(kind))),
+        "",
+    ])  # fmt: skip
+
+
+def _interface(kind: type) -> list[str]:
+    """The lines of one interface."""
+    hints, told = get_type_hints(kind, include_extras=True), docstrings(kind)
+    of = next((base for base in kind.__bases__ if base in INTERFACES), None)
+    above = get_type_hints(of) if of else {}
+    given = REQUESTS.get(kind)
+    defaults = set() if given is None else {f.name for f in fields(kind) if _has_default(f)} - given
+    lines = [
+        f"/** {_words(kind.__doc__)} */",
+        f"export interface {INTERFACES[kind]}{f' extends {INTERFACES[of]}' if of else ''} {{",
+    ]
+    for name, hint in hints.items():
+        if name in above or name in NOT_SENT.get(kind, ()):
+            continue
+        optional = name in defaults or get_origin(hint) is NotRequired
+        lines += [f"  /** {_words(told[name])} */"] if name in told else []
+        lines.append(f"  {name}{'?' * optional}: {type_ts(hint, optional)};")
+    return [*lines, "}"]
+
+
+def type_ts(hint: Any, optional: bool = False) -> str:
+    """A type of Python as one of TypeScript; in what may be left out, None means that it is."""
+    match get_origin(hint), get_args(hint):
+        case _ if hint == StreamName:
+            return "StreamName"
+        case origin, (inner, *_) if origin is NotRequired:
+            return type_ts(inner)
+        case origin, (_, meant) if origin is Annotated:
+            return meant if isinstance(meant, str) else INTERFACES[meant]
+        case origin, kinds if origin in (Union, UnionType):
+            kept = [kind for kind in kinds if not (optional and kind is NoneType)]
+            return " | ".join(dict.fromkeys(type_ts(kind) for kind in kept))
+        case origin, _ if origin is Literal:
+            return _literal(hint)
+        case origin, (inner, *rest) if origin in (list, Sequence) or (origin is tuple and ... in rest):
+            item = type_ts(inner)
+            return f"({item})[]" if " | " in item else f"{item}[]"
+        case origin, kinds if origin is tuple:
+            return f"[{', '.join(map(type_ts, kinds))}]"
+        case origin, (key, value) if origin in (dict, Mapping):
+            return f"Record<{type_ts(key)}, {type_ts(value)}>"
+    return INTERFACES[hint] if hint in INTERFACES else _PLAIN[hint]
+
+
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null"}
+
+
+def _literal(hint: Any) -> str:
+    return " | ".join(map(json.dumps, get_args(hint)))
+
+
+def _has_default(field: Any) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _words(docstring: str | None) -> str:
+    return " ".join((docstring or "").split()).replace("*/", "")
+
+
+FILES = {"sites": sites_ts, "types": types_ts}
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(FILES[sys.argv[1]]().encode("utf-8"))

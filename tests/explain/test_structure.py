@@ -1,0 +1,81 @@
+"""How `explain/` is put together: frozen data, then functions that take it, then a facade that nothing needs."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from tests.test_imports import PACKAGE, circles, imported_modules, module_name
+
+from glassformer.explain.explained import Explained, Said
+from glassformer.explain.explanation import Explanation
+
+SOURCES = sorted((PACKAGE / "explain").rglob("*.py"))
+KNOWN = {module_name(path) for path in SOURCES}
+
+ORDER = [
+    {"once", "lengths", "capture", "trace"},  # one forward pass, recorded
+    {"checkpoints", "request", "streams", "spelled", "decode_log", "predictions", "answers", "members"},
+    {"preparing", "tensors"},
+    {"explained"},  # all of it together, and frozen
+    {"facts", "manifest", "values", "looking"},
+    {"attribution"},
+    {"figures"},
+    {"page"},
+    {"typescript"},
+    {"explanation"},  # the facade
+]
+"""From the bottom up: a module imports from its own group and those before it, never from those after."""
+
+EXCEPTIONS = {("trace", "figures"): "a trace draws itself: `trace.plot`"}
+
+
+def part_of(module: str) -> str:
+    """The part of `explain/` a dotted name belongs to; "" for the package itself."""
+    return (module.split(".") + ["", ""])[2]
+
+
+def rank(part: str) -> int:
+    return next(i for i, group in enumerate(ORDER) if part in group)
+
+
+def graph() -> dict[str, set[str]]:
+    """What each module imports, also inside functions and under TYPE_CHECKING."""
+    return {
+        module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES
+    }
+
+
+def test_every_module_has_its_place() -> None:
+    assert {part_of(name) for name in KNOWN} - {""} == set().union(*ORDER)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circles(graph()) == set()
+
+
+def test_data_knows_no_functions_and_nothing_knows_the_facade() -> None:
+    backwards = {
+        (part_of(name), part_of(other)): f"{name} imports {other}"
+        for name, others in graph().items()
+        for other in others
+        if part_of(name) and part_of(other) and rank(part_of(other)) > rank(part_of(name))
+    }
+    assert backwards.keys() == EXCEPTIONS.keys(), backwards
+
+
+def test_an_explanation_is_described_once() -> None:
+    """By its dataclass: the one protocol is what is asked of a run, which is made further up."""
+    protocols = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in SOURCES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("class ") and "Protocol)" in line
+    ]
+    assert protocols == ["explain/checkpoints.py: class Subject(Protocol):"]
+
+
+def test_an_explanation_is_its_data_and_nothing_else() -> None:
+    """The facade adds methods; nothing of it can be set, and nothing about it is kept in it."""
+    assert fields(Explanation) == fields(Explained)
+    assert not vars(Explanation).get("__annotations__")
+    assert {f.name for f in fields(Said)} < {f.name for f in fields(Explained)}
