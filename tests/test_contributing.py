@@ -32,7 +32,7 @@ def blocks(section: str) -> list[tuple[str, str]]:
 def apply_edit(edit: str, root: Path) -> None:
     """Change one file as a diff without line numbers says: each place must be found, and once."""
     header, *places = re.split(r"^@@\n", edit, flags=re.MULTILINE)
-    path = root / header.removeprefix("--- ").strip()
+    [path] = root.glob(header.removeprefix("--- ").strip())
     text = path.read_text(encoding="utf-8")
     for place in places:
         lines = [line or " " for line in place.splitlines()]
@@ -45,9 +45,9 @@ def apply_edit(edit: str, root: Path) -> None:
 
 def follow(section: str, root: Path) -> str:
     """Do to a copy of the sources what a recipe says; returns the last block, which shows that it works."""
-    shutil.copytree(
-        ROOT / "src/glassformer", root / "src/glassformer", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    others = shutil.ignore_patterns("__pycache__", "node_modules")
+    for folder in ("src/glassformer", "web"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=others)
     script = ""
     for language, text in blocks(section):
         new_file = NEW_FILE.match(text)
@@ -61,22 +61,53 @@ def follow(section: str, root: Path) -> str:
 
 
 def test_every_recipe_is_run_or_shown_elsewhere() -> None:
-    assert set(SECTIONS) == {"layer", "norm", "model", "data set", "optimizer", "metric", "task"}
+    assert set(SECTIONS) == {"layer", "operation", "norm", "model", "data set", "optimizer", "metric", "task"}
     assert {name for name, section in SECTIONS.items() if not blocks(section)} == SHOWN_ELSEWHERE
+
+
+def run(root: Path, *command: str, at: str = ".") -> str:
+    """What a command prints that sees the copy at `root`."""
+    done = subprocess.run(
+        command,
+        cwd=root / at,
+        env=os.environ | {"PYTHONPATH": str(root / "src"), "GLASSFORMER_CACHE": str(root / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", sorted(set(SECTIONS) - SHOWN_ELSEWHERE))
 def test_a_recipe_applied_to_a_copy_works(name: str, tmp_path: Path) -> None:
     script = follow(SECTIONS[name], tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "src"), "GLASSFORMER_CACHE": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run(tmp_path, sys.executable, "-c", script)
+
+
+MODULES = ROOT / "web/node_modules"
+
+
+@pytest.mark.skipif(
+    not (MODULES / ".bin/tsc").exists(), reason="the page's type checker comes with `make web`"
+)
+@pytest.mark.parametrize("left_out", ["", "operations.ts"])
+def test_the_page_knows_the_operation_of_the_recipe(left_out: str, tmp_path: Path) -> None:
+    """With both of the page's edits it is compiled; without the one that computes, the type checker says so."""
+    section = SECTIONS["operation"]
+    if left_out:
+        [edit] = [text for _, text in blocks(section) if left_out in text.split("\n", 1)[0]]
+        section = section.replace(f"```diff\n{edit}```\n", "")
+    follow(section, tmp_path)
+    for name in ("sites", "types"):
+        made = run(tmp_path, sys.executable, "-m", "glassformer.explain.typescript", name)
+        (tmp_path / f"web/src/{name}.ts").write_text(made, encoding="utf-8")
+    (tmp_path / "web/node_modules").symlink_to(MODULES.resolve())
+    if left_out:
+        with pytest.raises(AssertionError, match="relu2"):
+            run(tmp_path, "node_modules/.bin/tsc", "--noEmit", at="web")
+    else:
+        run(tmp_path, "node_modules/.bin/tsc", "--noEmit", at="web")
 
 
 def test_an_edit_must_find_its_place(tmp_path: Path) -> None:
