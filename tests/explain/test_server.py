@@ -303,3 +303,9 @@ def test_a_server_ends_and_lets_go_of_its_port() -> None:
         assert Client(server.port, server.door.token).ask("GET", "/api/run").status == 200
     with listen(server.port):
         pass
+
+
+def test_what_is_small_is_sent_at_once() -> None:
+    """asyncio turns the waiting for larger packets off where it is told the protocol; each answer had taken 40 ms."""
+    with listen(0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

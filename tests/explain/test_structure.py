@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
 from dataclasses import fields
 
 from tests.test_imports import PACKAGE, circles, imported_modules, module_name
@@ -40,9 +42,7 @@ def rank(part: str) -> int:
 
 def graph() -> dict[str, set[str]]:
     """What each module imports, also inside functions and under TYPE_CHECKING."""
-    return {
-        module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES
-    }
+    return {module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES}
 
 
 def test_every_module_has_its_place() -> None:
@@ -79,3 +79,20 @@ def test_an_explanation_is_its_data_and_nothing_else() -> None:
     assert fields(Explanation) == fields(Explained)
     assert not vars(Explanation).get("__annotations__")
     assert {f.name for f in fields(Said)} < {f.name for f in fields(Explained)}
+
+
+def places(what: Callable[[ast.AST], bool]) -> set[str]:
+    """The files of `explain/` in which there is such a node."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+    return {path.name for path, tree in trees.items() if any(map(what, ast.walk(tree)))}
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what is called; "" where nothing is."""
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+def test_there_is_one_way_into_a_forward_pass() -> None:
+    """A model is called in one place, under `exactly`, and hooks are put on modules in one."""
+    assert places(lambda node: called(node) in ("model", "_model")) == {"exactly.py"}
+    assert places(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}

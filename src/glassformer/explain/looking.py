@@ -16,7 +16,7 @@ from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
 from glassformer.explain import answers
 from glassformer.explain.answers import Answer
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.capture.records import Check
 from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
@@ -55,16 +55,16 @@ def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Expla
         records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
         predictions = _predictions(subject, prepared, records)
         decode = _scored(subject, prepared) if prepared.decode.kind == "given" else prepared.decode
-        answer = _answer(predictions, decode, prepared)
+        said = _answer(predictions, decode, prepared)
         checks = [*records.checks, *_decoding_check(predictions, decode, prepared, records)]
         together, warnings = None, prepared.warnings
         if isinstance(whole.model, Ensemble):
-            together = Together(len(whole.model.members), request.member, answer)
-            answer = answer_of_all(subject.task, whole.model, prepared.model_inputs)
-            warnings = [*warnings, together.sentence(answer)]
+            together = Together(len(whole.model.members), request.member, said)
+            said = answer_of_all(subject.task, whole.model, prepared.model_inputs)
+            warnings = [*warnings, together.sentence(said)]
     return Explained(
         subject=subject, request=request, id=trace_id, model_inputs=prepared.model_inputs,
-        streams=prepared.streams, predictions=predictions, wrote=prepared.wrote, decode=decode, answer=answer,
+        streams=prepared.streams, predictions=predictions, wrote=prepared.wrote, decode=decode, answer=said,
         together=together, records=records, checks=checks, omitted=omitted(records, lengths),
         warnings=warnings, seconds=time.perf_counter() - began,
     )  # fmt: skip
@@ -76,9 +76,9 @@ def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
         with tuned(subject.device):
             subject = at_checkpoint(subject, request.checkpoint)
             prepared = prepare(subject, request)
-        answer = answers.written(prepared.answer, prepared.decode)
+        said = answers.written(prepared.answer, prepared.decode)
         log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
-        return {"decode": log, "answer": answer, "streams": streams}
+        return {"decode": log, "answer": said, "streams": streams}
     told = manifest(look(subject, request))
     return {"decode": told["decode"], "answer": told["answer"], "streams": told["streams"]}
 
@@ -97,7 +97,7 @@ def _predictions(subject: Subject, prepared: Prepared, records: Records) -> list
 def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
     """The log of a target that was given, with the score the model gives it."""
     with asking(subject.model):
-        log_probs = subject.model(**prepared.model_inputs)[0].double().log_softmax(dim=-1)
+        log_probs = answer(subject.model, **prepared.model_inputs)[0].double().log_softmax(dim=-1)
     ids = [token for token in prepared.following if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
     penalty = prepared.decode.settings.length_penalty

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, decided
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.checkpoints import Loaded, Subject
 from glassformer.explain.predictions import predict
 from glassformer.models.ensemble import Ensemble
@@ -41,7 +41,7 @@ class Together:
 def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
     """The answer of the mean of an ensemble's probabilities, which decide."""
     with asking(model):
-        return decided(predict(task, model(**inputs), [None], [None])[0])
+        return decided(predict(task, answer(model, **inputs), [None], [None])[0])
 
 
 def at_member(subject: Subject, member: int) -> Subject:

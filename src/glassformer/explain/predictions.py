@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,9 @@ class Prediction:
     """The token that in fact follows."""
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
+        """Ready for JSON; `asdict` would copy thousands of candidates field by field."""
+        actual = None if self.actual is None else dict(vars(self.actual))
+        return vars(self) | {"top": [dict(vars(candidate)) for candidate in self.top], "actual": actual}
 
 
 def predict(

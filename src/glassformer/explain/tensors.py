@@ -9,6 +9,7 @@ How a tensor is captured is `trace.py`'s business, what it means `capture/wiring
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
+from glassformer.explain.capture.exactly import answer
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.trace import Trace, trace
@@ -143,7 +145,7 @@ class Records(Mapping[str, Record]):
             torch.no_grad(),
             trace(self._model, only) as found,
         ):
-            self._model(**self._inputs)
+            answer(self._model, **self._inputs)
         if self.window is None:
             return found, dict(found)
         return found, {id: self._windowed(record) for id, record in found.items()}
@@ -225,9 +227,10 @@ def _range(value: Tensor) -> tuple[float | None, float | None]:
     """Smallest and largest finite value."""
     if value.dtype == torch.bool:
         value = value.to(torch.uint8)
-    if value.is_floating_point() and value.numel() and not bool(value.isfinite().all()):
-        value = value[value.isfinite()]
     if not value.numel():
         return None, None
-    low, high = torch.aminmax(value)
-    return low.item(), high.item()
+    low, high = (x.item() for x in torch.aminmax(value))
+    if math.isfinite(low) and math.isfinite(high):  # of a NaN both are one
+        return low, high
+    finite = value[value.isfinite()]
+    return _range(finite)

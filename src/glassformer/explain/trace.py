@@ -22,7 +22,7 @@ from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.attention_wires import FusedContext
-from glassformer.explain.capture.exactly import exactly
+from glassformer.explain.capture.exactly import answer, exactly
 from glassformer.explain.capture.hooks import Watch
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.capture.tape import Tape
@@ -98,8 +98,8 @@ class Trace(Mapping[str, Record]):
             for module in self.model.modules():
                 if isinstance(module, MultiHeadAttention):
                     watch.tap(module, FusedContext)
-            with torch.no_grad(), exactly(self.model):
-                fused = self.model(*args, **kwargs)
+            with torch.no_grad():
+                fused = answer(self.model, *args, **kwargs)
         finally:
             watch.remove()
         value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0

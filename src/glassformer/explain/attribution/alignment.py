@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.asking import AttributeRequest, ask
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.explained import Explained, Said
 from glassformer.explain.once import once
 from glassformer.explain.values import tensor
@@ -230,7 +230,7 @@ def words_missed(said: Said) -> Missed:
         for start in range(0, len(erased), size):
             part = slice(start, start + size)
             mask = None if question.mask is None else question.mask.expand(len(source[part]), -1)
-            logits = question.model(source[part], tgt_in[part], mask)[:, :-1]
+            logits = answer(question.model, source[part], tgt_in[part], mask)[:, :-1]
             log_probs.append(logits.log_softmax(dim=-1).gather(-1, written[part, :, None])[..., 0].double())
     values = torch.cat(log_probs).cpu().numpy()
     falls = (values[-1:] - values[:-1]).T

@@ -6,9 +6,8 @@ in one batch. How the answers become scores is in `erasing.py` and `integrated_g
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -18,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exactly import answer, asking
+from glassformer.explain.capture.hooks import instead
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
@@ -94,10 +94,10 @@ class Question:
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
         with _reading(self.embeddings, vectors):
             if self.position is None:
-                return self.model(ids[0], mask, *([] if spelling is None else [spelling]))
+                return answer(self.model, ids[0], mask, *([] if spelling is None else [spelling]))
             with _stopping_after(cast(nn.Module, self.model.decoder)):
                 try:
-                    self.model(*ids, *([] if len(ids) == 1 else [mask]))
+                    answer(self.model, *ids, *([] if len(ids) == 1 else [mask]))
                 except _Reached as reached:
                     # The projection to the vocabulary, often the dearest part, for one position and not for all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
@@ -183,28 +183,21 @@ class Question:
         return total[:-1]
 
 
-@contextmanager
-def _reading(embeddings: Sequence[TokenEmbedding], vectors: Sequence[Tensor] | None) -> Iterator[None]:
+def _reading(
+    embeddings: Sequence[TokenEmbedding], vectors: Sequence[Tensor] | None
+) -> AbstractContextManager[None]:
     """Within the block and in this thread, the embeddings return `vectors`, placed as ever, in turn.
 
     A hook and no seam in the embedding: the model then computes as it always does, from the embedding on.
     """
-    thread, remaining = threading.get_ident(), iter(vectors or [])
+    remaining = iter(vectors or [])
 
-    def place(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        if threading.get_ident() != thread:
-            return None
+    def place(module: nn.Module, args: Any, output: Tensor) -> Tensor:
         embedding = cast(TokenEmbedding, module)
         x = next(remaining)
         return x if embedding.positions is None else x + embedding.positions(args[1])
 
-    modules = [] if vectors is None else dict.fromkeys(embeddings)  # one may read both streams
-    handles = [module.register_forward_hook(place) for module in modules]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return instead([] if vectors is None else dict.fromkeys(embeddings), place)  # one may read both streams
 
 
 class _Reached(Exception):
@@ -215,17 +208,10 @@ class _Reached(Exception):
         self.output = output
 
 
-@contextmanager
-def _stopping_after(module: nn.Module) -> Iterator[None]:
+def _stopping_after(module: nn.Module) -> AbstractContextManager[None]:
     """Within the block and in this thread, a forward pass ends where this module does, with `_Reached`."""
-    thread = threading.get_ident()
 
     def stop(module: nn.Module, args: Any, output: Tensor) -> None:
-        if threading.get_ident() == thread:
-            raise _Reached(output)
+        raise _Reached(output)
 
-    handle = module.register_forward_hook(stop)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return instead([module], stop)

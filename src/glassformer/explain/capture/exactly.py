@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 _lock = threading.Lock()
 _shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -44,6 +45,13 @@ def asking(model: nn.Module) -> Iterator[None]:
     """`exactly`, for answers alone: without gradients."""
     with exactly(model), torch.inference_mode():
         yield
+
+
+def answer(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+    """What the model says, computed `exactly`: the one place from which an explanation calls a model. Whether
+    gradients are kept is the caller's choice; decoding, which calls a model itself, is to be inside of `asking`."""
+    with exactly(model):
+        return model(*args, **kwargs)
 
 
 @contextmanager

@@ -1,8 +1,12 @@
-"""Forward hooks that see the calls of one thread only, and ids for a part's first, second, … call."""
+"""Forward hooks that see the calls of one thread only, and ids for a part's first, second, … call.
+
+No other file puts a hook on a module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -80,4 +84,23 @@ class Watch:
     def remove(self) -> None:
         """Take every hook off again."""
         for handle in self._handles:
+            handle.remove()
+
+
+@contextmanager
+def instead(
+    modules: Iterable[nn.Module], give: Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor | None]
+) -> Iterator[None]:
+    """Within the block and in this thread, these modules return what `give` makes of their arguments and of what they
+    would have returned; None leaves that as it is."""
+    thread = get_ident()
+
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        return give(module, args, output) if get_ident() == thread else None
+
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
             handle.remove()
