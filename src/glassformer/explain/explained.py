@@ -52,6 +52,17 @@ class Said:
         """Whether it said one thing of the whole text, a class, and not what comes after each token."""
         return self.predictions[0].position is None
 
+    @property
+    def written(self) -> list[int]:
+        """Which of the predictions are of tokens that the model wrote itself, or was asked about as a translation."""
+        told = enumerate(self.predictions)
+        return [i for i, p in told if p.position is not None and p.position >= self.wrote.first]
+
+    def read_until(self, prediction: Prediction) -> list[int]:
+        """How many tokens of each stream a prediction is made from: all, or, of what is written, those before."""
+        lengths = [len(stream) for stream in self.streams]
+        return lengths if prediction.position is None else [*lengths[:-1], prediction.position + 1]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explained(Said):

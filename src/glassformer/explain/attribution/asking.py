@@ -69,7 +69,7 @@ class EraseRequest:
 
 
 def ask(said: Said, request: AttributeRequest | EraseRequest) -> Question:
-    """The question of a request about an said.
+    """The question of a request about what a model said.
 
     Raises:
         UsageError: as in `attribute`.
@@ -91,11 +91,8 @@ def ask(said: Said, request: AttributeRequest | EraseRequest) -> Question:
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "a foil is what might have been said instead")
     ids, words, n_words = [], [], 0
-    for stream in said.streams:
-        last = stream is said.streams[-1]
-        tensor = said.model_inputs[INPUTS[stream.name]]
-        if position is not None and last:
-            tensor = tensor[:, : position + 1]
+    for stream, n_read in zip(said.streams, said.read_until(chosen), strict=True):
+        tensor = said.model_inputs[INPUTS[stream.name]][:, :n_read]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
         ids.append(tensor.clone())  # as ordinary tensors, whatever mode they were made in
@@ -135,8 +132,7 @@ def index_of(said: Said, prediction: int | None) -> int:
     if said.decides:
         return 0  # there is one, of the whole text
     if prediction is None:
-        written = [i for i, p in enumerate(predictions) if (p.position or 0) >= said.wrote.first]
-        return written[0] if written else len(predictions) - 1
+        return next(iter(said.written), len(predictions) - 1)
     if prediction >= len(predictions):
         raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")
     return prediction

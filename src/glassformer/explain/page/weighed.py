@@ -100,17 +100,14 @@ def each_word_erased(said: Said, which: dict[str, Any]) -> Iterator[WordErased]:
 
 def written(said: Said) -> list[int]:
     """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
-    told = enumerate(said.predictions)
-    return [i for i, p in told if p.actual is not None and (p.position or 0) >= said.wrote.first]
+    return [i for i in said.written if said.predictions[i].actual is not None]
 
 
 def words_before(said: Said, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """For each word that a prediction can see: the positions of its tokens, by stream."""
-    last = None if prediction is None else said.predictions[prediction].position
-    for stream in said.streams:
-        seen = stream.words
-        if last is not None and stream is said.streams[-1]:
-            seen = seen[: last + 1]
+    n_read = said.read_until(said.predictions[prediction or 0])
+    for stream, n in zip(said.streams, n_read, strict=True):
+        seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):
             positions = [i for i, w in enumerate(seen) if w == word]
             if positions:
