@@ -1,7 +1,7 @@
 """What is asked of an explanation: one text, and how to go about it.
 
 A request may come from a page, that is from anywhere, so `from_dict` believes nothing: each field is checked
-for type and range, and the error names it. What a request means is `explanation.py`'s business.
+for type and range, and the error names it. What a request means is `preparing/`'s business.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tokens of a text as a person sees them: pieces, the words they belong to, the characters they stand for.
 
-Which text is cut where, and what is put around it, is decided in `inputs.py`; here a list of ids and the
+Which text is cut where, and what is put around it, is decided in `preparing/`; here a list of ids and the
 characters they came from become a `Stream`.
 """
 
