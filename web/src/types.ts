@@ -451,6 +451,11 @@ export interface ReportData {
   dropped: string[];
 }
 
+/** Every error of the server, which has its HTTP status. */
+export interface ApiError {
+  error: ApiProblem;
+}
+
 /** One axis of a tensor; `stream` is that of the tokens along it. */
 export interface Axis {
   name: AxisName;
@@ -499,9 +504,4 @@ export interface ApiProblem {
   kind: string;
   message: string;
   hint: string;
-}
-
-/** Every error of the server, which has its HTTP status. */
-export interface ApiError {
-  error: ApiProblem;
 }

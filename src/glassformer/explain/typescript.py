@@ -44,11 +44,10 @@ INTERFACES: dict[type, str] = {
         SourceLine, TraceNode, Param, Stream, Candidate, Followed, Prediction, BeamCandidate, DecodeLog, Wrote,
         SpecialIds, ModelFacts, Check, Answer, Together, Omitted, TraceRequest, Manifest, AttributeRequest,
         Faithfulness, Completeness, Attribution, EraseRequest, Erased, Place, Agreeing, Alignments, Named, Limits,
-        RunFacts, Weighed, WordErased, Packed, ReportData,
+        RunFacts, Weighed, WordErased, Packed, ReportData, ApiError,
     )
 } | {
     SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem",
-    ApiError: "ApiError",
 }  # fmt: skip
 """The classes whose objects are sent, with what the page calls them."""
 REQUESTS: dict[type, set[str]] = {

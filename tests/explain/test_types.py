@@ -1,0 +1,135 @@
+"""What is sent is what `types.ts` says: every answer is held against the classes that the types are made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from tests.explain.test_report import Page
+from tests.serving import TEXTS, tiny_run
+
+from glassformer.errors import UsageError
+from glassformer.explain.attribution.alignment import Alignments
+from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
+from glassformer.explain.capture.sites import AXES, OPERATIONS
+from glassformer.explain.explanation import explain
+from glassformer.explain.facts import RunFacts
+from glassformer.explain.manifest import Manifest
+from glassformer.explain.page.report import ReportData, report_html
+from glassformer.explain.page.responses import ApiError, error_response
+from glassformer.explain.page.service import Service
+from glassformer.explain.streams import Stream, StreamName
+from glassformer.explain.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
+
+NAMES = {"Op": set(OPERATIONS), "AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
+PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType}
+
+
+def wrong(value: Any, hint: Any, at: str = "") -> Iterator[str]:
+    """Where a value, as JSON has it, is not of a type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated and isinstance(args[1], str):
+        if value not in NAMES.get(args[1], [value]):
+            yield f"{at} is {value!r}, no {args[1]}"
+    elif origin in (Annotated, NotRequired):
+        yield from wrong(value, args[-1] if origin is Annotated else args[0], at)
+    elif origin in (Union, UnionType):
+        if all(any(wrong(value, kind)) for kind in args):
+            yield f"{at} is {value!r:.60}, none of {args}"
+    elif origin is Literal:
+        if value not in args:
+            yield f"{at} is {value!r:.60}, none of {args}"
+    elif origin in (list, tuple):
+        several = origin is list or ... in args
+        if not isinstance(value, list) or not (several or len(value) == len(args)):
+            yield f"{at} is {value!r:.60}, no list like {hint}"
+        else:
+            for i, one in enumerate(value):
+                yield from wrong(one, args[0 if several else i], f"{at}[{i}]")
+    elif origin in (dict, Mapping):
+        for name, one in value.items():
+            yield from wrong(one, args[1], f"{at}.{name}")
+    elif hint in INTERFACES:
+        yield from wrong_interface(value, hint, at)
+    elif not isinstance(value, PLAIN[hint]) or (hint is not bool and isinstance(value, bool)):
+        yield f"{at} is {value!r:.60}, no {hint}"
+
+
+def wrong_interface(value: Any, kind: type, at: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{at} is {value!r:.60}, no {INTERFACES[kind]}"
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    hints = {name: hint for name, hint in hints.items() if name not in NOT_SENT.get(kind, ())}
+    needed = {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
+    if kind in REQUESTS:
+        defaults = {f.name for f in fields(kind)} - REQUESTS[kind] if is_dataclass(kind) else set[str]()
+        needed -= defaults
+    if not needed <= value.keys() <= hints.keys():
+        yield f"{at} has {sorted(value)}, and {INTERFACES[kind]} has {sorted(hints)}"
+    for name in hints.keys() & value.keys():
+        yield from wrong(value[name], hints[name], f"{at}.{name}")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_answer_is_of_its_type(name: str) -> None:
+    run = tiny_run(name)
+    service = Service(run, [{"text": TEXTS[name]}])
+    manifest = service.trace({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
+    which = {"trace": manifest["id"]}
+    first = manifest["streams"][0]
+    position = first["special"].index(False)
+    answers: list[tuple[Any, Any]] = [
+        (manifest, Manifest),
+        (service.run(), RunFacts),
+        (service.erase({**which, "erase": {first["name"]: [position]}}), Erased),
+        *(
+            (service.attribute({**which, "method": m}), Attribution)
+            for m in ("erase", "integrated_gradients")
+        ),
+        (Page(report_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), ReportData),
+        (json.loads(bytes(error_response(UsageError("no", "yes")).body)), ApiError),
+    ]
+    if name == "translate":
+        answers.append((service.alignment(manifest["id"]), Alignments))
+    for value, kind in answers:
+        assert not list(wrong(json.loads(json.dumps(value)), kind, kind.__name__))
+
+
+def test_what_is_wrong_is_found() -> None:
+    """The search above sees a field too few, a name that is none, and a type that is another."""
+    stream = {f.name: None for f in fields(Stream)}
+    found = list(wrong(stream | {"name": "sauce", "ids": [1, "2"]}, Stream, "s"))
+    assert any("s.name" in one for one in found) and any("s.ids[1]" in one for one in found)
+    assert any("Stream has" in one for one in wrong({"name": "text"}, Stream))
+
+
+@dataclass(frozen=True)
+class Unknown:
+    path: Path
+
+
+def test_a_type_without_its_interface_is_refused() -> None:
+    with pytest.raises(KeyError):
+        type_ts(get_type_hints(Unknown)["path"])
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        (list[int | None], "(number | null)[]"),
+        (tuple[int, ...], "number[]"),
+        (tuple[int, str], "[number, string]"),
+        (dict[str, list[Stream]], "Record<string, Stream[]>"),
+        (Annotated[dict[str, Any], AttributeRequest] | None, "AttributeRequest | null"),
+        (Annotated[str, "Op"], "Op"),
+        (Literal["a", "b"], '"a" | "b"'),
+    ],
+)
+def test_a_type_of_python_is_one_of_typescript(hint: Any, expected: str) -> None:
+    assert type_ts(hint) == expected
