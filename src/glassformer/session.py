@@ -88,8 +88,13 @@ def prepare_together(config: Config, ranks: Ranks, tokenizer: Tokenizer | None =
         tokenizer=run.task.tokenizer.sha256, versions=str(versions), precision=run.precision,
         examples=f"{len(run.train)} {len(run.valid)}",
     )  # fmt: skip
-    sizes, n = [len(entry) for entry in run.task.epoch_batches(run.train, 0)], config.train.accumulate
-    if (most := max(sum(sizes[i : i + n]) for i in range(0, len(sizes), n))) < ranks.size:
+    plan, n = run.task.epoch_batches(run.train, 0), config.train.accumulate
+    sizes = (sum(map(len, plan[i : i + n])) for i in range(0, len(plan), n))
+    most = 0
+    for size in sizes:  # the first update that is large enough ends it: a plan may be very long
+        if (most := max(most, size)) >= ranks.size:
+            break
+    else:
         told = f"an update has {most} examples at most, too few for {ranks.size} processes"
         raise UsageError(told, "start fewer, or raise --max-tokens or --accumulate")
     return run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ def train_steps(
                 break
 
 
-def own_batches(run: RunContext, corpus: EncodedCorpus, entries: list[np.ndarray]) -> list[Batch]:
+def own_batches(run: RunContext, corpus: EncodedCorpus, entries: Sequence[np.ndarray]) -> list[Batch]:
     """This process's share of the entries of an update, where the model is."""
     made = [(run.task.make_batch(corpus, rows), counts) for rows, counts in run.ranks.pieces(entries)]
     return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]

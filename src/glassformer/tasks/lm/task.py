@@ -13,9 +13,10 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder, pieces_of
 from glassformer.data.forms import Form
-from glassformer.data.plans import Plan, overlapping_windows, shuffled_windows
+from glassformer.data.plans import Plan
 from glassformer.data.ragged import spans
 from glassformer.data.splits import Split
+from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
 from glassformer.evaluate.language import score
@@ -62,13 +63,13 @@ class LanguageModelling(Task):
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
         """Windows, cut at a random place and shuffled."""
-        return shuffled_windows(len(corpus.ids[0]), self.config.text.max_len, self.config.train, epoch)
+        return shuffled_windows(len(corpus.ids.flat), self.config.text.max_len, self.config.train, epoch)
 
     def eval_batches(
         self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
     ) -> Plan:
         """Overlapping windows in reading order, so that nothing is predicted with little context."""
-        return overlapping_windows(len(corpus.ids[0]), self.config.text.max_len, max_tokens, stride)
+        return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """`index` holds windows (B, 3). Labels are ids one further on; those before a window's `first` token
