@@ -87,17 +87,23 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
     Raises:
         ResourceError: the disk is full, or cannot be written; the old content stands.
     """
+    atomic_write_chunks(path, [data])
+
+
+def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """`atomic_write_bytes` of what comes in chunks, however much; returns its size in bytes and its SHA-256."""
     temporary = _beside(path)
     with _told(path):
         fs.make_folder(path.parent)
         try:
-            write_durably(temporary, [data])
+            facts = write_durably(temporary, chunks)
             fs.rename(temporary, path)
         except BaseException:
             with suppress(OSError):
                 fs.remove(temporary)
             raise
         fs.sync(path.parent)
+    return facts
 
 
 def atomic_write_text(path: Path, text: str) -> None:

@@ -207,6 +207,9 @@ class Run:
         everything = load_text_data(self.task.form, data or self.config.data)
         if (chosen := everything.splits().get(name)) is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
+        if chosen.shards is not None:
+            told = f"the {name} split was encoded ahead, and its text is not kept"
+            raise DataError(told, "use --split valid, or give a test file")
         return chosen, everything.train, name
 
     def _training_texts(self) -> Split | None:

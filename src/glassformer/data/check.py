@@ -17,6 +17,7 @@ from glassformer.data.documents import read_documents
 from glassformer.data.forms import Form
 from glassformer.data.own_files import data_parts, read_parts
 from glassformer.data.reading import Findings, Problem
+from glassformer.data.shards import Shards, is_shards
 from glassformer.data.splits import Split
 
 
@@ -28,7 +29,7 @@ class CheckReport:
         errors: what must be mended, in the order it was met (the first thousand).
         n_errors: all of it.
         counts: harmless things by name, such as "train: duplicates"; none is zero.
-        sizes: readable examples (running text: characters) of each part.
+        sizes: readable examples (running text: characters; shards: tokens) of each part.
         notes: what loading would announce, such as which columns were guessed.
     """
 
@@ -52,6 +53,8 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
         DataError: a built-in data set cannot be loaded.
     """
     findings = Findings()
+    if data.dataset == "files" and is_shards(data.files.train_file):
+        return _check_shards(form, data)
     if data.dataset != "files":  # it loads or it does not; the rest is counting
         loaded = load_text_data(form, data)
         findings.notes += loaded.notes
@@ -70,6 +73,18 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
     characters = form.roles is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}
     return CheckReport(findings.problems, findings.n_problems, counts, sizes, findings.notes)
+
+
+def _check_shards(form: Form, data: DataConfig) -> CheckReport:
+    """Every file of shards is hashed again; a DataError names the first that is not what was written."""
+    shards = Shards.read(Path(str(data.files.train_file)))
+    shards.check(None)
+    loaded = load_text_data(form, data)
+    counts = {f"train: {name}": n for name, n in shards.counts.items() if n}
+    sizes = {"train": shards.n_tokens} | {
+        name: sum(map(len, split.text)) for name, split in loaded.splits().items() if name != "train"
+    }
+    return CheckReport([], 0, counts, sizes, loaded.notes)
 
 
 def _count(splits: dict[str, Split], counts: Counter[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
+from glassformer.data.cuts import cut_up
 from glassformer.data.ragged import Ragged
+from glassformer.data.shards import Shards
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
 from glassformer.text.spelling import Spelling
@@ -27,8 +28,6 @@ VERSION = 2
 """Raised when the same text and settings begin to give other arrays, so that old caches are not read."""
 CHUNK_CHARS = 1 << 21
 """Characters tokenized at a time: enough to keep the tokenizer's threads busy, little enough to forget."""
-
-_LINE_START = re.compile(r"(?<=\S\n)(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -174,6 +173,15 @@ def encode_split(
     return EncodedCorpus(_ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, sha256=key, **more)
 
 
+def corpus_of_shards(shards: Shards, tokenizer: Tokenizer) -> EncodedCorpus:
+    """A running text that was encoded ahead; a DataError where that was with another tokenizer."""
+    shards.check_tokenizer(tokenizer)
+    counts = shards.counts
+    stats = {"n": counts["documents"], "n_tokens": shards.n_tokens, "n_unknown": counts["unknown"]}
+    one = Ragged(shards.ids(), np.array([0, shards.n_tokens]))
+    return EncodedCorpus(one, stats=stats, sha256=shards.sha256)
+
+
 def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
     """The first `max_len` ids, the last, or half of each (the odd one from the head)."""
     if len(ids) <= max_len:
@@ -183,29 +191,17 @@ def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
 
 
 def pieces_of(document: str, kind: str) -> Iterator[list[str]]:
-    """A document in pieces that can be tokenized apart, a few at a time.
-
-    Only where that gives the same ids: characters stand alone, and the splitting rules of words and of
-    byte-level BPE never join a single newline to the text on either side of it. Merged characters
-    (`bpe`) know no such place, so there the document stays whole.
-    """
-    if kind == "bpe" or len(document) <= CHUNK_CHARS // 8:
-        yield [document]
-        return
-    starts, wanted, batch = 0, CHUNK_CHARS // 8, []
-    for found in _LINE_START.finditer(document):
-        if found.start() - starts >= wanted:
-            batch.append(document[starts : found.start()])
-            starts = found.start()
-            if len(batch) == 8:
-                yield batch
-                batch = []
-    yield [*batch, document[starts:]]
+    """A document in pieces that can be tokenized apart (`cuts.py`), a few at a time; of `bpe` it stays whole."""
+    whole = kind == "bpe" or len(document) <= CHUNK_CHARS // 8
+    pieces = [document] if whole else cut_up(document, CHUNK_CHARS // 8)
+    yield from (pieces[i : i + 8] for i in range(0, len(pieces), 8))
 
 
 def fingerprint(split: Split, settings: Sequence[object]) -> str:
-    """A hash of every text and answer with its length, and of the settings."""
+    """A hash of every text and answer with its length, and of the settings; of shards, that of their index with them."""
     digest = hashlib.sha256(json.dumps(settings).encode())
+    if split.shards:
+        digest.update(split.shards.sha256.encode())
     for column in (split.text, split.answer or []):
         digest.update(f"\0{len(column)}\0".encode())
         for text in column:

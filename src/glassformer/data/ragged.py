@@ -8,16 +8,18 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from glassformer.data.shards import ShardedIds
+
 
 class Ragged(Sequence[np.ndarray]):
     """Sequences of different lengths in one flat array.
 
     Args:
-        flat: the ids of all sequences, one after the other.
+        flat: the ids of all sequences, one after the other; in one array, or in several that are read as one.
         offsets: where each begins, and where the last ends (one more than there are sequences).
     """
 
-    def __init__(self, flat: np.ndarray, offsets: np.ndarray) -> None:
+    def __init__(self, flat: np.ndarray | ShardedIds, offsets: np.ndarray) -> None:
         self.flat, self.offsets = flat, offsets
 
     @staticmethod
@@ -49,7 +51,7 @@ class Ragged(Sequence[np.ndarray]):
 
 
 def spans(
-    flat: np.ndarray, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
+    flat: np.ndarray | ShardedIds, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spans of a flat array as rows: ids (B, S) padded with `fill`, and which of them are real (B, S).
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from glassformer.data.shards import Shards
 from glassformer.errors import DataError, UsageError
+from glassformer.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Split:
             the text itself is all there is.
         source: where the texts came from, for messages ("aclImdb/train").
         published: the answers once more, for a score that can be laid beside others'.
+        shards: a running text that was encoded ahead, in place of `text`, which is then empty.
 
     Raises:
         DataError: when the columns are not equally long.
@@ -46,6 +49,7 @@ class Split:
     answer: list[str] | None = None
     source: str = ""
     published: Published | None = None
+    shards: Shards | None = None
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -55,7 +59,7 @@ class Split:
             )
 
     def __len__(self) -> int:
-        return len(self.text)
+        return self.shards.counts["documents"] if self.shards else len(self.text)
 
     @property
     def answers(self) -> list[str]:
@@ -90,6 +94,7 @@ class TextData:
         notes: what a person should be told (columns guessed, sizes of a seeded split, …).
         hashes: file name → sha256 of what was read from it.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
+        tokenizer: the one that the training part is encoded with already, where it is.
     """
 
     train: Split
@@ -98,6 +103,7 @@ class TextData:
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     extra_tokens: tuple[str, ...] = ()
+    tokenizer: Tokenizer | None = None
 
     def splits(self) -> dict[str, Split]:
         """The parts there are, by name."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
 from glassformer.data.batching import Batch
-from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
+from glassformer.data.corpus import EncodedCorpus, Encoder, corpus_of_shards, encode_split
 from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
@@ -100,6 +100,7 @@ class Task(ABC):
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """The task with a tokenizer trained on the training split alone, or with one trained before."""
+        tokenizer = tokenizer or data.tokenizer
         tokenizer = tokenizer or Tokenizer.train(cls.tokenized(data.train), config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
@@ -119,7 +120,12 @@ class Task(ABC):
         return self.form
 
     def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
-        """A split as ids, in memory or mapped from a cache folder; `training` may leave examples out."""
+        """A split as ids, in memory or mapped from a cache folder; `training` may leave examples out.
+
+        What was encoded ahead is only mapped.
+        """
+        if split.shards is not None:
+            return corpus_of_shards(split.shards, self.tokenizer)
         text = self.config.text
         settings = [self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names]
         encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)

@@ -19,6 +19,7 @@ def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Confi
     Raises:
         UsageError: a setting is to be found for which the task has no rule.
     """
+    config, data = _as_encoded(config, data)
     names = config.fit.split()
     if not names:
         return config, data
@@ -32,3 +33,13 @@ def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Confi
     shown = ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
     note = f"{reason}: {shown} (by rule; a setting that you name is yours)"
     return override(config, settings, "rules"), replace(data, notes=[*data.notes, note])
+
+
+def _as_encoded(config: Config, data: TextData) -> tuple[Config, TextData]:
+    """The text settings with which the data was encoded ahead, where it was: its tokenizer is there already."""
+    if (shards := data.train.shards) is None:
+        return config, data
+    taken = shards.text | {"ngrams": 0, "bigrams": 0}
+    told = [f"{name} {value}" for name, value in taken.items() if getattr(config.text, name) != value]
+    notes = [*data.notes, f"taken over from {shards.path}: {', '.join(told)}"] if told else data.notes
+    return replace(config, text=replace(config.text, **taken)), replace(data, notes=notes)
