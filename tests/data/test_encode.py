@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.crashing import every_crash
 
 from glassformer import files
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data import encode as encode_module
-from glassformer.data import stream
+from glassformer.data import sources as sources_module
 from glassformer.data.encode import BlockEncoder, Encoding
 from glassformer.data.encode_jobs import encode
 from glassformer.data.encoded_ahead import load_shards
@@ -25,7 +26,6 @@ from glassformer.data.shards import ShardedIds, Shards, is_shards
 from glassformer.data.stream import Layout
 from glassformer.errors import DataError, GlassformerError, ResourceError, UsageError
 from glassformer.text.tokenizer import Tokenizer
-from tests.crashing import every_crash
 
 SPEECH = "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n\n"
 ENCODING = Encoding(seed=3, valid_fraction=0.2, shard_bytes=512, text=TextConfig(vocab_size=300))
@@ -34,7 +34,7 @@ ENCODING = Encoding(seed=3, valid_fraction=0.2, shard_bytes=512, text=TextConfig
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches of 128 bytes, so that a page of text is many."""
-    monkeypatch.setattr(stream, "STRETCH", 128)
+    monkeypatch.setattr(sources_module, "STRETCH", 128)
 
 
 def corpus(folder: Path, n: int = 24) -> Path:
@@ -63,7 +63,8 @@ def test_every_text_is_trained_on_or_held_out_once(tmp_path):
     texts, held_out = documents_of(shards.ids()[:], shards.read_tokenizer()), shards.read_held_out()
     assert held_out and len(shards.shards) > 3
     plays = (source / "plays.txt").read_text(encoding="utf-8")
-    rows = [row["text"] for row in map(json.loads, (source / "rows.jsonl").open(encoding="utf-8"))]
+    lines = (source / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line)["text"] for line in lines]
     kept = [text for text in rows if text]
     assert sorted(t for t in [*texts, *held_out] if t in kept) == sorted(kept)
     whole = "".join(text for text in [*texts, *held_out] if text not in kept)
@@ -163,7 +164,7 @@ def test_two_processes_write_what_one_does(tmp_path):
     encoding = replace(ENCODING, shard_bytes=1 << 14)
     with pytest.MonkeyPatch.context() as patch:
         patch.undo()
-        patch.setattr(stream, "STRETCH", 1 << 15)  # that of processes that are started anew
+        patch.setattr(sources_module, "STRETCH", 1 << 15)  # that of processes that are started anew
         one = encode([source], tmp_path / "one", encoding)
         with pytest.raises(Stop):
             encode([source], tmp_path / "two", encoding, jobs=2, told=stop_at(1))
@@ -252,7 +253,7 @@ def test_no_text_is_told(tmp_path):
 def test_the_tokenizer_is_trained_on_some_of_the_training_text(tmp_path, monkeypatch):
     source = corpus(tmp_path / "in", 200)
     monkeypatch.setattr(encode_module, "SAMPLE_BYTES", 4000)
-    sources = stream.find_sources([source])
+    sources = sources_module.find_sources([source])
     texts = encode_module.sample(sources, ENCODING)
     assert texts == encode_module.sample(sources, ENCODING)
     assert 2000 < sum(map(len, texts)) < 12_000
@@ -283,7 +284,7 @@ def test_ids_take_four_bytes_where_two_are_too_few(tmp_path):
     (tmp_path / "a.txt").write_text(words.replace(" w", "\nw"), encoding="utf-8")
     tokenizer = Tokenizer.train([words], TextConfig(tokenizer="word", vocab_size=80_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "STRETCH", 1 << 15)
+        patch.setattr(sources_module, "STRETCH", 1 << 15)
         shards = encode(
             [tmp_path / "a.txt"], tmp_path / "out", Encoding(valid_fraction=0.0), tokenizer=tokenizer
         )

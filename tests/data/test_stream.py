@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.data import stream
+from glassformer.data import sources
 from glassformer.data.cuts import cut_up
-from glassformer.data.stream import (
-    Layout,
-    Part,
-    Source,
-    Unit,
-    cut_into_blocks,
-    find_sources,
-    is_held_out,
-    units_of,
-)
+from glassformer.data.sources import Part, Source, cut_into_blocks, find_sources, is_held_out
+from glassformer.data.stream import Layout, Unit, units_of
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.word_cache import WordCache
@@ -60,7 +52,7 @@ def units(path: Path, block: int = 1 << 20, layout: Layout = Layout()) -> list[U
 
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "STRETCH", 64)
+    monkeypatch.setattr(sources, "STRETCH", 64)
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,7 +61,7 @@ def test_a_file_is_its_stretches_however_it_is_divided(tmp_path_factory, text, b
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "STRETCH", 64)
+        patch.setattr(sources, "STRETCH", 64)
         whole, divided = units(path), units(path, block)
     assert whole == divided
     assert "".join(unit.text for unit in whole) == text.replace("\r\n", "\n")
@@ -86,7 +78,7 @@ def test_stretches_have_the_ids_of_the_whole(tmp_path_factory, text):
     text = " and\n".join(text[i : i + 20] for i in range(0, len(text), 20))
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "STRETCH", 256)
+        patch.setattr(sources, "STRETCH", 256)
         cut = [unit.text for unit in units(path)]
     for tokenizer in KINDS.values():
         assert [i for part in cut for i in tokenizer.encode(part)] == tokenizer.encode(text)
@@ -133,7 +125,7 @@ def test_rows_of_json_lines_come_once_each(tmp_path_factory, texts, block, zippe
     data = "".join(json.dumps({"text": text, "n": i}) + "\n" for i, text in enumerate(texts)).encode()
     path.write_bytes(gzip.compress(data) if zipped else data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "STRETCH", 64)
+        patch.setattr(sources, "STRETCH", 64)
         found = units(path, block) if data else []
     assert [unit.text for unit in found] == texts and all(unit.begins for unit in found)
     assert len({unit.place for unit in found}) == len(texts)
@@ -146,7 +138,7 @@ def test_documents_between_separators_come_once_each(tmp_path_factory, documents
     path = tmp_path_factory.mktemp("docs") / "a.txt"
     path.write_text(f"\n{separator}\n".join("\n".join(lines) for lines in documents), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "STRETCH", 32)
+        patch.setattr(sources, "STRETCH", 32)
         whole = units(path, 1 << 20, Layout(separator))
         assert units(path, block, Layout(separator)) == whole
     wanted = ["\n".join(lines) for lines in documents]
@@ -215,12 +207,12 @@ def test_what_is_held_out_is_a_matter_of_seed_name_and_place():
 
 
 def test_blocks_cover_all_files_once():
-    sources = [
+    files = [
         Source(Path(f"{n}.txt"), f"{n}.txt", size, 0) for n, size in enumerate((5, 0, 300_000, 7, 100_000))
     ]
     for size in (1, 40_000, 65_536, 10**9):
-        parts = [part for block in cut_into_blocks(sources, size) for part in block]
-        for source in sources:
+        parts = [part for block in cut_into_blocks(files, size) for part in block]
+        for source in files:
             own = [part for part in parts if part.source is source]
             assert [p.start for p in own[1:]] == [p.stop for p in own[:-1]]
             assert not own if not source.size else (own[0].start, own[-1].stop) == (0, source.size)

@@ -82,11 +82,11 @@ class VariedColumn:
     """
 
     def __init__(self, column: Ragged, tokenizer: Tokenizer, p: float, seed: int) -> None:
-        rules, begins = tokenizer.rules(), tokenizer.begins_word()[column.flat]
+        rules, begins = tokenizer.rules(), tokenizer.begins_word()[column.flat[:]]
         begins[column.offsets[:-1][column.lengths > 0]] = True
         edges = np.append(np.flatnonzero(begins), len(column.flat))
         self.first_word = np.searchsorted(edges, column.offsets)  # of each example
-        flat, numbers = column.flat.tolist(), dict[tuple[int, ...], int]()
+        flat, numbers = column.flat[:].tolist(), dict[tuple[int, ...], int]()
         spans = pairwise(edges.tolist())
         self.words = np.array(
             [numbers.setdefault(tuple(flat[a:b]), len(numbers)) for a, b in spans], np.int64

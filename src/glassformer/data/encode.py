@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,8 @@ from glassformer import files
 from glassformer.config import TextConfig
 from glassformer.data.corpus import pieces_of
 from glassformer.data.shards import FORMAT, INDEX, TOKENIZER, UNFINISHED, Shard, Shards
-from glassformer.data.stream import (
-    Layout,
-    Part,
-    Source,
-    Unit,
-    cut_into_blocks,
-    find_sources,
-    is_held_out,
-    units_of,
-)
+from glassformer.data.sources import Part, Source, cut_into_blocks, is_held_out
+from glassformer.data.stream import Layout, Unit, units_of
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.files import atomic_write_chunks, read_json, remove_leftovers, write_json
 from glassformer.text.tokenizer import Tokenizer
@@ -56,11 +48,11 @@ class Encoding:
         tokenizer: the SHA-256 of one that is given; "" for one to train.
     """
 
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
     seed: int = 0
     valid_fraction: float | None = None
     shard_bytes: int = 64 << 20
-    text: TextConfig = TextConfig()
+    text: TextConfig = field(default_factory=TextConfig)
     tokenizer: str = ""
 
     def settings(self) -> dict[str, Any]:

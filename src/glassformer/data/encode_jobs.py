@@ -24,7 +24,7 @@ from glassformer.data.encode import (
     share_to_hold_out,
 )
 from glassformer.data.shards import INDEX, TOKENIZER, Shards
-from glassformer.data.stream import Source, find_sources
+from glassformer.data.sources import Source, find_sources
 from glassformer.errors import DataError, Interrupted, ResourceError
 from glassformer.files import remove_leftovers
 from glassformer.text.tokenizer import Tokenizer

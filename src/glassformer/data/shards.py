@@ -103,8 +103,8 @@ class Shards:
             if index["format"] != FORMAT:
                 raise DataError(f"{path / INDEX} is of the format {index['format']!r}, not {FORMAT!r}")
             shards = tuple(Shard(**shard) for shard in index["shards"])
-            facts = [index[name] for name in ("dtype", "text", "tokenizer", "counts")]
-            return Shards(path, *facts, shards, hashlib.sha256(data).hexdigest())
+            facts = {name: index[name] for name in ("dtype", "text", "tokenizer", "counts")}
+            return Shards(path, **facts, shards=shards, sha256=hashlib.sha256(data).hexdigest())
         except (CheckpointError, OSError, KeyError, TypeError) as error:
             raise DataError(f"{path / INDEX} is not readable as an index of shards ({error})") from error
 
