@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import compare, data, demo, doctor, evaluate, explain, flags, predict, recipes, train
+from glassformer.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    encode,
+    evaluate,
+    explain,
+    flags,
+    predict,
+    recipes,
+    train,
+)
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import load_recipe, override, section_fields
@@ -16,6 +28,7 @@ from .conftest import Runs
 ARGUMENTS = {
     "compare": compare.CompareArguments,
     "data": data.DataArguments,
+    "data encode": encode.EncodeArguments,
     "demo": demo.DemoArguments,
     "doctor": doctor.DoctorArguments,
     "evaluate": evaluate.EvaluateArguments,

@@ -164,7 +164,7 @@ def test_two_processes_write_what_one_does(tmp_path):
     encoding = replace(ENCODING, shard_bytes=1 << 14)
     with pytest.MonkeyPatch.context() as patch:
         patch.undo()
-        patch.setattr(sources_module, "STRETCH", 1 << 15)  # that of processes that are started anew
+        patch.setattr(sources_module, "STRETCH", 1 << 13)  # that of processes that are started anew
         one = encode([source], tmp_path / "one", encoding)
         with pytest.raises(Stop):
             encode([source], tmp_path / "two", encoding, jobs=2, told=stop_at(1))

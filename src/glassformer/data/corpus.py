@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.config import TextConfig
 from glassformer.data.cuts import cut_up
 from glassformer.data.ragged import Ragged
-from glassformer.data.shards import Shards
+from glassformer.data.shards import ShardedIds, Shards
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
 from glassformer.text.spelling import Spelling
@@ -59,6 +59,11 @@ class EncodedCorpus:
     def lengths(self) -> np.ndarray:
         """Tokens of each text that goes in."""
         return self.ids.lengths
+
+    @property
+    def running(self) -> bool:
+        """Whether this is a running text from shards, to be read in windows: one sequence, far longer than any other."""
+        return isinstance(self.ids.flat, ShardedIds)
 
     @property
     def targets(self) -> Ragged:

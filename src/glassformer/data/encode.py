@@ -78,7 +78,7 @@ class BlockEncoder:
         self.out, self.encoding, self.tokenizer = out, encoding, tokenizer
         self.blocks = cut_into_blocks(sources, encoding.shard_bytes)
         self.dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
-        self.words = WordCache(tokenizer)
+        self.words = WordCache(tokenizer, self.dtype)
         self.stopping: Callable[[], bool] = lambda: False
 
     def record(self, number: int) -> Path:
@@ -133,13 +133,13 @@ class BlockEncoder:
         """The ids of pieces, as they stand in a file; each begins a document, or goes on."""
         if self.stopping():
             raise Interrupted("encoding was interrupted", "give the same command again: it goes on")
-        flat: list[int] = []
-        encoded = self.words.encode_batch([text for _, text in pieces])
-        for (begins, _), ids in zip(pieces, encoded, strict=True):
-            flat += [self.tokenizer.eos_id, *ids] if begins else ids
+        end = np.array([self.tokenizer.eos_id], self.dtype).tobytes()
+        encoded = self.words.encode([text for _, text in pieces])
+        data = b"".join(end * begins + ids for (begins, _), ids in zip(pieces, encoded, strict=True))
+        flat = np.frombuffer(data, self.dtype)
         counts["tokens"] += len(flat)
-        counts["unknown"] += flat.count(self.tokenizer.unk_id)
-        return np.array(flat, self.dtype).tobytes()
+        counts["unknown"] += int((flat == self.tokenizer.unk_id).sum())
+        return data
 
     def _aside(self, source: Source, place: int) -> bool:
         return is_held_out(self.encoding.seed, source, place, self.encoding.valid_fraction or 0.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from glassformer.errors import DataError, UsageError
 
-STRETCH = 1 << 15
+STRETCH = 1 << 13
 """Bytes of a plain file after which it is cut, at the next beginning of a line."""
 FEW = 8
 """Stretches in a small part of a file."""

@@ -1,7 +1,7 @@
 """Encoding long text by its words: each is tokenized once, and looked up from there on.
 
 Words repeat, so on running text this takes a fraction of the time and gives the same ids. Only byte-level BPE is
-encoded so: its splitting rule never joins a single space to the word before it, nor a word to what follows its space.
+encoded so: its splitting rule joins a single space to the word behind it, and to nothing else.
 """
 
 from __future__ import annotations
@@ -10,28 +10,48 @@ import re
 from collections.abc import Sequence
 from itertools import chain
 
+import numpy as np
+
 from glassformer.text.tokenizer import Tokenizer
 
 MOST_WORDS = 1 << 17
-"""Words remembered (about 40 MB); when there are more, remembering begins again."""
-_BETWEEN_WORDS = re.compile(r"(?<=\S)(?= \S)")
+"""Words remembered (about 20 MB); when there are more, remembering begins again."""
+_MORE_THAN_A_SPACE = re.compile(r"\s | \s")
+_BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
 
 
 class WordCache:
-    """Encodes as its tokenizer does, faster where words repeat."""
+    """Encodes as its tokenizer does, to the bytes of the ids.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        self.known: dict[str, list[int]] = {}
+    Args:
+        tokenizer: whose ids these are. dtype: of an id.
+    """
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def __init__(self, tokenizer: Tokenizer, dtype: str) -> None:
+        self.tokenizer, self.dtype = tokenizer, dtype
+        self.known: dict[str, bytes] = {}  # word → ids of a space and the word
+
+    def encode(self, texts: Sequence[str]) -> list[bytes]:
         """The ids of each text; errors are those of `Tokenizer.encode_batch`."""
         if self.tokenizer.kind != "byte-bpe":
-            return self.tokenizer.encode_batch(texts)
-        words = [_BETWEEN_WORDS.split(text) for text in texts]
+            return self._tokenized(texts)
+        words = [self._words(text) for text in texts]
         if len(self.known) > MOST_WORDS:
             self.known = {}
-        known = self.known
-        if new := [word for word in set(chain.from_iterable(words)) if word not in known]:
-            known |= zip(new, self.tokenizer.encode_batch(new), strict=True)
-        return [list(chain.from_iterable(map(known.__getitem__, some))) for some in words]
+        if new := list(set(chain.from_iterable(words)) - self.known.keys()):
+            self.known |= zip(new, self._tokenized([f" {word}" for word in new]), strict=True)
+        known, firsts = self.known, self._tokenized([some[0] for some in words])  # no space before these
+        return [
+            first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)
+        ]
+
+    def _words(self, text: str) -> list[str]:
+        """A text cut at single spaces between what are none."""
+        return (_BETWEEN_WORDS.split if _MORE_THAN_A_SPACE.search(text) else _at_spaces)(text)
+
+    def _tokenized(self, texts: Sequence[str]) -> list[bytes]:
+        return [np.array(ids, self.dtype).tobytes() for ids in self.tokenizer.encode_batch(texts)]
+
+
+def _at_spaces(text: str) -> list[str]:
+    return text.split(" ")

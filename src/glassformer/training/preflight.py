@@ -114,7 +114,7 @@ def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
 def _too_few(run: RunContext) -> Iterator[str]:
     """What can be expected of few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
-    if run.task.telling.running_text:
+    if run.task.telling.running_text or run.train.running:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
@@ -162,7 +162,8 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitFacts:
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
-    n_texts = None if task.telling.running_text else unknown_texts(columns, task.tokenizer.unk_id)
+    running = task.telling.running_text or corpus.running
+    n_texts = None if running else unknown_texts(columns, task.tokenizer.unk_id)
     return SplitFacts(
         **stats | {"n": len(corpus)},
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),

@@ -21,14 +21,16 @@ from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.columns import TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.forms import Form
-from glassformer.data.ragged import Ragged
+from glassformer.data.plans import Plan
+from glassformer.data.ragged import Ragged, spans
 from glassformer.data.splits import Split
+from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.tasks.base import PARALLEL_FILES, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.telling import PretrainTelling
 from glassformer.text.tokenizer import MASK
@@ -75,6 +77,20 @@ class Pretrain(Task):
         if t.spelling:
             encoder.spellings(t.spelling)
 
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+        """Texts of like length; of a running text windows, over the ends of documents."""
+        if corpus.running:
+            c = self.config
+            return shuffled_windows(len(corpus.ids.flat) + 1, c.text.max_len, c.train, epoch)
+        return super().epoch_batches(corpus, epoch)
+
+    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> Plan:
+        """Every text once; of a running text every window."""
+        if corpus.running:
+            most = self.config.text.max_len
+            return overlapping_windows(len(corpus.ids.flat) + 1, most, max_tokens, stride=most)
+        return super().eval_batches(corpus, max_tokens)
+
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """Other tokens are hidden each time."""
         return self._batch(corpus, index, None)
@@ -88,7 +104,12 @@ class Pretrain(Task):
                 yield batch.to(device)
 
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
-        ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
+        pad_id = self.tokenizer.pad_id
+        if corpus.running:  # rows (start, stop, …)
+            ids, real = spans(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
+            index = index[:, 0]
+        else:
+            ids, real = corpus.ids.padded(index, pad_id)
         spelling, mask_id = spelling_of(corpus, index), self.tokenizer.mask_id
         seen, spelling, labels = mask_tokens(torch.from_numpy(ids), spelling, mask_id, generator)
         guessed = labels != IGNORE_INDEX
