@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.run.test_end_to_end import TINY
 
 import glassformer
 from glassformer.cli.main import main
@@ -15,7 +16,6 @@ from glassformer.data import sources, windows
 from glassformer.data.datasets import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
-from tests.run.test_end_to_end import TINY
 
 TEXT = "".join(
     f"the {'cat dog cow'.split()[i % 3]} sat on {i % 7} mats, and the {i % 5}th log.\n" for i in range(900)
