@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data import documents
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load, load_test
 from glassformer.data.splits import Split
@@ -288,6 +289,15 @@ def test_running_text_has_no_examples_to_limit(tmp_path):
     with pytest.raises(UsageError, match="limit counts examples") as caught:
         load_text_data(TASKS["lm"].form, DataConfig(limit=100, files=FilesConfig(train_file=book)))
     assert "--steps" in caught.value.hint
+
+
+def test_of_large_text_a_person_is_told_how_to_train_from_the_disk(tmp_path, monkeypatch):
+    path = write(tmp_path / "book.txt", "a line\n" * 100)
+    data = DataConfig(files=FilesConfig(train_file=path))
+    assert not any("data encode" in note for note in load(TASKS["lm"].form, data).notes)
+    monkeypatch.setattr(documents, "LARGE_CHARS", 500)
+    assert any("700 characters are held in memory" in note and "data encode" in note
+               for note in load(TASKS["lm"].form, data).notes)  # fmt: skip
 
 
 def test_too_little_text_and_an_empty_folder(tmp_path):

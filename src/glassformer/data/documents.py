@@ -18,6 +18,9 @@ ENOUGH_FILES = 10
 """From so many files on, whole files are set aside; below, the running text is cut."""
 TEST_SHARE = 0.1
 
+LARGE_CHARS = 256 << 20
+"""Text of so many characters had better be encoded ahead than held in memory."""
+
 Documents = list[tuple[str, str]]
 """(name, text) of each."""
 
@@ -36,6 +39,11 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
     named = {"train": files.train_file, "valid": files.valid_file, "test": files.test_file}
     parts = {name: read_documents(Path(path), findings) for name, path in named.items() if path}
     findings.raise_if_any()
+    if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
+        advice = f"glassformer data encode {source} --out shards, once, then --train-file shards"
+        findings.notes.append(
+            f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}"
+        )
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
         parts["valid"] = parts["test"]
