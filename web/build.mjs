@@ -1,7 +1,7 @@
-// Builds the page: src/main.tsx with its styles into app.js, the two scripts it loads and app.css, whole.js for saved
+// Builds the page: src/main.tsx into app.js and the two scripts it loads, src/styles into app.css, whole.js for saved
 // pages, and index.html beside them.
 // Nothing in the output depends on the machine or the time, so the same sources give the same bytes.
-import { copyFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -37,7 +37,7 @@ const common = {
   jsx: "transform",
   jsxFactory: "jsxElement",
   jsxFragment: "JsxFragment",
-  inject: ["src/jsx.ts"],
+  inject: ["jsx.ts"],
   target: "es2022",
   charset: "utf8",
   legalComments: "none",
@@ -46,9 +46,9 @@ const common = {
 // For the server: app.js and shared.js make the first view, later.js the other screens. A saved page has no server to
 // ask for more, so it gets the same sources in one piece, whole.js.
 await build({ ...common, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]" });
+await build({ ...common, entryPoints: { app: "src/styles/index.css" } });
 renameSync(join(outdir, "chunk.js"), join(outdir, "shared.js"));
 await build({ ...common, entryPoints: { whole: "src/main.tsx" }, format: "iife" });
-rmSync(join(outdir, "whole.css")); // app.css again
 
 // A second minifier: what esbuild leaves can be shortened by about 3%.
 for (const name of ["app", "shared", "later", "whole"]) {

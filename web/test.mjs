@@ -21,7 +21,7 @@ try {
     logLevel: "warning",
   });
   const files = names.map((name) => join(outdir, name.replace(/\.ts$/, ".mjs")));
-  process.exitCode = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit" }).status ?? 1;
+  process.exitCode = spawnSync(process.execPath, ["--test", ...files], { stdio: "inherit", cwd: here }).status ?? 1;
 } finally {
   rmSync(outdir, { recursive: true });
 }

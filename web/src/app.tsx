@@ -1,92 +1,133 @@
 /**
  * The frame around the six screens: the name, the screens' links, the text that is traced and its answer,
- * and what went wrong. Each screen is one file in screens/ and renders its own content only.
+ * and what went wrong. Each screen is a folder in screens/ and draws its own content only.
  */
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
-import { Answer } from "./components/Answer";
-import { Help } from "./components/Help";
-import { TextForm } from "./components/TextForm";
-import { SCREENS, type Screen } from "./hash";
-import { useKeys } from "./keys";
-import { FlowScreen } from "./screens/flow";
-import { signal, useSignals } from "./signals";
-import { busy, go, hrefTo, manifest, problems, report, route, runFacts } from "./state";
-import { theme, toggleTheme } from "./theme";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { FlowScreen } from "./screens/flow/screen";
+import { type Screen, SCREENS } from "./state/address";
+import { useKeys } from "./state/keys";
+import { busy, go, hrefTo, manifest, problems, report, route, runFacts } from "./state/page";
+import { signal, useValue } from "./state/signals";
+import { theme, toggleTheme } from "./state/theme";
+import type { Manifest } from "./types";
+import { Answer, TextForm } from "./views/Text";
 
 const NAMES: Record<Screen, string> = {
   flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
 };
 
 /** The screens that are here; the others come in a second bundle, the first time that one of them is opened. */
-const screens = signal<Partial<Record<Screen, ComponentType>>>({ flow: FlowScreen });
-
-function useScreen(name: Screen): ComponentType | undefined {
-  const Component = screens.value[name];
-  useEffect(() => {
-    if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), report);
-  }, [Component]);
-  return Component;
-}
+const screens = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>>>>({ flow: FlowScreen });
 
 export function App() {
   useKeys();
-  useSignals();
-  const { screen } = route.value;
-  const Component = useScreen(screen);
-  const waits = busy.value ?? (Component ? null : `Opening ${NAMES[screen]}`);
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
-      <header class="top">
-        <a class="brand" href={hrefTo("flow")} onClick={follow("flow")}>Glassformer</a>
-        <Nav current={screen} />
-        <div class="top-tools">
-          <span class="run-name">{runFacts.value?.model.run}</span>
-          <Help />
-          <button type="button" class="quiet" onClick={toggleTheme}>{theme.value === "dark" ? "Light" : "Dark"}</button>
-        </div>
-      </header>
+      <Header />
       <TextForm />
       <Problems />
-      <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
-        {manifest.value && <Answer />}
-        {manifest.value && Component ? <Component /> : <p class="waiting">{waits ? `${waits} …` : "Nothing is traced yet."}</p>}
-        <p class="visually-hidden" role="status">{waits}</p>
-      </main>
+      <Main />
     </>
   );
 }
 
-function Nav({ current }: { current: Screen }) {
+/** Its links carry what the address says, so it follows it. */
+function Header() {
+  const { screen } = useValue(route);
+  const dark = useValue(theme) === "dark";
+  const run = useValue(runFacts)?.model.run;
   return (
-    <nav aria-label="Screens">
-      {SCREENS.map((name, index) => (
-        <a
-          key={name} data-nav={name} href={hrefTo(name)} onClick={follow(name)} title={`Key ${index + 1}`}
-          aria-current={name === current ? "page" : undefined}
-        >
-          {NAMES[name]}
-        </a>
-      ))}
-    </nav>
+    <header class="top">
+      <a class="brand" href={hrefTo("flow")} onClick={lead("flow")}>Glassformer</a>
+      <nav aria-label="Screens">
+        {SCREENS.map((name, index) => (
+          <a
+            key={name} data-nav={name} href={hrefTo(name)} onClick={lead(name)} title={`Key ${index + 1}`}
+            aria-current={name === screen ? "page" : undefined}
+          >
+            {NAMES[name]}
+          </a>
+        ))}
+      </nav>
+      <div class="top-tools">
+        <span class="run-name">{run}</span>
+        <Help />
+        <button type="button" class="quiet" onClick={toggleTheme}>{dark ? "Light" : "Dark"}</button>
+      </div>
+    </header>
   );
+}
+
+function Main() {
+  const screen = useValue(route, (now) => now.screen);
+  const here = useValue(screens, (all) => screen in all);
+  const waits = useValue(busy) ?? (here ? null : `Opening ${NAMES[screen]}`);
+  const traced = useValue(manifest, Boolean);
+  const content = useMemo(() => <Content screen={screen} />, [screen]); // the same while the page waits: not drawn again
+  return (
+    <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
+      {content}
+      {!(traced && here) && <p class="waiting">{waits ? `${waits} …` : "Nothing is traced yet."}</p>}
+      <p class="visually-hidden" role="status">{waits}</p>
+    </main>
+  );
+}
+
+function Content({ screen }: { screen: Screen }) {
+  const trace = useValue(manifest);
+  const Component = useValue(screens)[screen];
+  useEffect(() => {
+    if (!Component) import("./screens/later").then((later) => (screens.now = { ...screens.now, ...later }), report);
+  }, [Component]);
+  return trace && <><Answer trace={trace} />{Component && <Component trace={trace} />}</>;
 }
 
 function Problems() {
   return (
     <>
-      {problems.map((problem, i) => problem.value && (
+      {useValue(problems).map((problem, i) => (
         <div key={i} role="alert" class="problem">
-          <p><strong>{problem.value.message}</strong> {problem.value.hint}</p>
-          <button type="button" class="quiet" onClick={() => (problem.value = null)}>Close</button>
+          <p><strong>{problem.now!.message}</strong> {problem.now!.hint}</p>
+          <button type="button" class="quiet" onClick={() => (problem.now = null)}>Close</button>
         </div>
       ))}
     </>
   );
 }
 
-const follow = (screen: Screen) => (event: MouseEvent) => {
+const KEYS: [string, string][] = [
+  ["1 … 6", "the screens"],
+  ["Space", "the next step (Step), erase a word (Why)"],
+  ["Shift Space", "the step before"],
+  ["Enter", "the arithmetic of the chosen cell"],
+  ["[ ]", "the layer before, the next"],
+  [", .", "the head before, the next"],
+  ["← ↑ → ↓", "another cell, another token"],
+  ["?", "this help"],
+];
+
+/** The keys, in a dialog that the browser itself makes modal. */
+function Help() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  return (
+    <>
+      <button type="button" class="quiet" onClick={() => dialog.current?.showModal()}>Keys</button>
+      <dialog ref={dialog} class="help" aria-labelledby="help-title">
+        <h2 id="help-title">Keys</h2>
+        <dl>
+          {KEYS.map(([key, does]) => (
+            <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>
+          ))}
+        </dl>
+        <form method="dialog"><button type="submit">Close</button></form>
+      </dialog>
+    </>
+  );
+}
+
+const lead = (screen: Screen) => (event: MouseEvent) => {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return; // a new tab, as anywhere
   event.preventDefault();
   go(screen);

@@ -1,11 +1,10 @@
 /**
- * Starts the page. Everything it shows comes from `state.ts`; everything it knows, from `source.ts`.
+ * Starts the page. Everything it shows comes from `state/page.ts`; everything it knows, from `sources/`.
  */
 import { render } from "preact";
 import { App } from "./app";
-import { start } from "./state";
-import { initTheme } from "./theme";
-import "./styles/index.css";
+import { start } from "./state/page";
+import { initTheme } from "./state/theme";
 
 initTheme();
 const root = document.getElementById("app");

@@ -3,16 +3,15 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { alignment } from "../src/attention/alignment";
-import { arcLine, heaviest } from "../src/attention/arcLayout";
-import { drawArcs, drawMatrix } from "../src/attention/drawing";
-import { difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/attention/grid";
-import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/attention/measures";
-import { attentionGroups } from "../src/attention/heads";
-import { decoderRollout, meanOfRows, rollout } from "../src/attention/rollout";
-import { differing } from "../src/compare/diff";
-import { filmSlice, floor, heldRequest, pairRows } from "../src/compare/pair";
-import { sentence } from "../src/steps";
+import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
+import { arcLine, heaviest } from "../src/screens/attention/lines";
+import { differing, filmSlice, floor, pairRows } from "../src/screens/compare/pair";
+import { alignment, difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/tensors/grid";
+import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
+import { decoderRollout, meanOfRows, rollout } from "../src/tensors/rollout";
+import { attentionGroups } from "../src/trace/heads";
+import { sentence } from "../src/trace/steps";
+import { heldRequest } from "../src/trace/writing";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
 
 function grid(rows: number[][]): Grid {
@@ -149,12 +148,14 @@ test("pairs of predictions: the likeliest of either side, unknown where a side d
 
 test("another checkpoint is asked about the very same tokens", () => {
   const text = { ids: [5, 6, 7, 8, 9], special: [false, false, false, false, false], n_given: 2, text: "abcde" };
-  const lm = { model: { task: "lm" }, request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
+  const lm = { predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
   assert.deepEqual(heldRequest(lm, "step-00000002"), {
     text: "ab", checkpoint: "step-00000002", prefix: [7, 8], decode: { temperature: 0.5, max_new_tokens: 1 },
   });
-  const translate = { model: { task: "translate" }, request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
+  const translate = { predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
   assert.deepEqual(heldRequest(translate, "model"), { text: "ab", target: "xyz" });
+  const classify = { predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
+  assert.deepEqual(heldRequest(classify, "step-00000002"), { text: "ab", checkpoint: "step-00000002" });
 });
 
 test("of keys that are cut off no entropy is told, nor whether rows sum to 1", () => {

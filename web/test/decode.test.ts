@@ -3,11 +3,11 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fateOf, layoutBeam, neighbour, pathTo } from "../src/decode/beam";
-import { filterAll, filterTop, type Knobs } from "../src/decode/filters";
-import { contributions, softmax } from "../src/decode/pooling";
+import { fateOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
+import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/screens/why/words";
+import { filterAll, filterTop, type Knobs } from "../src/tensors/filters";
+import { contributions, softmax } from "../src/tensors/pooling";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
-import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/why/words";
 
 const NEUTRAL: Knobs = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];

@@ -4,11 +4,12 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkNode } from "../src/check";
-import { Place } from "../src/loading";
-import { FileSource, type Source } from "../src/source";
-import { Store } from "../src/store";
-import type { TensorValue } from "../src/tensor";
+import { FileSource } from "../src/sources/file";
+import type { Source } from "../src/sources/source";
+import { Store, TensorStore } from "../src/sources/store";
+import { derived, follow, Place, signal } from "../src/state/signals";
+import type { TensorValue } from "../src/tensors/tensor";
+import { checkNode } from "../src/trace/check";
 import type { Manifest, ReportData, TraceNode } from "../src/types";
 
 const KEYS = 128;
@@ -34,25 +35,26 @@ test("a saved weight that is half of what it should be is found, and rounding is
   assert.equal((await evenWeights((weights) => { weights[3]! *= 1.02; })).state, "bad");
 });
 
-function saved(task: string): FileSource {
+/** Of a model that decides, or of one that writes, after a position. */
+function saved(position: number | null): FileSource {
   const candidate = (id: number, logit: number, log_prob: number) => ({ id, piece: String(id), logit, log_prob });
-  const whole = { position: null, logsumexp: 0, top: [candidate(0, 2, -0.4), candidate(1, 1, -1.4), candidate(2, 0, -2.4)], actual: null };
+  const whole = { position, logsumexp: 0, top: [candidate(0, 2, -0.4), candidate(1, 1, -1.4), candidate(2, 0, -2.4)], actual: null };
   const without = { ...whole, top: [candidate(2, 5, -0.1), candidate(0, 3, -2.1), candidate(1, 2, -3.1)] };
   const erased = { prediction: without, value: 3 - 2, original: 2 - 1 };
   const request = { trace: "t1", erase: { text: [0] } };
-  const trace = { id: "t1", model: { task }, predictions: [whole], nodes: [], params: {} };
+  const trace = { id: "t1", predictions: [whole], nodes: [], params: {} };
   return new FileSource({ traces: [trace], dropped: [], erased: [{ request, erased }] } as unknown as ReportData);
 }
 
 test("what a saved page says of an erased word is said of the class and foil that are asked about", async () => {
-  const [page, asked] = [saved("classify"), { trace: "t1", erase: { text: [0] } }];
+  const [page, asked] = [saved(null), { trace: "t1", erase: { text: [0] } }];
   const answers = async (more: object) => page.erase({ ...asked, ...more }).then(({ value, original }) => [value, original]);
   assert.deepEqual(await answers({}), [1, 1]);
   assert.deepEqual(await answers({ target: 0 }), [1, 1], "what the answer is anyway");
   assert.deepEqual(await answers({ target: 2 }), [5 - 3, 0 - 2], "against the likeliest other");
   assert.deepEqual(await answers({ target: 0, foil: 2 }), [3 - 5, 2 - 0]);
   await assert.rejects(answers({ target: 9 }), /does not hold/);
-  assert.deepEqual((await saved("lm").erase({ ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
+  assert.deepEqual((await saved(0).erase({ ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
 });
 
 test("an answer that comes after the next question, or after it was taken away, is dropped", async () => {
@@ -62,18 +64,18 @@ test("an answer that comes after the next question, or after it was taken away, 
   const second = place.load("second", () => new Promise((done) => { soon = done; }));
   late("old");
   await first;
-  assert.deepEqual([place.value.value, place.busy.value], [null, "second"]);
+  assert.deepEqual([place.value.now, place.busy.now], [null, "second"]);
   soon("new");
   await second;
-  assert.deepEqual([place.value.value, place.busy.value], ["new", null]);
+  assert.deepEqual([place.value.now, place.busy.now], ["new", null]);
   const third = place.load("third", () => new Promise((done) => { late = done; }));
   await place.load("", null);
   late("ghost");
   await third;
-  assert.deepEqual([place.value.value, place.busy.value, place.problem.value], [null, null, null]);
+  assert.deepEqual([place.value.now, place.busy.now, place.problem.now], [null, null, null]);
   const other = new Place<string>();
   await other.load("other", () => Promise.reject(new Error("no")));
-  assert.deepEqual([other.problem.value?.message, place.problem.value], ["no", null], "each has a problem of its own");
+  assert.deepEqual([other.problem.now?.message, place.problem.now], ["no", null], "each has a problem of its own");
 });
 
 test("no more is held than there is room for, and what was looked at last stays", () => {
@@ -88,4 +90,37 @@ test("no more is held than there is room for, and what was looked at last stays"
   store.set("d", "d");
   store.set("e", "eeee");
   assert.equal(store.get("d"), "d");
+});
+
+test("a head of a tensor that is here as a whole is a view of it, the same at every look", () => {
+  const store = new TensorStore(100);
+  const value: TensorValue = { shape: [2, 2, 3], data: Float32Array.from({ length: 12 }, (_, i) => i), dtype: "f32" };
+  const axes = ["head", "token", "key"];
+  const head: TensorValue = { shape: [2, 3], data: value.data.slice(6), dtype: "f32" };
+  store.set("t1", "w", "head:1", head);
+  assert.equal(store.get("t1", "w", "head:1", axes), head);
+  store.set("t1", "w", "", value);
+  const view = store.get("t1", "w", "head:1", axes)!;
+  assert.notEqual(view, head, "what was fetched for itself is not kept beside the whole");
+  assert.deepEqual([view.shape, [...view.data]], [[2, 3], [6, 7, 8, 9, 10, 11]]);
+  assert.equal(view.data.buffer, value.data.buffer);
+  assert.equal(store.get("t1", "w", "head:1", axes), view);
+  assert.deepEqual([...store.get("t1", "w", "head:0;token:1", axes)!.data], [3, 4, 5]);
+  assert.deepEqual([...store.get("t1", "w", "key:1", axes)!.data], [1, 4, 7, 10], "what does not lie in one piece is copied");
+  assert.equal(store.get("t2", "w", "head:1", axes), null);
+  store.set("t1", "v", "", { ...value, data: new Float32Array(14) });
+  assert.equal(store.get("t1", "w", "head:1", axes), null, "there was room for one of them");
+});
+
+test("a value made of others is the same until one of them changes, and tells when", () => {
+  const [a, b] = [signal(1), signal(2)];
+  const sum = derived([a, b], () => ({ sum: a.now + b.now }));
+  const seen: number[] = [];
+  const end = follow(sum, (now) => seen.push(now.sum));
+  assert.equal(sum.now, sum.now);
+  b.now = 5;
+  a.now = 1;
+  end();
+  a.now = 7;
+  assert.deepEqual([seen, sum.now.sum], [[3, 6], 12]);
 });

@@ -3,12 +3,12 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { paramsOf, requestOf } from "../src/hash";
-import { OPERATIONS } from "../src/operations";
-import type { Step } from "../src/stepData";
-import { labelsOf } from "../src/attention/labels";
 import { SITES } from "../src/sites";
-import { formula, sentence, title } from "../src/steps";
+import { paramsOf, requestOf } from "../src/state/address";
+import { labelsOf } from "../src/trace/heads";
+import { OPERATIONS } from "../src/trace/operations";
+import type { Step } from "../src/trace/stepData";
+import { formula, sentence, title } from "../src/trace/steps";
 import type { Manifest, TraceNode } from "../src/types";
 
 const TABLE = [[9, 9], [1, 2], [3, 6], [5, 1]]; // row 0 stands for no n-gram, and never counts

@@ -1,2 +1,0 @@
-/** Stylesheets are imported for esbuild alone. */
-declare module "*.css";

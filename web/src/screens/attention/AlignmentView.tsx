@@ -1,0 +1,81 @@
+/** Which source words each target word was aligned with, read from cross-attention where that agrees best with erasing. */
+import { useMemo } from "preact/hooks";
+import { route, setParams, source } from "../../state/page";
+import { useResource } from "../../state/resource";
+import { useValue } from "../../state/signals";
+import { alignment, meanOfHeads } from "../../tensors/grid";
+import { type AttentionGroup, labelsOf } from "../../trace/heads";
+import type { Alignments, Manifest } from "../../types";
+import { useWeights, Waiting } from "../../views/weights";
+import { Figure } from "./Figure";
+
+type Reading = Alignments["readings"][number];
+
+const nameOf = ({ layer, shifted }: Reading) => `layer ${layer + 1}, where the word is ${shifted ? "the input" : "predicted"}`;
+
+export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; cross: AttentionGroup; hide: boolean }) {
+  const { readings, chance, problem } = useReadings(manifest, cross);
+  const chosen = useValue(route, ({ params }) => params.reading);
+  const [best] = readings;
+  const reading = readings.find((one) => nameOf(one) === chosen) ?? best;
+  const layer = cross.layers.find((one) => one.layer === reading?.layer);
+  const fetched = useWeights(manifest.id, layer ? [layer] : []);
+  const values = layer && fetched.layers.get(layer.weights);
+  const grid = useMemo(() => values && alignment(meanOfHeads(values.weights), reading!.shifted), [values, reading?.shifted]);
+  return (
+    <>
+      <p>
+        Each target word meets the source twice: in the row that predicts it and, one row later, where it is the
+        decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). Which row aligns, and in which layer, differs from model to
+        model; so each is compared with what erasing shows. The mean of the heads is drawn.
+      </p>
+      {!reading && <p class="note">Comparing the readings with erasing …</p>}
+      {reading && best && layer && (
+        <>
+          <div class="attention-order">
+            <label>
+              Read in{" "}
+              <select
+                data-role="reading" value={nameOf(reading)}
+                onChange={({ currentTarget: { value } }) => setParams({ reading: value === nameOf(best) ? null : value })}
+              >
+                {readings.map((one) => (
+                  <option key={nameOf(one)} value={nameOf(one)}>{nameOf(one) + (one.agreement === null ? "" : `: ${one.agreement.toFixed(2)}`)}</option>
+                ))}
+              </select>
+            </label>
+            <p class="note">{problem ?? agrees(reading, best, readings.length, chance)}</p>
+          </div>
+          <h2>{`Alignment, cross-attention of layer ${layer.layer + 1}`}</h2>
+          <Waiting fetched={fetched} wanted={[layer]} />
+          {grid && (
+            <Figure
+              manifest={manifest} title={`Alignment, ${nameOf(reading)}`} node={layer.weights}
+              slice={`alignment:${reading.shifted ? "shifted" : "predicted"}`} grid={grid} mask={null}
+              rows={labelsOf(manifest, cross.queries).slice(1)} cols={labelsOf(manifest, cross.keys)} hide={hide}
+              rowName="target" colName="source" verb="is aligned with"
+            />
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+function agrees({ agreement }: Reading, best: Reading, count: number, chance: number | null): string {
+  if (agreement === null) return "No target word misses a source word that is erased, so the readings cannot be compared.";
+  const score = agreement.toFixed(2);
+  const share = "the share of target words whose aligned source word is the one they miss most when it is erased";
+  return agreement === best.agreement
+    ? `Of ${count} readings, this agrees best with what erasing shows: ${score}, ${share}. By chance the best of ${count} would have ${chance?.toFixed(2)}.`
+    : `Agreement with erasing: ${score}, where the best reading has ${best.agreement!.toFixed(2)}; ${share}.`;
+}
+
+/** The readings there are, the one that agrees best with erasing first where that is known. */
+function useReadings(manifest: Manifest, cross: AttentionGroup) {
+  const { value, error } = useResource(manifest.id, () => source.alignment(manifest.id));
+  if (value) return { ...value, problem: null };
+  if (!error) return { readings: [], chance: null, problem: null };
+  const readings = cross.layers.flatMap(({ layer }) => [false, true].map((shifted) => ({ layer, shifted, agreement: null })));
+  return { readings, chance: null, problem: error.message };
+}

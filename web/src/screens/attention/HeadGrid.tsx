@@ -1,0 +1,96 @@
+/**
+ * All heads of one kind of attention as small multiples: layers down and heads across, or ranked by a measure. One is
+ * chosen; the arrow keys walk through them.
+ */
+import { useMemo } from "preact/hooks";
+import { setParams } from "../../state/page";
+import { number } from "../../tensors/format";
+import { type Grid, headOf, pick, pickMask } from "../../tensors/grid";
+import { measure } from "../../tensors/measures";
+import { magnitude } from "../../tensors/tensor";
+import { type AttentionLayer, countedRows, type Label, shownLabels, type View } from "../../trace/heads";
+import { useArrows } from "../../views/habits";
+import { Thumb, thumbHeight } from "../../views/Thumb";
+import type { LayerValues } from "../../views/weights";
+
+export interface HeadGridProps {
+  view: View;
+  layers: Map<string, LayerValues>;
+  rows: Label[];
+  cols: Label[];
+}
+
+interface Entry {
+  layer: AttentionLayer;
+  head: number;
+  grid: Grid;
+  mask: Grid | null;
+  score: number | null;
+}
+
+export function HeadGrid(props: HeadGridProps) {
+  const { group, layer: chosenLayer, head: chosenHead, sort } = props.view;
+  const entries = useEntries(props);
+  const ranked = sort !== "model";
+  const total = group.layers.reduce((sum, layer) => sum + layer.nHeads, 0);
+  const width = total <= 4 ? 150 : total <= 16 ? 116 : 92;
+  const isChosen = ({ layer, head }: Entry) => layer.weights === chosenLayer.weights && head === chosenHead;
+  const choose = ({ layer, head }: Entry) => setParams({ node: layer.weights, layer: layer.layer, head });
+  const across = ranked ? 1 : chosenLayer.nHeads;
+  const arrows = useArrows({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }, (by) => {
+    const next = entries[entries.findIndex(isChosen) + by];
+    if (next) choose(next);
+  });
+  const button = (entry: Entry) => {
+    const { layer, head, grid, mask, score } = entry;
+    const most = `≤ ${number(magnitude(grid.data), 2)}`;
+    const measured = ranked && score !== null ? score.toFixed(2) : most;
+    return (
+      <button
+        key={`${layer.weights}:${head}`} type="button" class="head-button" aria-pressed={isChosen(entry)} tabIndex={isChosen(entry) ? 0 : -1}
+        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${most}`}`}
+        data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
+      >
+        <Thumb grid={grid} mask={mask} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
+        <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
+      </button>
+    );
+  };
+  const blank = { width: `${width}px`, height: `${thumbHeight(width, props.rows.length, props.cols.length)}px` };
+  return (
+    <div class={ranked ? "head-grid head-grid-ranked" : "head-grid"} role="group" aria-label={`${group.title}: heads`} {...arrows}>
+      {ranked ? entries.map(button) : group.layers.map((layer) => (
+        <div class="head-row" key={layer.weights}>
+          <span class="head-layer">Layer {layer.layer + 1}</span>
+          {props.layers.has(layer.weights)
+            ? entries.filter((entry) => entry.layer.weights === layer.weights).map(button)
+            : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={blank} />)}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
+  // What is made of a layer stays when the next one arrives, and its pictures need not be painted again.
+  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort]);
+  return useMemo(() => {
+    const [rowsShown, colsShown, counted] = [shownLabels(rows, hide), shownLabels(cols, hide), countedRows(rows, hide)];
+    const entries = group.layers.flatMap((layer): Entry[] => {
+      const values = layers.get(layer.weights);
+      if (!values) return [];
+      if (!known.has(values)) {
+        const mask = pickMask(values.mask, rowsShown, colsShown);
+        known.set(values, Array.from({ length: layer.nHeads }, (_, head) => {
+          const whole = headOf(values.weights, head);
+          const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
+          return { layer, head, grid: pick(whole, rowsShown, colsShown), mask, score };
+        }));
+      }
+      return known.get(values)!;
+    });
+    if (sort === "model") return entries;
+    const sign = sort === "entropy" ? 1 : -1; // low entropy is the focused end; of the others the most comes first
+    return entries.sort((a, b) => sign * ((a.score ?? Infinity) - (b.score ?? Infinity)));
+  }, [group.kind, layers, hide, sort]);
+}

@@ -1,0 +1,117 @@
+/**
+ * One head through the checkpoints of a run, oldest first: a picture of each, with a slider to walk along them and
+ * watch the head form. Each checkpoint is traced once on the same tokens; where there is no room to keep a layer of
+ * every checkpoint, one head of it is asked for.
+ */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { source } from "../../state/page";
+import { useResource } from "../../state/resource";
+import { tell } from "../../state/signals";
+import { asGrid, headOf } from "../../tensors/grid";
+import { measure, measuresOf } from "../../tensors/measures";
+import { countedRows, labelsOf, type View, viewOf } from "../../trace/heads";
+import { decides, heldRequest } from "../../trace/writing";
+import type { Manifest, RunFacts, TraceRequest } from "../../types";
+import { Thumb, thumbHeight } from "../../views/Thumb";
+import { fetchLayer, type LayerValues } from "../../views/weights";
+import { checkpointName, filmSlice } from "./pair";
+
+export interface FilmStripProps {
+  manifest: Manifest;
+  view: View;
+  checkpoints: RunFacts["checkpoints"];
+  chosen: string | null;
+  onChoose: (checkpoint: string) => void;
+}
+
+interface Frame {
+  values?: LayerValues;
+  error?: string;
+  answer?: string; // of a classifier: the others are given A's tokens
+}
+
+async function frameOf(weights: string, slice: string, request: TraceRequest): Promise<Frame> {
+  try {
+    const trace = await source.trace(request);
+    const layer = viewOf(trace, { node: weights })?.layer;
+    if (layer?.weights !== weights) return { error: "This checkpoint has no such block." };
+    const answer = decides(trace) ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
+    return { values: await fetchLayer(trace.id, layer, slice), answer };
+  } catch (error) {
+    return { error: tell(error).message };
+  }
+}
+
+export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripProps) {
+  const { weights, layer } = view.layer;
+  const rows = labelsOf(manifest, view.group.queries);
+  const slice = filmSlice(view, rows.length * labelsOf(manifest, view.group.keys).length, checkpoints.length);
+  const { value: frames } = useResource<Map<string, Frame>>(`${manifest.id}|${weights}?${slice}`, async (soFar) => {
+    const found = new Map<string, Frame>();
+    for (const { name } of checkpoints) {
+      found.set(name, await frameOf(weights, slice, heldRequest(manifest, name)));
+      if (!soFar(new Map(found))) break;
+    }
+    return found;
+  });
+  const [sliding, setSliding] = useState<number | null>(null);
+  const timer = useRef(0);
+  useEffect(() => setSliding(null), [chosen]);
+  const slide = (to: number) => {
+    setSliding(to);
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // not every stop on the way
+  };
+  const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
+  const { name, step } = checkpoints[at]!;
+  const width = checkpoints.length > 8 ? 92 : 124;
+  const height = thumbHeight(width, rows.length, labelsOf(manifest, view.group.keys).length);
+  const picture = ({ values, error }: Frame = {}) => {
+    if (values) return <Thumb grid={gridOf(values, view)} mask={values.mask} width={width} height={height} />;
+    return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
+  };
+  return (
+    <section>
+      <h2>{`${view.group.title}, layer ${layer + 1}, head ${view.head + 1}, through training`}</h2>
+      <ol class="film">
+        {checkpoints.map((one) => {
+          const frame = frames?.get(one.name);
+          return (
+            <li key={one.name}>
+              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => onChoose(one.name)}>
+                {picture(frame)}
+                <span class="head-caption">{checkpointName(one.name, one.step)}</span>
+                {frame?.answer && <span class="head-caption">{frame.answer}</span>}
+              </button>
+            </li>
+          );
+        })}
+      </ol>
+      <label class="slider">
+        {chosen === null && sliding === null ? "Move the slider to choose B" : <>B is {checkpointName(name, step)}</>}
+        <input
+          type="range" max={checkpoints.length - 1} value={at} data-role="checkpoint"
+          aria-valuetext={checkpointName(name, step)} onInput={(event) => slide(Number(event.currentTarget.value))}
+        />
+      </label>
+      <p class="note">
+        {measured(view, countedRows(rows, false), frames?.get(name)?.values)}
+        {!decides(manifest) && "Every checkpoint is given A’s tokens, whatever it would write itself, so that the pictures can be compared. "}
+        Each picture is on its own scale.
+      </p>
+    </section>
+  );
+}
+
+/** The head that is looked at, which may have been fetched alone. */
+const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.length > 2 ? headOf(weights, head) : asGrid(weights));
+
+/** The measures of the head at one checkpoint, in words. */
+function measured(view: View, rows: number[], values: LayerValues | undefined): string {
+  if (!values) return "";
+  const { group, cross } = view;
+  const grid = gridOf(values, view);
+  const numbers = measuresOf(group === cross, group.cut).map(([name, label]) =>
+    `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
+  return `There the head has ${numbers.join(", ")}. `;
+}

@@ -1,0 +1,90 @@
+/**
+ * The beam search drawn as a tree that scrolls in its own box: hypotheses that live on, those that ended, and the
+ * pruned ones, told apart by line, mark and weight and not by colour alone. Places come from `beam.ts`.
+ */
+import { useEffect, useRef } from "preact/hooks";
+import { number, percent, visible } from "../../tensors/format";
+import { type BeamLayout, type BeamNode, FATES, GAP, LONGEST_PIECE, neighbour, pathTo, TOP } from "./beam";
+
+interface Props {
+  layout: BeamLayout;
+  /** Step whose column is marked. */
+  step: number;
+  selected: string | undefined;
+  onSelect: (node: BeamNode) => void;
+}
+
+export function BeamTree({ layout, step, selected, onSelect }: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const { columns, edges, width, height } = layout;
+  const nodes = columns.flat();
+  const at = nodes.find((node) => node.key === selected);
+  const lit = new Set(at ? pathTo(at) : []);
+  const entry = at ?? columns[step]?.find((node) => node.chosen) ?? nodes[0];
+  const left = edges[step] ?? 0;
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element || (left > element.scrollLeft + 60 && left < element.scrollLeft + element.clientWidth - 160)) return;
+    element.scrollLeft = left - element.clientWidth / 3;
+  }, [left]);
+
+  const move = (event: KeyboardEvent, node: BeamNode): void => {
+    const next = event.key === "Enter" || event.key === " " ? node : neighbour(layout, node, event.key);
+    if (!next) return;
+    event.preventDefault();
+    event.stopPropagation();
+    onSelect(next);
+    box.current?.querySelector<SVGGElement>(`[data-beam="${next.key}"]`)?.focus();
+  };
+
+  return (
+    <div class="beam-box" ref={box}>
+      <svg class="beam" width={width} height={height} role="group" aria-label="Beam search tree">
+        <rect class="beam-column" x={left - 8} y={TOP - 10} width={18 + Math.max(12, ...(columns[step] ?? []).map((node) => node.width))} height={height} />
+        {edges.map((x, t) => <text key={t} class="beam-step" data-now={t === step} x={x} y={14}>{t + 1}</text>)}
+        <text class="beam-step" x={4} y={TOP + 5}>start</text>
+        {inkLast(nodes, lit).map((node) => (
+          <path key={node.key} class="beam-line" data-fate={node.fate} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
+        ))}
+        {nodes.map((node) => (
+          <g
+            key={node.key} class="beam-node" data-beam={node.key} data-fate={node.fate} data-chosen={node.chosen} role="button"
+            aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={spoken(node)}
+            onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
+          >
+            <title>{spoken(node)}</title>
+            <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
+            <text x={node.x} y={node.y + 4.5}>{cut(visible(node.candidate.piece))}</text>
+            {node.fate === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
+          </g>
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function cut(piece: string): string {
+  const letters = [...piece];
+  return letters.length <= LONGEST_PIECE ? piece : `${letters.slice(0, LONGEST_PIECE - 1).join("")}…`;
+}
+
+/** From the right side of the parent to this candidate, level at both ends. */
+function line({ parent, x, y }: BeamNode): string {
+  const x0 = parent ? parent.x + parent.width + 6 : 40;
+  const y0 = parent?.y ?? TOP;
+  const x1 = x - 6;
+  const bend = Math.max(x1 - GAP, x0);
+  return `M${x0} ${y0}H${bend}C${(bend + x1) / 2} ${y0} ${(bend + x1) / 2} ${y} ${x1} ${y}`;
+}
+
+/** Faint lines first, so that the ones that matter lie on top. */
+function inkLast(nodes: BeamNode[], lit: Set<BeamNode>): BeamNode[] {
+  const weight = (node: BeamNode): number => (lit.has(node) ? 3 : node.chosen ? 2 : node.fate === "pruned" ? 0 : 1);
+  return [...nodes].sort((a, b) => weight(a) - weight(b));
+}
+
+function spoken({ candidate, step, fate, chosen }: BeamNode): string {
+  return `step ${step + 1}, ${visible(candidate.piece)}, ${percent(Math.exp(candidate.log_prob))}, `
+    + `sum of log-probabilities ${number(candidate.total)}, ${FATES[fate]}${chosen ? ", part of the answer" : ""}`;
+}

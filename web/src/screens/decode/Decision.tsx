@@ -1,0 +1,169 @@
+/**
+ * A classifier's one decision, taken apart: the pooled vector times the head's weights is a sum over tokens, plus a
+ * bias, and becomes a probability. Every part is the model's own number; the sum is checked against its logit.
+ */
+import { hrefTo, route, setParams } from "../../state/page";
+import { useTensor } from "../../state/resource";
+import { useValue } from "../../state/signals";
+import { number, percent, signed, tiny, visible } from "../../tensors/format";
+import { contributions, type Contributions, softmax } from "../../tensors/pooling";
+import type { Candidate, Manifest, Prediction } from "../../types";
+import { Bars } from "../../views/Bars";
+import { Tokens } from "../../views/Tokens";
+import { Knob } from "./Sampling";
+
+export function Decision({ manifest }: { manifest: Manifest }) {
+  const { params } = useValue(route);
+  const prediction = manifest.predictions[0];
+  if (!prediction) return <p>The model gave no prediction.</p>;
+  const temperature = Math.max(0, Number(params["heat"] ?? 1) || 0);
+  const chosen = prediction.top.find((c) => String(c.id) === params["class"]) ?? prediction.top[0]!;
+  const logits = [...prediction.top].sort((a, b) => a.id - b.id);
+  const p = softmax(logits.map((c) => c.logit), temperature);
+  const [first, second] = logits;
+  const binary = logits.length === 2;
+  return (
+    <>
+      <h1>Decode</h1>
+      <p>
+        A classifier decides once: the vectors of all tokens are pooled into one, a linear layer turns that
+        into {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} makes probabilities.
+      </p>
+      <div class="columns">
+        <TakenApart manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
+        <section aria-labelledby="probability-title">
+          <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
+          {binary && temperature > 0 && <Sigmoid logit={second!.logit - first!.logit} temperature={temperature} names={[second!.piece, first!.piece]} />}
+          <Knob knob="temperature" value={temperature} onInput={(value) => setParams({ heat: value === 1 ? null : value })} />
+          <Bars
+            label="Classes" bars={prediction.top.map((c, rank) => ({
+              key: c.id, label: c.piece, value: p[c.id]!, text: percent(p[c.id]!), note: `logit ${number(c.logit)}`, strong: c === chosen,
+              before: temperature === 1 ? undefined : Math.exp(c.log_prob),
+              attributes: {
+                ...(rank === 0 && { "data-role": "probability", "data-value": p[c.id]! }),
+                ...(!binary && { "aria-pressed": c === chosen, title: "take this class’s logit apart", onClick: () => setParams({ class: c.id }) }),
+              },
+            }))}
+          />
+          {binary && <p class="note">Two classes share one logit: that of {visible(first!.piece)} is pinned to 0.</p>}
+        </section>
+      </div>
+    </>
+  );
+}
+
+interface ApartProps {
+  manifest: Manifest;
+  prediction: Prediction;
+  chosen: Candidate;
+  /** The head has one row, the logit of class 1, and that of class 0 is pinned to 0. */
+  binary: boolean;
+}
+
+function TakenApart({ manifest, prediction, chosen, binary }: ApartProps) {
+  const stream = manifest.streams[0]!;
+  const pooled = manifest.nodes.find((one) => one.op === "pool");
+  const head = manifest.nodes.find((one) => one.op === "linear" && one.inputs[0] === pooled?.id);
+  const x = useTensor(pooled?.inputs[0] ?? null, "", manifest);
+  const weight = useTensor(head?.params["weight"] ?? null, "", manifest);
+  const bias = useTensor(head?.params["bias"] ?? null, "", manifest);
+  const how = String(pooled?.attrs["how"] ?? "");
+  const of = binary ? prediction.top.find((c) => c.id === 1)! : chosen;
+  const row = binary ? 0 : chosen.id;
+  const quantity = `the logit of ${visible(of.piece)}`;
+  let parts: Contributions | null = null;
+  if (x.value && weight.value && (bias.value || !head?.params["bias"]) && x.value.shape[0] === stream.ids.length) {
+    const width = weight.value.shape[1]!;
+    const w = weight.value.data.slice(row * width, (row + 1) * width);
+    parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
+  }
+  const error = x.error ?? weight.error ?? bias.error;
+  const missing = error ?? (manifest.window ? "Only a window of this long text is here: the sum cannot be taken apart." : "Fetching the vectors.");
+  return (
+    <section aria-labelledby="apart-title">
+      <h2 id="apart-title">What each token adds to {quantity}</h2>
+      <p>{SENTENCES[how]} With the bias that makes the logit.</p>
+      {parts
+        ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
+        : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}
+      <p class="note">
+        This is arithmetic, not an explanation: through attention each vector has already read the other tokens. What the answer hangs
+        on is under <a href={hrefTo("why")} data-role="to-why">Why</a>.
+      </p>
+    </section>
+  );
+}
+
+const SENTENCES: Record<string, string> = {
+  mean: "The mean of the token vectors is pooled, so token t adds w · xₜ / n.",
+  max: "The largest value of each feature is pooled, and counts for the token that has it.",
+  "mean+max": "The mean and the largest value of each feature are pooled side by side; the largest counts for the token that has it.",
+  first: "The vector of the first token alone is pooled.",
+};
+
+interface PartsProps {
+  manifest: Manifest;
+  parts: Contributions;
+  /** The same by the model's own logits. */
+  model: number;
+  quantity: string;
+  exported: boolean;
+}
+
+function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
+  const { tokens, bias, logit } = parts;
+  const sizes = tokens.map(Math.abs);
+  const off = Math.abs(logit - model);
+  const ok = off <= (exported ? 5e-3 : 1e-4) * Math.max(1, sizes.reduce((a, b) => a + b, 0));
+  return (
+    <>
+      <div class="written">
+        <Tokens stream={manifest.streams[0]!} weights={tokens} limit={3.5 * Math.max(...sizes)} marks={tokens.map((value) => signed(value, 2))} />
+      </div>
+      <p data-role="arithmetic">
+        {number(logit - bias)} from the tokens {signed(bias)} bias = <b>{number(logit)}</b>, {quantity}
+      </p>
+      <p class={`check check-${ok ? "ok" : "bad"}`} data-check="decision" data-state={ok ? "ok" : "bad"} data-delta={off}>
+        <span class="check-mark" aria-hidden="true">{ok ? "✓" : "✗"}</span>
+        {ok ? "Added up in your browser" : "The sum disagrees with the model’s own number"}, Δ {tiny(off)}.
+      </p>
+    </>
+  );
+}
+
+interface CurveProps {
+  logit: number;
+  temperature: number; // above 0
+  /** The class that a large logit speaks for, and the other. */
+  names: [string, string];
+}
+
+const [LEFT, RIGHT, TOP, BOTTOM] = [40, 406, 14, 156];
+
+/** The logistic curve, with the text's logit on it: where a logit becomes a probability. Two classes only. */
+function Sigmoid({ logit, temperature, names: [high, low] }: CurveProps) {
+  const reach = Math.max(4, Math.ceil(Math.abs(logit) * 1.25));
+  const x = (z: number): number => LEFT + ((z + reach) / (2 * reach)) * (RIGHT - LEFT);
+  const y = (p: number): number => BOTTOM - p * (BOTTOM - TOP);
+  const sigmoid = (z: number): number => 1 / (1 + Math.exp(-z / temperature));
+  const curve = Array.from({ length: 121 }, (_, i) => (i / 60 - 1) * reach);
+  const p = sigmoid(logit);
+  return (
+    <svg class="plot" viewBox="0 0 420 190" role="img" aria-label={`A logit of ${number(logit)} is a probability of ${percent(p)} for ${high}`}>
+      {[0, 0.5, 1].map((level) => (
+        <g key={level}>
+          <path class="axis" d={`M${LEFT} ${y(level)}H${RIGHT}`} />
+          <text x={LEFT - 6} y={y(level) + 4} text-anchor="end">{100 * level}%</text>
+        </g>
+      ))}
+      <text x={LEFT} y={173}>−{reach}</text>
+      <text x={x(0)} y={173} text-anchor="middle">0</text>
+      <text x={RIGHT} y={173} text-anchor="end">{reach}</text>
+      <text x={LEFT} y={187}>← {visible(low)}</text>
+      <text x={RIGHT} y={187} text-anchor="end">{visible(high)} →</text>
+      <path class="plot-line" d={`M${curve.map((z) => `${x(z).toFixed(1)} ${y(sigmoid(z)).toFixed(1)}`).join("L")}`} />
+      <path class="plot-drop" d={`M${x(logit)} ${y(0)}V${y(p)}H${LEFT}`} />
+      <circle cx={x(logit)} cy={y(p)} r={6} />
+    </svg>
+  );
+}

@@ -1,0 +1,148 @@
+/**
+ * One block of a layer: it branches off the residual stream, computes, and is added back to it. The stream is the
+ * thick line on the left; ⊕ is where the sum happens. Lines lead what the encoder has read into every cross-attention.
+ */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { count } from "../../tensors/format";
+import type { TraceNode } from "../../types";
+import { linkTo } from "../../views/habits";
+import { Box, Mini } from "./Box";
+import type { Block } from "./columns";
+
+export interface Sizes {
+  /** Of a box, and of one head's map. */
+  box: number;
+  tall: number;
+  head: number;
+}
+
+const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
+
+/** The state of the stream at one place: its map on the line. */
+export function StreamState({ node, label, sizes, memory }: { node: TraceNode; label?: string; sizes: Sizes; memory?: boolean }) {
+  return (
+    <div class="flow-row">
+      <div class="flow-line">
+        <a class="flow-state" {...linkTo(node)} aria-label={label ?? "Residual stream"}>
+          <Mini node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
+        </a>
+      </div>
+      {label && <p class="flow-state-label" data-memory={memory ? "" : undefined}>{label}</p>}
+    </div>
+  );
+}
+
+function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { q_proj, k_proj, v_proj, weights, context, concat, out } = block.parts;
+  const heads = weights?.axes[0]?.size ?? 0;
+  const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
+  const mixed = concat ?? context;
+  const columns = heads <= 4 ? heads : heads <= 16 ? 4 : 8;
+  return (
+    <>
+      <div class="flow-qkv">
+        {strips.map(([name, node]) => node && (
+          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...linkTo(node)}>
+            <span class="flow-letter">{name}</span>
+            <Mini node={node} width={sizes.box} height={sizes.tall / 2.4} />
+          </a>
+        ))}
+      </div>
+      <Arrow />
+      {weights && (
+        <div class="flow-heads-box">
+          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${columns}, auto)` }}>
+            {Array.from({ length: heads }, (_, h) => (
+              <a key={h} {...linkTo(weights, h)} aria-label={`Attention weights, head ${h + 1}`}>
+                <Mini node={weights} head={h} width={sizes.head} height={sizes.head} />
+              </a>
+            ))}
+          </div>
+          <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
+        </div>
+      )}
+      <Arrow />
+      {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
+      {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
+    </>
+  );
+}
+
+function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { w_gate, w_in, hidden, out } = block.parts;
+  const wide = sizes.box * 1.9;
+  const activation = { relu: "ReLU", gelu: "GELU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
+  return (
+    <>
+      {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}
+      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)!.size)} features`} />}
+      <Arrow />
+      {hidden && <Box node={hidden} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={activation} />}
+      <Arrow />
+      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)!.size)}`} />}
+    </>
+  );
+}
+
+const NAMES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
+
+function says(block: Block, causal: boolean): string {
+  if (block.kind === "ff") return "every token by itself";
+  if (block.kind === "cross") return "keys and values come from the encoder";
+  return causal ? "tokens look back at those before them" : "all tokens look at each other";
+}
+
+export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { norm, residual, mask } = block.parts;
+  return (
+    <>
+      <div class="flow-row flow-block">
+        <div class="flow-line">
+          {residual && <a class="flow-plus" {...linkTo(residual)} aria-label="Added to the stream"><span aria-hidden="true">+</span></a>}
+        </div>
+        <div class="flow-branch">
+          <p class="flow-block-name">{NAMES[block.kind]} <span>{says(block, mask?.attrs.kind === "causal")}</span></p>
+          <div class={`flow-boxes flow-${block.kind}`}>
+            {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
+            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
+          </div>
+        </div>
+      </div>
+      {residual && <StreamState node={residual} sizes={sizes} />}
+      {norm && !block.normFirst && <StreamState node={norm} sizes={sizes} label="norm" />}
+    </>
+  );
+}
+
+/** The way of the encoder's output into every cross-attention, drawn over the columns where they stand side by side. */
+export function MemoryLines({ layers }: { layers: number }) {
+  const overlay = useRef<SVGSVGElement>(null);
+  const [paths, setPaths] = useState<string[]>([]);
+  useEffect(() => {
+    const frame = overlay.current?.parentElement;
+    if (!frame) return;
+    const measure = () => {
+      const origin = frame.getBoundingClientRect();
+      const from = frame.querySelector("[data-memory]")?.getBoundingClientRect();
+      const column = frame.querySelector(".flow-decoder")?.getBoundingClientRect();
+      if (!from || !column || column.top > from.bottom) return setPaths([]); // one below the other: words say it
+      const gutter = column.left - origin.left - 22;
+      const [x, y] = [from.right - origin.left + 8, from.top + from.height / 2 - origin.top];
+      setPaths([...frame.querySelectorAll(".flow-from-memory")].map((strip) => {
+        const to = strip.getBoundingClientRect();
+        const height = to.top + to.height / 2 - origin.top;
+        return `M${x} ${y}H${gutter}V${height}H${to.left - origin.left - 7}`;
+      }));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(frame);
+    measure();
+    return () => observer.disconnect();
+  }, [layers]);
+  return (
+    <svg ref={overlay} class="flow-memory" aria-hidden="true">
+      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L6 3L0 6z" /></marker>
+      {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
+    </svg>
+  );
+}

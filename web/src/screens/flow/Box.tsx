@@ -1,0 +1,49 @@
+/** A box of the flow: a small heat map of a node's real numbers and its name, which opens the node's step. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useTensor } from "../../state/resource";
+import { scaleOfNode, title } from "../../trace/steps";
+import type { TraceNode } from "../../types";
+import { linkTo } from "../../views/habits";
+import { Matrix } from "../../views/Matrix";
+
+export interface BoxProps {
+  node: TraceNode;
+  width: number;
+  height: number;
+  label?: ComponentChildren;
+  head?: number;
+}
+
+export function Box({ node, width, height, label, head }: BoxProps) {
+  return (
+    <a class="flow-box" {...linkTo(node, head)}>
+      <Mini node={node} width={width} height={height} head={head} />
+      <span class="flow-label">{label ?? title(node)}</span>
+    </a>
+  );
+}
+
+/**
+ * The heat map alone. Its numbers are fetched when it comes near the screen; its place is as large before as after,
+ * so that nothing moves away under a pointer.
+ */
+export function Mini({ node, width, height: most, head }: Omit<BoxProps, "label">) {
+  const place = useRef<HTMLSpanElement>(null);
+  const [near, setNear] = useState(false);
+  const rows = node.axes.slice(head === undefined ? 0 : 1, -1).reduce((product, axis) => product * axis.size, 1);
+  const height = Math.min(most, 12 * rows);
+  useEffect(() => {
+    if (!place.current || near) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });
+    observer.observe(place.current);
+    return () => observer.disconnect();
+  }, [near]);
+  const maskNode = node.id.endsWith(".weights") ? (node.inputs[1] ?? null) : null;
+  const mask = useTensor(near ? maskNode : null);
+  return (
+    <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask.value} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+    </span>
+  );
+}

@@ -1,0 +1,93 @@
+/** Where the flow begins, the tokens and their embedding, and where it ends, the logits and the answer. */
+import { go } from "../../state/page";
+import { number, percent, visible } from "../../tensors/format";
+import { PROBABILITIES, windowOf } from "../../trace/stepData";
+import { isGiven, written } from "../../trace/writing";
+import type { Manifest, Prediction, TraceNode } from "../../types";
+import { Bars } from "../../views/Bars";
+import { linkTo, openStep } from "../../views/habits";
+import { Tokens } from "../../views/Tokens";
+import type { Sizes } from "./Blocks";
+import { Box } from "./Box";
+import type { Column } from "./columns";
+
+export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+  const { ids, rows, scaled, ngrams, spelled, bigrams, paired = spelled, positions, sum = paired } = column.embedding;
+  const window = windowOf(trace, column.stream.name);
+  return (
+    <div class="flow-entrance">
+      <div {...(ids ? { "data-node-box": ids.id } : {})}>
+        <Tokens
+          stream={column.stream} window={window} marks={column.stream.ids.slice(...(window ?? [0])).map(String)}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index - (window?.[0] ?? 0)}` })}
+        />
+      </div>
+      <div class="flow-boxes flow-embedding">
+        {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
+        {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
+        {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
+        {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="pairs" /></>}
+        {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
+        {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
+      </div>
+    </div>
+  );
+}
+
+/** From the last state of the stream to the answer. */
+export function Exit({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
+  const boxes = nodes.filter((node) => node.id !== "logits");
+  const logits = nodes.find((node) => node.id === "logits");
+  const first = trace.predictions[0];
+  return (
+    <div class="flow-exit">
+      <div class="flow-boxes">
+        {boxes.map((node) => (
+          <span key={node.id} class="flow-boxes">
+            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "one score" : node.id === "pooled" ? `${node.attrs.how} of all tokens` : undefined} />
+            <span class="flow-arrow" aria-hidden="true">→</span>
+          </span>
+        ))}
+        {logits && (
+          <a class="flow-box flow-words" {...linkTo(logits)}><span class="flow-label">logits</span></a>
+        )}
+        <span class="flow-arrow" aria-hidden="true">→</span>
+        <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+          event.preventDefault();
+          openStep(PROBABILITIES);
+        }}><span class="flow-label">probabilities</span></a>
+      </div>
+      {first?.position === null
+        ? <Bars label="Answer" bars={first.top.slice(0, 8).map((one, i) => ({ key: one.id, label: one.piece, value: Math.exp(one.log_prob), strong: i === 0 }))} onChoose={() => openStep(PROBABILITIES)} />
+        : <NextTokens trace={trace} />}
+    </div>
+  );
+}
+
+/** Under each token the one that follows it and how probable the model found it. */
+function NextTokens({ trace }: { trace: Manifest }) {
+  const { pieces } = written(trace);
+  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
+  return (
+    <>
+      <p class="note" id="flow-next">What was written after each token; the bar is its probability.</p>
+      <ol class="flow-next" aria-labelledby="flow-next">
+        {trace.predictions.map((prediction) => {
+          const next = prediction.actual ?? prediction.top[0];
+          const probability = Math.exp(next?.log_prob ?? -Infinity);
+          const position = prediction.position ?? 0;
+          return (
+            <li key={prediction.position}>
+              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${pieces[position] ?? ""}”`}>
+                <bdi class="flow-after">{visible(pieces[position])}</bdi>
+                <span class="flow-down" aria-hidden="true">↓</span>
+                <bdi>{visible(next?.piece)}</bdi>
+                <span class="flow-share" style={{ width: `${probability * 100}%` }} />
+              </button>
+            </li>
+          );
+        })}
+      </ol>
+    </>
+  );
+}

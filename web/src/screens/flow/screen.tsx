@@ -1,0 +1,80 @@
+/**
+ * The Flow screen: the model's real architecture with the numbers of this very text, from the tokens that enter to
+ * the answer that leaves. Every box opens its step.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { count } from "../../tensors/format";
+import type { Manifest, ModelFacts } from "../../types";
+import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
+import { type Column, columnsOf, outputOf } from "./columns";
+import { Entrance, Exit } from "./Ends";
+
+function useWidth(): number {
+  const [width, setWidth] = useState(innerWidth);
+  useEffect(() => {
+    const listen = () => setWidth(innerWidth);
+    addEventListener("resize", listen);
+    return () => removeEventListener("resize", listen);
+  }, []);
+  return width;
+}
+
+function sizesFor(width: number, columns: number, heads: number): Sizes {
+  const many = heads > 4 ? 0.72 : 1;
+  if (width < 700) return { box: 46, tall: 44, head: 44 * many };
+  if (columns > 1) return { box: 50, tall: 50, head: 46 * many };
+  return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
+}
+
+export function FlowScreen({ trace }: { trace: Manifest }) {
+  const width = useWidth();
+  const columns = columnsOf(trace);
+  const sizes = sizesFor(width, columns.length, trace.model.n_heads);
+  return (
+    <div class="flow">
+      <h1 class="visually-hidden">Flow</h1>
+      <p class="flow-intro">{introduction(trace.model)}</p>
+      <div class={`flow-columns flow-${columns.length}`}>
+        {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
+        {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
+      </div>
+    </div>
+  );
+}
+
+/** How to read the drawing. */
+const introduction = ({ family, d_model, n_params }: ModelFacts) =>
+  `Read from top to bottom: ${count(n_params)} parameters. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
+  + (family === "encoder-decoder" ? "Cross-attention also reads the end of the encoder. " : "")
+  + "The pictures are this text’s own numbers, one row a token: orange above zero, blue below, green for shares of 1. Open any of them.";
+
+function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
+  const { embedding, blocks, end } = column;
+  const begin = embedding.sum ?? embedding.paired ?? embedding.spelled ?? embedding.scaled ?? embedding.rows;
+  const heading = column.stack === "encoder" ? "Encoder" : "Decoder";
+  return (
+    <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
+      <h2>{heading} <span>{size(column, trace)}</span></h2>
+      <Entrance column={column} sizes={sizes} trace={trace} />
+      {begin && <StreamState node={begin} sizes={sizes} label={"the residual stream begins"} />}
+      {blocks.map((block, i) => (
+        <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
+          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
+          <BlockRow block={block} sizes={sizes} />
+        </div>
+      ))}
+      {end && (
+        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: what the decoder looks at"} />
+      )}
+      {last && <Exit nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
+    </section>
+  );
+}
+
+/** "3 layers of 4 heads; reads 10 tokens". */
+function size({ stack, stream }: Column, { model }: Manifest): string {
+  const many = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
+  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and writes" : "has written";
+  const layers = many(stack === "encoder" ? model.n_layers : model.n_decoder_layers, "layer");
+  return `${layers} of ${many(model.n_heads, "head")}; ${verb} ${many(stream.ids.length, "token")}`;
+}

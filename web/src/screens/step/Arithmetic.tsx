@@ -1,0 +1,79 @@
+/**
+ * How one cell came about: the products that add up to it, largest first, with bars that show their sign and
+ * size, and their sum; or the few lines of the formula with the numbers put in.
+ */
+import { useState } from "preact/hooks";
+import { source } from "../../state/page";
+import { useResource } from "../../state/resource";
+import { number, signed, visible } from "../../tensors/format";
+import { OPERATIONS } from "../../trace/operations";
+import type { Arithmetic, Cell, Term } from "../../trace/stepData";
+import type { Manifest, TraceNode } from "../../types";
+import { useHeld } from "../../views/habits";
+
+const SHOWN = 8;
+
+export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
+  const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
+  const { value: worked, error } = useResource(key, () =>
+    OPERATIONS[node.op].cell({ trace, node, get: (id, slice) => source.tensor(trace.id, id, slice) }, cell));
+  return (
+    <div {...useHeld(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
+      {error && <p class="note">{error.message}</p>}
+      {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
+      {worked && worked.terms.length > 0 && <Terms worked={worked} />}
+    </div>
+  );
+}
+
+function Terms({ worked }: { worked: Arithmetic }) {
+  const [all, setAll] = useState(false);
+  const { terms, extra, heads, mark } = worked;
+  const sizes = terms.map((term) => Math.abs(term.value)).sort((a, b) => b - a);
+  const many = terms.length > SHOWN + 2;
+  const least = many && !all ? (sizes[SHOWN - 1] ?? 0) : 0;
+  const shown = terms.map((term, i) => ({ term, i })).filter(({ term, i }) => Math.abs(term.value) >= least || i === mark);
+  const rest = terms.length - shown.length;
+  const total = (some: Term[]) => some.reduce((sum, term) => sum + term.value, 0);
+  const restSum = total(terms) - total(shown.map(({ term }) => term));
+  const signs = terms.some((term) => term.value < 0);
+  const limit = Math.max(sizes[0] ?? 0, Math.abs(restSum));
+  return (
+    <>
+      <div class="arithmetic-scroll">
+        <table>
+          <thead><tr>{heads.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
+          <tbody>
+            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} mark={i === mark} />)}
+            {rest > 0 && <TermRow term={{ label: `the other ${rest} together`, value: restSum }} limit={limit} signs={signs} />}
+            {extra && <TermRow term={extra} limit={limit} signs={signs} />}
+          </tbody>
+          <tfoot>
+            <tr><th scope="row" colSpan={3} class="label">{heads[1] === "score" ? "all shares" : "sum"}</th>
+              <td class="sum">{number(total(terms) + (extra?.value ?? 0), 4)}</td><td /></tr>
+          </tfoot>
+        </table>
+      </div>
+      {many && (
+        <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Only the ${SHOWN} largest` : `All ${terms.length} in order`}</button>
+      )}
+    </>
+  );
+}
+
+/** With `signs` the bar grows to either side of the middle, else from the left. */
+function TermRow({ term, limit, signs, mark }: { term: Term; limit: number; signs: boolean; mark?: boolean }) {
+  const width = `${limit > 0 ? (Math.abs(term.value) / limit) * (signs ? 50 : 100) : 0}%`;
+  const left = signs ? "50%" : "0";
+  return (
+    <tr class={mark ? "term-mark" : undefined}>
+      <th scope="row" class="label"><bdi>{visible(term.label)}</bdi></th>
+      <td>{term.a === undefined ? "" : number(term.a, 4)}</td>
+      <td>{term.b === undefined ? "" : number(term.b, 4)}</td>
+      <td>{(signs ? signed : number)(term.value, 4)}</td>
+      <td class={signs ? "term-bar term-signed" : "term-bar"} aria-hidden="true">
+        <span class={term.value < 0 ? "minus" : "plus"} style={term.value < 0 ? { right: "50%", width } : { left, width }} />
+      </td>
+    </tr>
+  );
+}

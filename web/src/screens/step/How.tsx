@@ -1,0 +1,80 @@
+/** How a step is computed: its formula, what it is computed from, and the lines of our source that do it. */
+import type { VNode } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { shapeText } from "../../tensors/format";
+import { formula, title } from "../../trace/steps";
+import type { Manifest, ModelFacts, SourceLine, TraceNode } from "../../types";
+import { linkTo } from "../../views/habits";
+
+/**
+ * A formula in a small part of TeX as MathML, which browsers typeset themselves: \frac{a}{b}, \sqrt{a}, {groups},
+ * x_sub^sup (in this order), ~ for a space; a letter is slanted, a word upright.
+ */
+function typeset(tex: string): VNode {
+  const tokens = tex.match(/\\\w+|[a-z]+|\d+|\S/gi) ?? [];
+  const given = (token: string) => tokens[0] === token && tokens.shift();
+  const row = () => {
+    const parts: VNode[] = [];
+    while (tokens.length && !given("}")) parts.push(scripted());
+    return <mrow>{parts}</mrow>;
+  };
+  const atom = (): VNode => {
+    const token = tokens.shift() ?? "";
+    if (token === "{") return row();
+    if (token === "\\frac") return <mfrac>{atom()}{atom()}</mfrac>;
+    if (token === "\\sqrt") return <msqrt>{atom()}</msqrt>;
+    if (token === "~") return <mspace width="0.25em" />;
+    if (/\d/.test(token)) return <mn>{token}</mn>;
+    return /\p{L}/u.test(token) ? <mi mathvariant={token === "T" ? "normal" : undefined}>{token}</mi> : <mo>{token}</mo>;
+  };
+  const scripted = (): VNode => {
+    const below = /^(∑|max|mean)$/.test(tokens[0] ?? "");
+    const base = atom();
+    const sub = given("_") && atom();
+    const sup = given("^") && atom();
+    if (sub && sup) return <msubsup>{base}{sub}{sup}</msubsup>;
+    if (sub) return below ? <munder>{base}{sub}</munder> : <msub>{base}{sub}</msub>;
+    return sup ? <msup>{base}{sup}</msup> : base;
+  };
+  return row();
+}
+
+export function Formula({ node, model }: { node: TraceNode; model: ModelFacts }) {
+  return <div class="formula">{formula(node, model).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
+}
+
+/** What the step is computed from. */
+export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
+  const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
+  return (
+    <dl class="step-from">
+      {inputs.length > 0 && (
+        <div><dt>From</dt><dd>{inputs.map((input, i) => <span key={input.id}>{i > 0 && ", "}<a {...linkTo(input)}>{title(input)}</a></span>)}</dd></div>
+      )}
+      {Object.entries(step.params).map(([role, id]) => (
+        <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</dd></div>
+      ))}
+    </dl>
+  );
+}
+
+/** The one line that does it is marked and in sight. */
+export function CodeView({ source }: { source: SourceLine }) {
+  const box = useRef<HTMLPreElement>(null);
+  useLayoutEffect(() => {
+    const [pre, mark] = [box.current, box.current?.querySelector("mark")];
+    if (pre && mark) pre.scrollTop = mark.offsetTop - pre.offsetTop - (pre.clientHeight - mark.offsetHeight) / 2;
+  }, [source]);
+  return (
+    <figure class="code" data-role="code">
+      <figcaption>{source.file}, line {source.mark}</figcaption>
+      <pre ref={box} tabIndex={0} aria-label={`Source code, ${source.file}`}>
+        {source.code.trimEnd().split("\n").map((row, i) => {
+          const line = source.line + i;
+          const Row = line === source.mark ? "mark" : "span";
+          return <Row key={i} data-line={line}><span class="code-number" aria-hidden="true">{line}</span>{row}{"\n"}</Row>;
+        })}
+      </pre>
+    </figure>
+  );
+}

@@ -1,0 +1,101 @@
+/** The numbers of a step: its matrix (one head at a time), or the candidates for one next token; and their check. */
+import { setParams, source } from "../../state/page";
+import { useResource, useTensor } from "../../state/resource";
+import { axisNames, count, exact, tiny } from "../../tensors/format";
+import type { TensorValue } from "../../tensors/tensor";
+import { checkNode, type CheckResult } from "../../trace/check";
+import { axisLabels, type Cell, idsSlice, ngramsOf, predictionAt, PROBABILITIES, rowOf } from "../../trace/stepData";
+import { role, scaleOfNode, title } from "../../trace/steps";
+import type { Manifest, TraceNode } from "../../types";
+import { Bars } from "../../views/Bars";
+import { HeadPicker, PositionPicker } from "../../views/Choices";
+import { Matrix } from "../../views/Matrix";
+
+const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
+
+export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
+  const maskId = role(node).endsWith(".weights") ? (node.inputs[1] ?? null) : null;
+  const own = node.op === "mask" ? node.id : null;
+  const mask = useTensor(maskId ?? own);
+  if (node.id === PROBABILITIES || node.axes.at(-1)?.name === "vocab") return <Candidates node={node} cell={cell} trace={trace} />;
+  const heads = node.axes[0]?.name === "head" ? node.axes[0].size : 0;
+  const slice = heads ? `head:${cell.head}` : "";
+  const [down, across] = [node.axes.at(-2), node.axes.at(-1)];
+  const rows = node.axes.length - (heads ? 1 : 0) > 1 ? down : undefined;
+  return (
+    <section class="step-numbers" aria-label="Numbers">
+      {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
+      <Matrix
+        node={node.id} slice={slice} label={title(node)} mask={mask.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
+        rowLabels={rows && axisLabels(trace, rows)} colLabels={across && axisLabels(trace, across)}
+        rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
+      />
+      {/^(spelling|bag)$/.test(node.op) && (
+        <p class="note" data-role="ngrams"><bdi>{down && axisLabels(trace, node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join(" · ")}</bdi></p>
+      )}
+    </section>
+  );
+}
+
+/** Logits or probabilities of the 50 best candidates after one position, or of all classes. */
+function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
+  const prediction = predictionAt(trace, cell.position);
+  if (!prediction) return null;
+  const shares = node.id === PROBABILITIES;
+  const numbers = prediction.top.map((one) => (shares ? Math.exp(one.log_prob) : one.logit));
+  const value: TensorValue = { shape: [1, numbers.length], data: Float32Array.from(numbers), dtype: "f32" };
+  const ids = prediction.top.map((one) => one.id);
+  const slice = prediction.position === null ? "" : `token:${rowOf(trace, prediction)};${idsSlice("vocab", ids)}`;
+  const labels = prediction.top.map((one) => one.piece);
+  const all = trace.model.vocab_size;
+  return (
+    <section class="step-numbers" aria-label="Numbers">
+      {prediction.position !== null && <PositionPicker trace={trace} position={prediction.position} />}
+      {shares && (
+        <Bars
+          label="Probabilities" onChoose={(key) => choose(0, Number(key))}
+          bars={prediction.top.slice(0, 10).map((one, i) => ({ key: i, label: one.piece, value: Math.exp(one.log_prob), strong: i === cell.col }))}
+        />
+      )}
+      <Matrix
+        node={node.id} slice={slice} value={value} scale={scaleOfNode(node)} label={title(node)} colLabels={labels} cell={[0, cell.col]} onSelect={choose}
+        colName={prediction.position === null ? "class" : "token"}
+      />
+      {prediction.position !== null && all > numbers.length && (
+        <p class="note">The {numbers.length} likeliest of {count(all)} tokens, best first.</p>
+      )}
+    </section>
+  );
+}
+
+/** What was checked, as long as the page is open. */
+const known = new Map<string, CheckResult>();
+
+/** "Recomputed in your browser": a step's numbers made again here, with the largest difference; red when they disagree. */
+export function CheckLine({ node, position, trace }: { node: TraceNode; position: number; trace: Manifest }) {
+  const key = `${trace.id}/${node.id}/${node.axes.at(-1)?.name === "vocab" ? position : ""}`;
+  // The numbers first, their check when they are on the screen.
+  const asked = useResource(known.has(key) ? null : key, async () => {
+    const found = await checkNode(trace, node, position, source);
+    if (found.state !== "unavailable") known.set(key, found);
+    return found;
+  }, { delay: 30 });
+  const failed: CheckResult | null = asked.error && { state: "bad", delta: null, words: asked.error.message };
+  const found = known.get(key) ?? asked.value ?? failed;
+  const state = found?.state ?? "pending";
+  return (
+    <p class={`check check-${state}`} data-check={node.id} data-state={state} data-delta={found?.delta == null ? undefined : exact(found.delta)}>
+      <span class="check-mark" aria-hidden="true">{{ pending: "…", ok: "✓", bad: "✗", unavailable: "–" }[state]}</span>
+      {words(found)}
+    </p>
+  );
+}
+
+function words(found: CheckResult | null): string {
+  if (!found) return "Recomputing in your browser …";
+  const what = found.words ? ` (${found.words})` : "";
+  if (found.state === "unavailable") return `Not recomputed: ${found.words}.`;
+  const delta = found.delta === null ? "" : `, max Δ ${tiny(found.delta)}`;
+  if (found.state === "ok") return `Recomputed in your browser${what}${delta}.`;
+  return `Recomputed in your browser${what}, and the numbers disagree${delta}.`;
+}

@@ -1,0 +1,80 @@
+/**
+ * The Step screen: every operation of the forward pass in order, each with its formula, its source line, its
+ * numbers, the arithmetic of a cell, and the same numbers recomputed here.
+ */
+import { useMemo } from "preact/hooks";
+import { useScreenKeys } from "../../state/keys";
+import { route, selection, setParams } from "../../state/page";
+import { useValue } from "../../state/signals";
+import { axisNames, place, shapeText } from "../../tensors/format";
+import { PROBABILITIES } from "../../trace/stepData";
+import { sentence, stepsOf, title } from "../../trace/steps";
+import { stepIndex } from "../../trace/writing";
+import type { Manifest } from "../../types";
+import { ArithmeticView } from "./Arithmetic";
+import { CodeView, Formula, From } from "./How";
+import { CheckLine, StepNumbers } from "./Numbers";
+import { StepList } from "./StepList";
+
+export function StepScreen({ trace }: { trace: Manifest }) {
+  const { params } = useValue(route);
+  const { head, row, col } = useValue(selection);
+  const steps = useMemo(() => stepsOf(trace), [trace]);
+  const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.now.node));
+  const index = here();
+  const step = steps[index];
+  const open = params.arithmetic === "1";
+  const move = (by: number) => {
+    const next = steps[here() + by]; // of now: keys may come quicker than the screen is drawn
+    if (next) setParams({ node: next.id, cell: null }, { push: true });
+  };
+  useScreenKeys((event) => {
+    const at = event.target instanceof HTMLElement ? event.target : null;
+    if (at?.matches("input, select")) return false;
+    const control = at?.matches("button, a, summary") ?? false;
+    if (event.key === " " && !at?.matches("button, summary")) move(event.shiftKey ? -1 : 1);
+    else if (event.key === "ArrowRight" && !control) move(1);
+    else if (event.key === "ArrowLeft" && !control) move(-1);
+    else if (event.key === "Enter" && !control) setParams({ arithmetic: route.now.params.arithmetic === "1" ? null : 1 });
+    else return false;
+    return true;
+  });
+  if (!step) return null;
+  const position = trace.predictions[stepIndex(trace, params.position)]?.position ?? 0; // whose next token is looked at
+  const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may point beyond
+  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
+  return (
+    <div class="step">
+      <StepList steps={steps} current={step.id} />
+      <article class="step-body" aria-labelledby="step-title">
+        <div class="step-top">
+          <p class="step-place">{step.id === PROBABILITIES ? "Output" : place(step)}</p>
+          <div class="step-move">
+            <button type="button" class="quiet" disabled={index === 0} onClick={() => move(-1)}>Before</button>
+            <span class="small">{index + 1} of {steps.length}</span>
+            <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
+          </div>
+          <h1 id="step-title">{title(step)}</h1>
+          <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
+            <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
+        </div>
+        <p class="step-says">{sentence(step, trace)}</p>
+        <div class="step-how">
+          <div>
+            <Formula node={step} model={trace.model} />
+            <From step={step} trace={trace} />
+          </div>
+          {step.source && <CodeView source={step.source} />}
+        </div>
+        <StepNumbers node={step} cell={cell} trace={trace} />
+        <CheckLine node={step} position={position} trace={trace} />
+        <section class="step-arithmetic">
+          <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
+            {open ? "Hide the arithmetic" : "Show the arithmetic of the chosen cell"}
+          </button>
+          {open && <ArithmeticView node={step} cell={cell} trace={trace} />}
+        </section>
+      </article>
+    </div>
+  );
+}

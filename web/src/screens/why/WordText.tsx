@@ -1,0 +1,56 @@
+/**
+ * A text with its words coloured by score, as a person wrote it: sign by hue, underline and a small mark, strength
+ * by intensity, the number on focus. Each word is a button that erases it or puts it back.
+ */
+import { signal, useValue } from "../../state/signals";
+import { signed, visible } from "../../tensors/format";
+import { colours, gapBetween, keyOf, type Word } from "./words";
+
+interface Props {
+  words: readonly Word[];
+  text: string;
+  /** Largest absolute score anywhere on the page. */
+  scale: number;
+  erased: ReadonlySet<string>;
+  erasedWith: string;
+  onToggle: (word: Word) => void;
+  name: string;
+}
+
+/** The word that is pointed at, here or in a list of words: it alone is drawn again, with its score. */
+const pointedWord = signal<string | null>(null);
+
+export function WordText({ words, text, name, ...shared }: Props) {
+  const letters = [...text];
+  return (
+    <p class="word-text" role="group" aria-label={name}>
+      {words.map((word, i) => [gapBetween(letters, words[i - 1], word), <WordButton key={keyOf(word)} word={word} {...shared} />])}
+    </p>
+  );
+}
+
+function WordButton({ word, scale, erased, erasedWith, onToggle }: { word: Word } & Omit<Props, "words" | "text" | "name">) {
+  const key = keyOf(word);
+  const current = useValue(pointedWord, (pointed) => pointed === key);
+  const gone = erased.has(key);
+  return (
+    <button
+      type="button" class="word" data-word={word.index} data-of={word.stream} data-score={word.score}
+      {...colours(word.score, scale)} data-current={current} aria-pressed={gone}
+      aria-label={`${word.text}, ${signed(word.score)}${gone ? ", erased" : ""}`}
+      onClick={() => onToggle(word)} {...pointing(key)}
+      onKeyDown={(event) => {
+        if (event.key === " ") event.stopPropagation(); // Space is this button's, not the next step
+      }}
+    >
+      {gone ? erasedWith : visible(word.text).replace(/▁/g, " ")}
+      {current && <span class="word-score">{signed(word.score)}</span>}
+    </button>
+  );
+}
+
+/** A pointer or the focus on something that stands for a word. */
+export function pointing(key: string) {
+  const [enter, leave] = [() => (pointedWord.now = key), () => (pointedWord.now = null)];
+  return { onMouseEnter: enter, onFocus: enter, onMouseLeave: leave, onBlur: leave };
+}

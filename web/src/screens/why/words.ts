@@ -1,0 +1,81 @@
+/**
+ * From scores of tokens to scores of words: sums, order, strength of colour, and the erased ones.
+ */
+import type { Stream, StreamName } from "../../types";
+
+export interface Word {
+  /** Number of the word in its stream. */
+  index: number;
+  stream: StreamName;
+  text: string;
+  /** Positions of its tokens. */
+  tokens: number[];
+  score: number;
+  /** It stands after what the model had read: it cannot have had a part. */
+  later: boolean;
+  /** Characters of the stream's text, where known. */
+  span: [number, number] | null;
+}
+
+/** The words of a stream in order; `upTo`: positions from there on had not been read (null: all were). */
+export function wordsOf(stream: Stream, scores: readonly number[] | undefined, upTo: number | null): Word[] {
+  const words = new Map<number, Word>();
+  stream.words.forEach((index, position) => {
+    if (index < 0 || stream.padding[position]) return;
+    let word = words.get(index);
+    if (!word) {
+      const later = upTo !== null && position >= upTo;
+      word = { index, stream: stream.name, text: stream.word_texts[index] ?? "", tokens: [], score: 0, later, span: null };
+      words.set(index, word);
+    }
+    word.tokens.push(position);
+    word.score += scores?.[position] ?? 0;
+    const span = stream.spans[position];
+    if (span) word.span = word.span ? [Math.min(word.span[0], span[0]), Math.max(word.span[1], span[1])] : [...span];
+  });
+  return [...words.values()].sort((a, b) => a.index - b.index);
+}
+
+/**
+ * The text between two words as it was written: line breaks kept, nothing where words touch. `letters` are the
+ * code points of the text, which spans count (an emoji is one, though two to JavaScript's strings).
+ */
+export function gapBetween(letters: readonly string[], before: Word | undefined, word: Word): string {
+  if (!word.span) return before ? " " : "";
+  const start = before?.span ? before.span[1] : 0;
+  return start <= word.span[0] ? letters.slice(start, word.span[0]).join("") : "";
+}
+
+/** Largest absolute score, for the scale of colours; never 0. */
+export function scaleOf(words: readonly Word[]): number {
+  return Math.max(1e-12, ...words.map((word) => Math.abs(word.score)));
+}
+
+/** How a score looks on a `.word`: its sign, and its strength as the depth of the colour. */
+export function colours(score: number, scale: number) {
+  const share = score / scale;
+  return {
+    "data-sign": Math.abs(share) < 0.02 ? "none" : share > 0 ? "for" : "against",
+    style: { "--strength": `${Math.round(100 * Math.abs(share) ** 0.75)}%` },
+  };
+}
+
+/** The words that count most, by absolute score. */
+export function strongest(words: readonly Word[], n: number): Word[] {
+  return [...words].filter((word) => word.score !== 0).sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, n);
+}
+
+/** Positions to erase, by stream, for the erase request; empty streams left out. */
+export function erasedPositions(
+  words: readonly Word[], erased: ReadonlySet<string>,
+): Partial<Record<StreamName, number[]>> {
+  const result: Partial<Record<StreamName, number[]>> = {};
+  for (const word of words) {
+    if (erased.has(keyOf(word))) (result[word.stream] ??= []).push(...word.tokens);
+  }
+  for (const positions of Object.values(result)) positions.sort((a, b) => a - b);
+  return result;
+}
+
+/** "text:3": how an erased word is named in the address. */
+export const keyOf = (word: Pick<Word, "stream" | "index">): string => `${word.stream}:${word.index}`;

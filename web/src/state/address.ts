@@ -1,0 +1,63 @@
+/**
+ * The page's address: `#/step?node=encoder.0.self.weights&head=2`. Which screen, what it shows and the
+ * text that is traced all live there, so that a reload, a pasted link and the Back button show the same.
+ */
+import type { DecodeSettings, TraceRequest } from "../types";
+
+export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare"] as const;
+export type Screen = (typeof SCREENS)[number];
+
+export interface Route {
+  screen: Screen;
+  params: Record<string, string>;
+}
+
+export function parseHash(hash: string): Route {
+  const match = /^#?\/?([a-z]*)(?:\?(.*))?$/s.exec(hash);
+  const name = match?.[1] as Screen;
+  const params: Record<string, string> = {};
+  for (const [key, value] of new URLSearchParams(match?.[2] ?? "")) params[key] = value;
+  return { screen: SCREENS.includes(name) ? name : "flow", params };
+}
+
+export function formatHash({ screen, params }: Route): string {
+  const query = new URLSearchParams(Object.entries(params)).toString();
+  return `#/${screen}${query ? `?${query}` : ""}`;
+}
+
+const SETTINGS: (keyof DecodeSettings)[] = [
+  "sample", "beam_size", "n_best", "length_penalty", "max_new_tokens", "temperature", "top_k", "top_p", "min_p",
+  "decode_seed",
+];
+
+const whole = (text: string | undefined) => Math.max(0, Math.floor(Number(text))) || undefined;
+
+/** The trace request in the address, under `prefix` ("" for the page's own, "o." for the one compared with). */
+export function requestOf(params: Record<string, string>, prefix = ""): TraceRequest | null {
+  const get = (name: string) => params[prefix + name];
+  const text = get("text");
+  if (text === undefined) return null;
+  const settings = SETTINGS.flatMap((name) => {
+    const value = get(name);
+    return value === undefined ? [] : [[name, name === "sample" ? value === "1" : Number(value)]];
+  });
+  const request: TraceRequest = {
+    text,
+    target: get("target"),
+    prefix: get("prefix") ? get("prefix")?.split(".").map(Number).filter(Number.isInteger) : undefined,
+    pad: whole(get("pad")),
+    checkpoint: get("checkpoint") || undefined,
+    member: whole(get("member")),
+    window_start: whole(get("window")),
+    decode: settings.length ? (Object.fromEntries(settings) as Partial<DecodeSettings>) : undefined,
+  };
+  return JSON.parse(JSON.stringify(request)) as TraceRequest; // without what is undefined
+}
+
+/** The same the other way: what to set (and, as null, to remove) so that the address names `request`. */
+export function paramsOf(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
+  const { text, target, prefix: forced, pad, checkpoint, member, window_start, decode } = request ?? {};
+  const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, member, window: window_start || null };
+  for (const name of SETTINGS) out[name] = decode?.[name] === undefined ? null : Number(decode[name]);
+  return Object.fromEntries(Object.entries(out).map(([name, value]) => [prefix + name, value == null ? null : String(value)]));
+}

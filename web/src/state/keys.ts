@@ -1,0 +1,68 @@
+/**
+ * Keys that work everywhere: 1–6 open a screen, [ ] change the layer, , . the head, ? opens the help.
+ * Keys of one screen (Space, Enter, arrows) are handled there; nothing is taken while someone types.
+ */
+import { useEffect, useLayoutEffect } from "preact/hooks";
+import { SCREENS } from "./address";
+import { go, manifest, route, setParams } from "./page";
+
+/** Typing, or a key with a modifier: none of ours. */
+export function isTyping(event: KeyboardEvent): boolean {
+  const at = event.target;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
+  return at instanceof HTMLElement && (at.isContentEditable || at.matches("textarea, select, input:not([type=range])"));
+}
+
+type Listener = (event: KeyboardEvent) => boolean;
+const listeners = new Set<Listener>();
+
+/** Keys of a screen: `handler` returns true when it took the key. */
+export function useScreenKeys(handler: Listener) {
+  useLayoutEffect(() => {
+    listeners.add(handler);
+    return () => void listeners.delete(handler);
+  });
+}
+
+/** Layers of the stack looked at, and heads: for [ ] and , . with wrap-around left out. */
+export function moveHead(by: number) {
+  const heads = manifest.now?.model.n_heads ?? 1;
+  const head = Number(route.now.params.head ?? 0) + by;
+  if (head >= 0 && head < heads) setParams({ head });
+}
+
+export function moveLayer(by: number) {
+  const trace = manifest.now;
+  if (!trace) return;
+  const { node: id, layer } = route.now.params;
+  const match = /^(encoder|decoder)\.(\d+)\.(.*)$/.exec(id ?? "");
+  const now = Number(layer ?? match?.[2] ?? 0) + by;
+  const layers = Math.max(trace.model.n_layers, trace.model.n_decoder_layers);
+  if (now < 0 || now >= layers) return;
+  const moved = match ? `${match[1]}.${now}.${match[3]}` : null;
+  const exists = moved !== null && trace.nodes.some((one) => one.id === moved);
+  setParams(exists ? { layer: now, node: moved } : { layer: now });
+}
+
+function onKey(event: KeyboardEvent) {
+  if (isTyping(event) || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  for (const listener of listeners) {
+    if (listener(event)) return event.preventDefault();
+  }
+  const screen = SCREENS[Number(event.key) - 1];
+  if (screen) go(screen);
+  else if (event.key === "[") moveLayer(-1);
+  else if (event.key === "]") moveLayer(1);
+  else if (event.key === ",") moveHead(-1);
+  else if (event.key === ".") moveHead(1);
+  else if (event.key === "?") document.querySelector<HTMLDialogElement>("dialog.help")?.showModal();
+  else return;
+  event.preventDefault();
+}
+
+export function useKeys() {
+  useEffect(() => {
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+}

@@ -1,0 +1,60 @@
+/**
+ * Numbers and names as people read them: a real minus sign, few digits, 1-based layers and heads.
+ */
+import type { AxisName, TraceNode } from "../types";
+
+const MINUS = "\u2212";
+
+/** Three significant digits or so: "0.0312", "−1.50", "1.2e−9", "0". */
+export function number(x: number, digits = 3): string {
+  if (Number.isNaN(x)) return "nan";
+  if (!Number.isFinite(x)) return x > 0 ? "∞" : `${MINUS}∞`;
+  const size = Math.abs(x);
+  let text: string;
+  if (size === 0) text = "0";
+  else if (size < 10 ** -digits || size >= 1e6) text = size.toExponential(1);
+  else text = size.toFixed(Math.max(0, Math.min(digits, digits - 1 - Math.floor(Math.log10(size)))));
+  return (x < 0 && Number(text) !== 0 ? MINUS : "") + text.replace("-", MINUS);
+}
+
+/** With its sign always: "+0.31", "−1.50". */
+export function signed(x: number, digits = 3): string {
+  return x > 0 ? `+${number(x, digits)}` : number(x, digits);
+}
+
+/** All the digits of a float, for attributes that tests and copies read. */
+export const exact = (x: number) => (Object.is(x, -0) ? "0" : String(x));
+
+/** "41.2%", and near 0 and 1 "0.03%", "<0.01%". */
+export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p > 0.999) ? 2 : 1): string {
+  if (p > 0 && p * 100 < 0.5 * 10 ** -digits) return `<${(10 ** -digits).toFixed(digits)}%`;
+  if (p < 1 && p * 100 > 100 - 0.5 * 10 ** -digits) return `>${(100 - 10 ** -digits).toFixed(digits)}%`;
+  return `${(p * 100).toFixed(digits)}%`;
+}
+
+/** "2.4e-7" with superscripts left to nobody: it is read aloud as it stands. */
+export const tiny = (x: number) => (x === 0 ? "0" : x < 0.001 ? x.toExponential(1).replace("-", MINUS) : number(x));
+
+export const count = (n: number) => n.toLocaleString("en").replace(/,/g, "\u202f");
+
+export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
+
+/** A piece that can be seen: spaces at its ends as ␣, a line break as ↵. */
+export function visible(piece = ""): string {
+  return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
+}
+
+const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
+  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"], bigram: ["pair", "pairs"],
+};
+
+/** What one place on an axis is, and all of them. */
+export const axisNames = (name: AxisName) => AXES[name] ?? ["feature", "features"];
+
+const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
+
+/** Where in the model a node is: "Encoder layer 1, self-attention". */
+export function place({ stack, layer, block }: TraceNode): string {
+  const name = { encoder: "Encoder", decoder: "Decoder", head: "Output", text: "Embedding", source: "Embedding of the source", target: "Embedding of the target" }[stack];
+  return layer === null ? name : `${name} layer ${layer + 1}${block ? `, ${BLOCKS[block]}` : ""}`;
+}

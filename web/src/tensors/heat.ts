@@ -1,0 +1,86 @@
+/**
+ * Draws a matrix as a heat map on a canvas: crisp cells, masked ones hatched, negative ones with a small notch so
+ * that a sign is never told by hue alone. Knows nothing of the page; `components/Matrix.tsx` lays it out.
+ */
+import { css, mix, type Palette, shade } from "./colour";
+
+export interface Heat {
+  rows: number;
+  cols: number;
+  data: ArrayLike<number>; // row by row
+  /** Same size; 0 = masked, drawn hatched. */
+  mask?: ArrayLike<number> | null;
+  scale: "signed" | "sequential";
+  limit: number; // the magnitude of the full colour
+  cellWidth: number;
+  cellHeight: number;
+  colours: Palette;
+  cell?: readonly [number, number] | null;
+}
+
+function hatch(context: CanvasRenderingContext2D, heat: Heat): CanvasPattern | string {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const pen = tile.getContext("2d");
+  if (!pen) return css(heat.colours.faint);
+  pen.fillStyle = css(heat.colours.paper);
+  pen.fillRect(0, 0, 6, 6);
+  pen.strokeStyle = css(mix(heat.colours.paper, heat.colours.ink, 0.28));
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const at of [-3, 3, 9]) {
+    pen.moveTo(at - 3, 6 + 3 - 3);
+    pen.lineTo(at + 3, 0);
+  }
+  pen.stroke();
+  return context.createPattern(tile, "repeat") ?? css(heat.colours.faint);
+}
+
+/** Sizes the canvas (in CSS pixels, sharp on any screen) and paints it. */
+export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
+  const { rows, cols, cellWidth, cellHeight, colours } = heat;
+  const width = Math.max(1, Math.round(cols * cellWidth));
+  const height = Math.max(1, Math.round(rows * cellHeight));
+  const ratio = Math.min(globalThis.devicePixelRatio || 1, 8192 / Math.max(width, height));
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const hatched = heat.mask ? hatch(context, heat) : "";
+  const gap = cellWidth >= 9 && cellHeight >= 9 ? 1 : 0;
+  const line = css(mix(colours.paper, colours.ink, 0.1));
+  if (gap) {
+    context.fillStyle = line;
+    context.fillRect(0, 0, width, height);
+  }
+  for (let row = 0; row < rows; row++) {
+    const top = Math.round(row * cellHeight);
+    const tall = Math.round((row + 1) * cellHeight) - top - gap;
+    for (let col = 0; col < cols; col++) {
+      const left = Math.round(col * cellWidth);
+      const wide = Math.round((col + 1) * cellWidth) - left - gap;
+      const at = row * cols + col;
+      const value = heat.data[at] ?? NaN;
+      const masked = heat.mask ? heat.mask[at] === 0 : false;
+      const colour = shade(value, heat.limit, heat.scale, colours);
+      context.fillStyle = masked ? hatched : css(colour);
+      context.fillRect(left, top, wide, tall);
+      if (!masked && heat.scale === "signed" && value < 0 && wide >= 6 && tall >= 6) {
+        context.fillStyle = css(mix(colour, colours.ink, 0.55)); // the notch of a negative number: a minus
+        const dash = Math.max(3, Math.round(wide * 0.3));
+        context.fillRect(left + Math.round((wide - dash) / 2), top + Math.round(tall / 2) - 0.5, dash, 1);
+      }
+    }
+  }
+  if (heat.cell) {
+    const [row, col] = heat.cell;
+    context.strokeStyle = css(colours.ink);
+    context.lineWidth = 2;
+    const wide = Math.max(4, cellWidth);
+    const tall = Math.max(4, cellHeight);
+    context.strokeRect(col * cellWidth + cellWidth / 2 - wide / 2, row * cellHeight + cellHeight / 2 - tall / 2, wide - gap, tall - gap);
+  }
+}

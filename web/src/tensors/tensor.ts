@@ -1,0 +1,86 @@
+/**
+ * Tensors as the page holds them: a shape and a typed array, read from little-endian bytes, and the slice
+ * grammar of the server ("head:3;token:0-8;vocab:1.5.9") computed here for exported pages.
+ */
+
+export interface TensorValue {
+  shape: number[];
+  data: Float32Array | Int32Array | Uint8Array;
+  /** As it travelled: f16 was widened to f32 and is exact to about 3 digits. */
+  dtype: "f16" | "f32" | "i32" | "u8";
+}
+
+/** The largest finite magnitude. */
+export function magnitude(data: ArrayLike<number>): number {
+  let limit = 0;
+  for (let i = 0; i < data.length; i++) {
+    const size = Math.abs(data[i]!);
+    if (size > limit && Number.isFinite(size)) limit = size;
+  }
+  return limit;
+}
+
+function halfToFloat(half: number): number {
+  const sign = half & 0x8000 ? -1 : 1;
+  const exponent = (half >> 10) & 0x1f;
+  const fraction = half & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+let halves: Float32Array | null = null;
+
+export function toTensor(dtype: string, shape: number[], bytes: ArrayBuffer): TensorValue {
+  if (dtype === "i32") return { shape, dtype, data: new Int32Array(bytes) };
+  if (dtype === "u8") return { shape, dtype, data: new Uint8Array(bytes) };
+  if (dtype === "f32") return { shape, dtype, data: new Float32Array(bytes) };
+  halves ??= Float32Array.from({ length: 65536 }, (_, half) => halfToFloat(half));
+  const table = halves;
+  return { shape, dtype: "f16", data: Float32Array.from(new Uint16Array(bytes), (half) => table[half]!) };
+}
+
+export function decodeBase64(text: string): ArrayBuffer {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes.buffer;
+}
+
+/**
+ * `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. One place on each of the
+ * first axes, such as a head or one of its rows, is a view; anything else is copied.
+ */
+export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice: string): TensorValue {
+  const picks: (number[] | null)[] = tensor.shape.map(() => null);
+  const dropped = new Set<number>();
+  for (const part of slice.split(";").filter(Boolean)) {
+    const [name = "", spec = ""] = part.split(":");
+    const axis = axes.indexOf(name);
+    if (axis < 0) throw new RangeError(`no axis ${name} here`);
+    if (spec.includes("-")) {
+      const [start = 0, end = 0] = spec.split("-").map(Number);
+      const stop = Math.min(end, tensor.shape[axis]!);
+      picks[axis] = Array.from({ length: Math.max(0, stop - start) }, (_, i) => start + i);
+    } else {
+      picks[axis] = spec.split(".").map(Number);
+      if (!spec.includes(".")) dropped.add(axis);
+    }
+  }
+  const first = dropped.size;
+  if ([...dropped].every((axis) => axis < first && picks[axis]![0]! < tensor.shape[axis]!) && !picks.slice(first).some(Boolean)) {
+    const shape = tensor.shape.slice(first);
+    const size = shape.reduce((product, one) => product * one, 1);
+    const place = picks.slice(0, first).reduce((at, pick, axis) => at * tensor.shape[axis]! + pick![0]!, 0);
+    return { shape, data: tensor.data.subarray(place * size, (place + 1) * size), dtype: tensor.dtype };
+  }
+  // Where the numbers picked lie: axis by axis, each offset so far with every pick of the next axis.
+  let offsets = [0];
+  tensor.shape.forEach((size, axis) => {
+    const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);
+    offsets = offsets.flatMap((offset) => pick.map((i) => (i < size ? offset * size + i : NaN)));
+  });
+  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset]!));
+  const sizes = tensor.shape.map((size, axis) => picks[axis]?.length ?? size);
+  return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
+}

@@ -1,0 +1,53 @@
+/** Choosing one of a few: words in a row, a head, the position whose next token is looked at. */
+import { setParams } from "../state/page";
+import { windowOf } from "../trace/stepData";
+import { written } from "../trace/writing";
+import type { Manifest } from "../types";
+import { Tokens } from "./Tokens";
+
+export interface ChoicesProps<T extends string> {
+  name: string;
+  label: string;
+  options: readonly (readonly [value: T, words: string])[];
+  chosen: T | null;
+  onChoose: (value: T) => void;
+}
+
+/** Each carries `data-NAME` with its value. */
+export function Choices<T extends string>({ name, label, options, chosen, onChoose }: ChoicesProps<T>) {
+  return (
+    <span class="choices" role="group" aria-label={label}>
+      {options.map(([value, words]) => (
+        <button key={value} type="button" class="quiet" {...{ [`data-${name}`]: value }} aria-pressed={value === chosen} onClick={() => onChoose(value)}>
+          {words}
+        </button>
+      ))}
+    </span>
+  );
+}
+
+/** The head in the address. */
+export function HeadPicker({ heads, head }: { heads: number; head: number }) {
+  return (
+    <div class="heads" role="group" aria-label="Head">
+      <span class="small">Head</span>
+      {Array.from({ length: heads }, (_, h) => (
+        <button key={h} type="button" class="quiet" aria-pressed={h === head} onClick={() => setParams({ head: h })}>{h + 1}</button>
+      ))}
+    </div>
+  );
+}
+
+/** The position in the address. */
+export function PositionPicker({ trace, position }: { trace: Manifest; position: number }) {
+  const tokens = written(trace);
+  return (
+    <div class="positions">
+      <p class="small">What follows after the chosen token?</p>
+      <Tokens
+        stream={tokens} window={windowOf(trace, tokens.name)} chosen={position} label="Position"
+        onChoose={(index) => setParams({ position: index, cell: null })}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,78 @@
+/** The text that is traced, and what the model answered. */
+import type { TargetedKeyboardEvent } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
+import { useValue } from "../state/signals";
+import type { Manifest } from "../types";
+import { Choices } from "./Choices";
+
+export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  event.currentTarget.form?.requestSubmit();
+}
+
+/** Enter traces, Shift+Enter makes a line; an exported page only shows its text. */
+export function TextForm() {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const asked = useValue(text);
+  const facts = useValue(runFacts);
+  const waits = useValue(busy) !== null;
+  useEffect(() => {
+    area.current!.value = asked; // at once: what is written while the trace is on its way stays
+  }, [asked]);
+  const submit = () => area.current && ask({ text: area.current.value });
+  const examples = facts?.examples ?? [];
+  return (
+    <form
+      class="text-form" aria-label="Text"
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <label class="visually-hidden" for="text">Text to look at</label>
+      <textarea
+        id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
+        maxLength={facts?.limits.max_text_bytes}
+        onKeyDown={submitOnEnter}
+      />
+      {source.live && (
+        <div class="text-actions">
+          <button type="submit" data-role="trace" disabled={waits}>{waits ? "Tracing …" : "Trace"}</button>
+          {examples.length > 1 && (
+            <button
+              type="button" class="quiet"
+              onClick={() => ask({ text: examples[(examples.indexOf(asked) + 1) % examples.length] ?? "" })}
+            >
+              Another example
+            </button>
+          )}
+        </div>
+      )}
+    </form>
+  );
+}
+
+/** What the model answered, and what the reader must know about this trace: cut text, unknown words, omissions. */
+export function Answer({ trace }: { trace: Manifest }) {
+  const alone = useValue(other, (second) => second === null);
+  const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
+  const bad = trace.checks.filter((check) => !check.ok);
+  return (
+    <section class="answer" aria-label="Answer">
+      <p data-role="answer" dir="auto">
+        <strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
+      </p>
+      {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
+      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      {source.live && trace.together && (
+        <Choices
+          name="member" label="Member of the ensemble" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
+          options={Array.from({ length: trace.together.size }, (_, i) => [`${i + 1}`, `Member ${i + 1}`])}
+        />
+      )}
+      {!source.live && alone && <p class="note">A saved page: what was traced is here, other texts need the run.</p>}
+    </section>
+  );
+}

@@ -1,0 +1,110 @@
+/**
+ * A row of tokens as quiet chips. Pointing at one lights it up everywhere (`hoveredToken`); choosing is the
+ * caller's affair. `weights` tints them, `marks` adds a small text under each.
+ */
+import { useEffect, useRef } from "preact/hooks";
+import { hoveredToken } from "../state/page";
+import { useValue } from "../state/signals";
+import { palette } from "../state/theme";
+import { css, shade } from "../tensors/colour";
+import { visible } from "../tensors/format";
+import { written } from "../trace/writing";
+import type { Manifest, Stream } from "../types";
+
+export interface TokensProps {
+  stream: Stream;
+  /** Only these positions [start, end). */
+  window?: [number, number] | null;
+  chosen?: number | null;
+  onChoose?: (index: number) => void;
+  /** A tint per token, on a signed or sequential scale of `limit` (largest magnitude, if absent). */
+  weights?: ArrayLike<number>;
+  scale?: "signed" | "sequential";
+  limit?: number;
+  marks?: (string | null)[];
+  label?: string;
+}
+
+export function Tokens(props: TokensProps) {
+  const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label } = props;
+  const [start, end] = props.window ?? [0, stream.pieces.length];
+  const limit = props.limit ?? Math.max(0, ...Array.from(weights ?? [], Math.abs));
+  const hovered = useValue(hoveredToken, (at) => (at?.stream === stream.name ? at.index : null));
+  const colours = useValue(palette);
+  const chip = (index: number) => {
+    const lit = hovered === index;
+    const names = ["token"];
+    if (stream.special[index]) names.push("token-special");
+    if (stream.unknown[index]) names.push("token-unknown");
+    if (stream.padding[index]) names.push("token-padding");
+    if (index < stream.n_given) names.push("token-given");
+    if (lit) names.push("token-lit");
+    const weight = weights?.[index - start];
+    const attributes = {
+      class: names.join(" "),
+      "data-token": index,
+      style: weight === undefined ? undefined : { backgroundColor: css(shade(weight, limit, scale, colours)) },
+      onMouseEnter: () => (hoveredToken.now = { stream: stream.name, index }),
+      onMouseLeave: () => (hoveredToken.now = null),
+    };
+    const content = (
+      <>
+        <bdi>{visible(stream.pieces[index])}</bdi>
+        {marks?.[index - start] && <small>{marks[index - start]}</small>}
+      </>
+    );
+    return (
+      <li key={index}>
+        {onChoose ? (
+          <button
+            type="button" {...attributes} aria-pressed={chosen === index} onClick={() => onChoose(index)}
+            onFocus={attributes.onMouseEnter} onBlur={attributes.onMouseLeave}
+          >
+            {content}
+          </button>
+        ) : (
+          <span {...attributes}>{content}</span>
+        )}
+      </li>
+    );
+  };
+  return (
+    <ol class="tokens" data-stream={stream.name} aria-label={label ?? `Tokens of the ${stream.name}`}>
+      {Array.from({ length: end - start }, (_, i) => chip(start + i))}
+    </ol>
+  );
+}
+
+interface WrittenProps {
+  manifest: Manifest;
+  /** Index into `predictions`. */
+  index: number;
+  label: string;
+  onStep: (index: number) => void;
+}
+
+/** The written text, one chip a token, to choose the step that wrote it; the stronger a chip, the more probable it was. */
+export function WrittenTokens({ manifest, index, label, onStep }: WrittenProps) {
+  const { predictions, window } = manifest;
+  const stream = written(manifest);
+  // The end that was written last is no input of the model, and so is not among the stream's tokens.
+  const end = predictions.at(-1)?.actual;
+  const pieces = end && !window ? [...stream.pieces, end.piece] : stream.pieces;
+  const box = useRef<HTMLDivElement>(null);
+  const position = predictions[index]?.position ?? 0;
+  useEffect(() => {
+    const chip = box.current?.querySelector<HTMLElement>("[aria-pressed=true]");
+    if (chip && box.current) box.current.scrollTop = chip.offsetTop - box.current.offsetTop - 60;
+  }, [position, manifest.id]);
+  const probabilities = new Array<number>(pieces.length).fill(0);
+  for (const { actual, position: at } of predictions) if (actual) probabilities[(at ?? 0) + 1] = Math.exp(actual.log_prob);
+  return (
+    <div class="written" ref={box}>
+      <Tokens
+        stream={{ ...stream, pieces }} window={window} chosen={position + 1} label={label} scale="sequential" limit={3}
+        weights={probabilities.slice(window?.[0] ?? 0)}
+        onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => (one.position ?? 0) + 1 === token)))}
+      />
+    </div>
+  );
+}
