@@ -11,6 +11,7 @@ from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.attribution.attribute import EraseRequest, erase
+from glassformer.explain.attribution.information_flow import information_flow
 from glassformer.explain.explanation import TraceRequest, explain
 
 
@@ -182,6 +183,20 @@ def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., A
             f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]'
         )
         assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.endswith("post-norm")])
+def test_where_information_moved_is_what_python_says(app: Callable[..., App], name: str) -> None:
+    """Both compute it from the weights, each for those who have not the other."""
+    run = subject_of(MODELS[name])
+    text = TEXTS[run.task.name]
+    page = app(name, "attention", text=text, view="flow")
+    page.page.get_by_role("button", name="Show the numbers").click()
+    [shown] = [figure for figure in page.figures() if figure["node"] == "information_flow"]
+    expected = np.concatenate([*information_flow(explain(run, text)).values()], axis=1)
+    assert len(shown["cells"]) > 20
+    for row, col, value, _ in shown["cells"]:
+        assert float(value) == pytest.approx(expected[row, col], abs=1e-6)
 
 
 def test_compare_shows_both_answers(app: Callable[..., App]) -> None:

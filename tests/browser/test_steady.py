@@ -224,14 +224,25 @@ def test_no_token_stays_in_the_address(app: Callable[..., App]) -> None:
 HANDLERS = """() => {
     const handlers = one => Object.values(one).flatMap(
         held => held && typeof held === "object" && !(held instanceof Node) ? Object.values(held) : []);
-    const all = [...document.querySelectorAll("main a, main button, header a, form, [data-token]")];
+    const all = [...document.querySelectorAll("main a, main button, header a, header button, form, [data-token]")];
     const now = all.map(one => [one, handlers(one).filter(held => typeof held === "function")]);
     const before = window.handlers_before;
     window.handlers_before = now;
+    const view = one => one.closest("[data-word]") ? "word"
+        : one.closest("[data-stream]")?.dataset.stream ?? one.closest("[data-view]")?.dataset.view ?? one.outerHTML.slice(0, 60);
     return before && now.filter(([, mine], i) => mine.length && mine.some((one, k) => one !== before[i][1][k]))
-        .map(([one]) => one.closest("[data-stream]")?.dataset.stream ?? one.outerHTML.slice(0, 60));
+        .map(([one]) => view(one));
 }"""
 """Whose handlers are others than at the last call: a component that is drawn anew gives its elements new ones."""
+PAINTS = """(() => {
+    const begin = CanvasRenderingContext2D.prototype.setTransform;
+    window.painted = 0;
+    CanvasRenderingContext2D.prototype.setTransform = function (...given) {
+        window.painted += 1;
+        return begin.apply(this, given);
+    };
+})()"""
+"""Counts how often a heat map is painted."""
 
 
 def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -> None:
@@ -246,3 +257,40 @@ def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -
     drawn = page.page.evaluate(HANDLERS)
     assert drawn and set(drawn) == {"source"}
     assert page.page.locator("[data-stream=source] .token-lit").count() >= 1
+
+
+@pytest.mark.parametrize(
+    ("screen", "params", "over", "views"),
+    [
+        ("flow", {}, "[data-stream=text] [data-token='1']", {"text"}),
+        ("step", {"node": "logits"}, "[data-stream=text] [data-token='1']", {"text"}),
+        ("attention", {}, "[data-view=figure] canvas", {"figure"}),
+        ("decode", {}, "[data-stream=text] [data-token='1']", {"text"}),
+        ("why", {}, "[data-word='1']", {"word"}),
+        ("compare", {"o.text": "abd c"}, "[data-side=A] [data-token='1']", {"text"}),
+    ],
+)  # fmt: skip
+def test_a_pointer_draws_nothing_anew_outside_of_the_view_it_is_over(
+    app: Callable[..., App], screen: str, params: dict[str, object], over: str, views: set[str]
+) -> None:
+    page = app("lm, pre-norm")
+    page.page.add_init_script(PAINTS)
+    page.go(screen, text="abc d", **params)
+    page.page.reload()
+    page.ready(screen)
+    page.page.mouse.move(2, 2)
+    page.page.locator(over).first.wait_for()
+    page.settle()
+    page.page.evaluate(HANDLERS)
+    assert page.page.evaluate(HANDLERS) == [], "nothing is drawn by itself"
+    painted = page.page.evaluate("window.painted")
+    place = page.page.locator(over).first
+    place.hover()
+    page.until("() => document.querySelector('.token-lit, .matrix-lit, .word-score') !== null")
+    drawn = page.page.evaluate(HANDLERS)
+    assert drawn and set(drawn) == views, (
+        f"{len(drawn)} parts were drawn anew, in {sorted(set(drawn) - views)} too"
+    )
+    if screen == "why":
+        assert len(drawn) == place.count()
+    assert page.page.evaluate("window.painted") == painted, "no picture is painted again"

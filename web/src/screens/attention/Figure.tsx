@@ -59,7 +59,7 @@ export function Figure(props: FigureProps) {
     rows: rows.map((label) => label.text), cols: cols.map((label) => label.text),
   };
   return (
-    <div class="attention-figure">
+    <div class="attention-figure" data-view="figure">
       <Matrix
         node={props.node} slice={props.slice} value={value} mask={maskValue} scale="sequential"
         rowLabels={drawn.rows} colLabels={drawn.cols} rowName={rowName} colName={colName}
