@@ -46,7 +46,7 @@ def shots(browser: Browser, run: Any, name: str) -> None:
     with PageServer(run, start=[{"text": TEXTS[task]}, {"text": OTHER[task]}]) as server:
         for size, (width, height) in SIZES.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
-            page.goto(server.address)
+            page.goto(server.address())
             page.wait_for_selector("[data-role=answer]")
             for screen in SCREENS:
                 where = f"#/{screen}" + (f"?node={STEP[task]}&cell=2,2" if screen == "step" else "")
@@ -61,7 +61,7 @@ def head_forming(browser: Browser, run: Any) -> None:
     """One cross-attention head through training, by the snapshots of a run."""
     with PageServer(run, start=[{"text": "[fr_FR] lundi 3 mars 2031"}]) as server:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
-        page.goto(server.address)
+        page.goto(server.address())
         page.wait_for_selector("[data-role=answer]")
         page.click("a[data-nav=compare]")
         page.get_by_text("Two checkpoints").first.click()

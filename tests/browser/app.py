@@ -91,6 +91,7 @@ class App:
         """Load the page at a screen; parameters stand in the address as the page itself writes them."""
         self.page.goto(f"{self.base}{address(screen, params)}")
         self.ready(screen)
+        self.base = self.page.url.partition("#")[0]  # an address of the page opens it once
         return self
 
     def go(self, screen: str, **params: object) -> App:

@@ -45,9 +45,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def address() -> Iterator[Callable[[str | Subject], str]]:
-    """Where the page of a model is served: one of `MODELS` by name, or any other."""
+    """Where the page of a model can be opened, once: one of `MODELS` by name, or any other."""
     with ExitStack() as stack:
-        known: dict[str | int, str] = {}
+        known: dict[str | int, PageServer] = {}
         kept: list[Subject] = []  # so that no other object is given the same id
 
         def serve(model: str | Subject) -> str:
@@ -56,9 +56,8 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
                 subject = subject_of(MODELS[model]) if isinstance(model, str) else model
                 kept.append(subject)
                 start = [{"text": TEXTS[subject.task.name]}]
-                server = stack.enter_context(PageServer(subject, port=0, start=start))
-                known[key] = server.address
-            return known[key]
+                known[key] = stack.enter_context(PageServer(subject, port=0, start=start))
+            return known[key].address()
 
         yield serve
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -134,9 +135,12 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with browser.open(address, timeout=20) as page:
             assert page.status == 200 and b"app.js" in page.read()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address, timeout=20)
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=20)
     finally:
         process.kill()
     assert process.returncode == 0, said
     assert rest == "" and "Traceback" not in said and "Ctrl-C" in said
+    assert f"for another browser: {address.partition('token=')[0]}" in said and said.count(address) == 1

@@ -64,6 +64,8 @@ class Watched(Worker):
 
 
 Start = Callable[..., tuple[Client, Echo]]
+doors: dict[int, security.Door] = {}
+"""Of the servers that were started, by their port."""
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +76,16 @@ def start() -> Iterator[Start]:
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
         listener, service = listen(0), Echo()
         port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
-        app = build_app(service, (worker, worker), port, security.Door("secret"), seconds)
+        door = security.Door()
+        app = build_app(service, (worker, worker), port, door, seconds)
         server = uvicorn.Server(
             uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         running.append((server, thread, worker))
-        return Client(port, "secret"), service
+        doors[port] = door
+        return Client(port, door.once()), service
 
     yield make
     for server, thread, worker in running:
@@ -174,10 +178,11 @@ def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
 
 def test_a_token_ends_at_the_door(client: Client) -> None:
     """What stands in the bar and in the history afterwards opens nothing, and no script reads the cookie."""
-    entered = client.ask("GET", f"/?token={client.token}", None, {"Cookie": None})
-    assert entered.status == 303 and client.token not in entered.headers["location"]
+    token = doors[client.port].once()
+    entered = client.ask("GET", f"/?token={token}", None, {"Cookie": None})
+    assert entered.status == 303 and token not in entered.headers["location"]
     cookie, *bounds = (part.strip() for part in entered.headers["set-cookie"].split(";"))
-    assert client.token not in cookie and cookie == client.cookie
+    assert token not in cookie and cookie == client.cookie
     assert set(bounds) == {f"Path={client.place}", "HttpOnly", "SameSite=Lax"} and len(client.place) > 8
     assert client.ask("GET", client.place, None, {"Cookie": None}).status == 403
     assert client.ask("GET", client.place).status == 200
@@ -191,10 +196,28 @@ def test_the_place_of_an_earlier_server_says_how_to_come_in(client: Client) -> N
 
 def test_the_address_for_a_browser_opens_a_single_time() -> None:
     """It stands in the browser's command line, where other users of the machine can read it."""
-    door = security.Door("secret")
-    token, other = door.once(), door.once()
+    door, used = security.Door(), list[str]()
+    token, other = door.once(lambda: used.append("one")), door.once()
+    assert not door.opens(None) and not door.opens("") and not used
     assert door.opens(token) and not door.opens(token) and door.opens(other)
-    assert door.opens("secret") and door.opens("secret") and not door.opens(None)
+    assert used == ["one"]
+
+
+def test_the_printed_address_opens_a_single_time_and_the_next_is_told(client: Client) -> None:
+    """A second browser is told in one sentence where it finds an address; looking ahead at one uses nothing up."""
+    door, next_ones = doors[client.port], list[str]()
+    token = door.once(lambda: next_ones.append(door.once()))
+    address, anyone = f"/?token={token}", {"Cookie": None}
+    assert client.ask("HEAD", address, None, anyone).status == 503
+    assert client.ask("GET", address, None, anyone | {"Sec-Purpose": "prefetch;prerender"}).status == 503
+    assert not next_ones
+    assert client.ask("GET", address, None, anyone).status == 303
+    again = client.ask("GET", address, None, anyone)
+    assert (
+        again.status == 403 and b"a single time" in again.body and b"the last address printed" in again.body
+    )
+    assert client.ask("GET", f"/?token={next_ones[0]}", None, anyone).status == 303
+    assert client.ask("GET", client.place).status == 200, "a browser that has come in stays in"
 
 
 def test_tokens_are_long_and_compared_whole() -> None:

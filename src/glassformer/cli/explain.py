@@ -51,7 +51,7 @@ class ExplainArguments:
     port: int | None = None
     """Port to serve on; the first free one from 8317 on when absent."""
     browser: bool = True
-    """Open the page in the browser; --no-browser only prints its address."""
+    """Open the page in the browser; --no-browser only prints an address. Each opens once, then another is printed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
 
@@ -162,7 +162,14 @@ def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
 
     explained(trained, requests)  # what is wrong is told here, not on the page
 
+    ready = False
+
     def tell(address: str) -> None:
+        nonlocal ready
+        if ready:
+            console.say(f"that address has been used; for another browser: {address}")
+            return
+        ready = True
         if arguments.port is None and f":{server.PORT}/" not in address:
             console.say(f"port {server.PORT} is taken, so this is another")
         console.say(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")

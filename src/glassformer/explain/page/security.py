@@ -3,7 +3,7 @@
 The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a
 hostile name server can point a name of its own there (DNS rebinding). So the Host must be ours, a request
 that comes from a page must come from our page, and every question needs a cookie, which a browser gets for
-the token in an address (`Door`). What the questions mean is `server.py`'s business.
+the token in an address, once (`Door`). What the questions mean is `server.py`'s business.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import hmac
 import json
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -57,35 +58,33 @@ def allowed_hosts(port: int) -> frozenset[str]:
 class Door:
     """How a browser gets in: it hands over a token once, and from then on a cookie says who asks.
 
-    An address does not stay secret: the bar shows it, the history keeps it, and the command line of a browser
-    is for all users of the machine to read. So tokens end at the door, and the one that is given to a browser
-    to begin with is good for a single time. Cookies are sent to every port of a host; this one is bound to a
-    place that was drawn by chance, where no other server is asked for anything.
-
-    Args:
-        token: what the printed address holds; drawn by chance when absent.
+    An address does not stay secret: the bar shows it, the history and the terminal's log keep it, and the command
+    line of a browser is for all users of the machine to read. So every token is good for a single time. Cookies
+    are sent to every port of a host; this one is bound to a place that was drawn by chance, where no other server
+    is asked for anything.
 
     Attributes:
-        token: that token, good for as long as the server runs. place: the path of everything that is served.
+        place: the path of everything that is served.
     """
 
-    def __init__(self, token: str | None = None) -> None:
-        self.token = new_token() if token is None else token
+    def __init__(self) -> None:
         self.place = f"/{secrets.token_hex(4)}/"
         self._pass = new_token()
-        self._once: set[str] = set()
+        self._unused: dict[str, Callable[[], None]] = {}
 
-    def once(self) -> str:
-        """A token that opens a single time."""
+    def once(self, then: Callable[[], None] = lambda: None) -> str:
+        """A token that opens a single time; `then` is called when it has."""
         token = new_token()
-        self._once.add(token)
+        self._unused[token] = then
         return token
 
     def opens(self, token: str | None) -> bool:
-        """Whether this token opens; one that is good for a single time never does again."""
-        found = next((one for one in self._once if same_token(token, one)), None)
-        self._once.discard(found or "")
-        return found is not None or same_token(token, self.token)
+        """Whether this token opens, which it never does again."""
+        found = next((one for one in self._unused if same_token(token, one)), None)
+        if found is None:
+            return False
+        self._unused.pop(found)()
+        return True
 
     def knows(self, headers: Headers) -> bool:
         """Whether a request brings the cookie."""
@@ -140,7 +139,9 @@ class Guard:
         if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
             raise Refused(403, "the request comes from another page", "open the printed address")
         if path.startswith(self.api) and not self.door.knows(headers):
-            raise Refused(401, "this browser has not come in", "open the address that the command printed")
+            raise Refused(
+                401, "this browser has not come in", "open the last address that the command printed"
+            )
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":

@@ -37,7 +37,9 @@ WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
 LOCKED_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Glassformer</title></head>
-<body><p>This page opens with its token only: use the address that <code>glassformer explain</code> printed.</p>
+<body><p>An address of this page opens it a single time, so that nobody else can use it afterwards. Where
+<code>glassformer explain</code> runs, the last address printed is the one that opens; where a browser has come in
+already, its tab can be reloaded as often as you like.</p>
 </body></html>
 """
 
@@ -99,6 +101,10 @@ def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
     """The door, and inside of it the page's files and the questions."""
 
     async def enter(request: Request) -> Response:
+        if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
+            return Response(
+                status_code=503
+            )  # a look ahead uses nothing up: the browser asks again when it is opened
         if not door.opens(request.query_params.get("token")):
             return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
         return Response(status_code=303, headers={"Location": door.place, "Set-Cookie": door.set_cookie()})
@@ -182,7 +188,7 @@ class PageServer:
         start: `TraceRequest`s the page begins with.
 
     Attributes:
-        address: where the page opens, with the token that lets a browser in. door: who knows that token.
+        door: who lets browsers in.
 
     Raises:
         UsageError: the port is taken, or may not be used.
@@ -197,7 +203,6 @@ class PageServer:
         self._listener = listen(port)
         self._workers, self.door = (Worker(), Worker()), Door()
         self.port: int = self._listener.getsockname()[1]
-        self.address = self._address(self.door.token)
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(
             app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
@@ -206,12 +211,9 @@ class PageServer:
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 
-    def _address(self, token: str) -> str:
-        return f"http://{HOST}:{self.port}/?token={token}"
-
-    def address_once(self) -> str:
-        """An address that opens the page a single time, for a command line that others can read."""
-        return self._address(self.door.once())
+    def address(self, then: Callable[[], None] = lambda: None) -> str:
+        """A new address that opens the page a single time; `then` is called when it has."""
+        return f"http://{HOST}:{self.port}/?token={self.door.once(then)}"
 
     def run(self) -> None:
         """Serve until Ctrl-C, or until `stop`."""
@@ -252,18 +254,22 @@ def serve(
     Args:
         subject, port, start: as `PageServer` takes them.
         open_browser: show the page in the default browser.
-        on_ready: called with the page's address once it can be opened.
+        on_ready: called with the page's address once it can be opened, and with the next when it has been.
 
     Raises:
         UsageError: the port is taken, or may not be used.
     """
     server = PageServer(subject, port=port, start=start)
-    if on_ready is not None:
-        on_ready(server.address)
+
+    def tell() -> None:
+        if on_ready is not None:
+            on_ready(server.address(tell))
+
+    tell()
     if open_browser:
         import webbrowser
 
-        webbrowser.open(server.address_once())
+        webbrowser.open(server.address())
     server.run()
 
 
