@@ -13,15 +13,6 @@ const chosen = process.argv.find((argument) => argument.startsWith("--outdir="))
 const outdir = chosen
   ? resolve(chosen.slice("--outdir=".length))
   : join(here, "..", "src", "glassformer", "explain", "page", "static");
-/**
- * Properties that get shorter names: the page's own, and those of Preact's that only class components have. None is in
- * the server's JSON (checked below), in the address, or an attribute of an element.
- */
-const OWN = "again|bars|cellHeight|cellWidth|chosen|colLabels|colName|colours|cols|component|current|delta|erasedWith|exported|extra|fate|filtered|grid|halves|inTrace|layers|limit|marks|maskValue|mini|nErased|nHeads"
-  + "|neutral|normFirst|onChoose|onCurrent|onForce|onHover|onPoint|onSelect|onStep|onTrace|partner|penalty|renewing|rowHeight|rowLabels|rowName|signs|sizes|strong|tall|term|terms|verb|wanted";
-const CLASSES = "getDerivedStateFrom\\w+|component(?:Will|Did)\\w+|shouldComponentUpdate|getSnapshotBeforeUpdate|getChildContext|contextType|debounceRendering";
-const sent = new RegExp(`\\b(?:${OWN})\\??:`).exec(readFileSync(join(here, "src", "types.ts"), "utf8"));
-if (sent) throw new Error(`"${sent[0]}" is a field of types.ts, so it cannot be renamed in the page alone`);
 /** Bytes, gzipped: what the page needs to stand, and all there is. */
 const FIRST_VIEW = 40_000, EVERYTHING = 75_000;
 
@@ -33,7 +24,6 @@ const common = {
   minify: true,
   // Calls of preact.h are shorter than the automatic runtime's; for the type checker tsconfig.json says the same of JSX.
   tsconfigRaw: {},
-  mangleProps: new RegExp(`^(?:${OWN}|${CLASSES})$`),
   jsx: "transform",
   jsxFactory: "jsxElement",
   jsxFragment: "JsxFragment",

@@ -209,3 +209,17 @@ def test_compare_shows_both_answers(app: Callable[..., App]) -> None:
     for side, answer in zip("AB", answers, strict=True):
         shown = page.page.inner_text(f"[data-side={side}]")
         assert answer["headline"] in shown and answer["detail"] in shown
+
+
+def test_what_is_marked_is_seen(app: Callable[..., App]) -> None:
+    """The written token among its rivals, and what the lines of the search stand for."""
+    page = app("translate, pre-norm", "decode", text=TEXTS["translate"], beam_size=3, position=1)
+    page.settle()
+    fates = page.page.locator("i[data-fate]").evaluate_all("all => all.map(one => one.dataset.fate)")
+    assert fates == ["chosen", "lives", "finished", "pruned"]
+    bold = "all => all.map(one => getComputedStyle(one.querySelector('bdi')).fontWeight >= 600)"
+    bars = page.page.locator("[data-role=force]")
+    written = [
+        title == "this token was written" for title in bars.evaluate_all("all => all.map(one => one.title)")
+    ]
+    assert sum(written) == 1 and bars.evaluate_all(bold) == written

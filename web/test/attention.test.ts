@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
 import { arcLine, heaviest } from "../src/screens/attention/lines";
-import { differing, filmSlice, floor, pairRows } from "../src/screens/compare/pair";
+import { beside, differing, filmSlice, floor, pairRows } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { decoderRollout, meanOfRows, rollout } from "../src/tensors/rollout";
@@ -144,6 +144,14 @@ test("pairs of predictions: the likeliest of either side, unknown where a side d
   near(rows[0]!.b, 0.3);
   assert.equal(rows[1]!.a, null);
   near(floor(said([1, 0.7], [2, 0.2])), 0.2);
+});
+
+test("two texts are compared as far from where each began to write as the other", () => {
+  const wrote = (first: number, length: number) =>
+    ({ predictions: Array.from({ length }, (_, position) => ({ position })), wrote: { first } }) as unknown as Manifest;
+  assert.deepEqual(beside(wrote(6, 46), wrote(7, 47), 6), { from: 0, to: 45, at: 6, other: 7 });
+  assert.deepEqual(beside(wrote(7, 47), wrote(6, 40), 0), { from: 1, to: 40, at: 1, other: 0 });
+  assert.deepEqual(beside(wrote(0, 5), wrote(0, 3), 4), { from: 0, to: 2, at: 2, other: 2 });
 });
 
 test("another checkpoint is asked about the very same tokens", () => {

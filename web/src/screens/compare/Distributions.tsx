@@ -4,15 +4,14 @@ import { percent, visible } from "../../tensors/format";
 import { decides, stepIndex } from "../../trace/writing";
 import type { Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
-import { floor, pairRows } from "./pair";
+import { beside, floor, pairRows } from "./pair";
 
 const MOST = 8;
 
 export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position: string | undefined }) {
   const classes = decides(a);
-  const shared = Math.min(a.predictions.length, b.predictions.length);
-  const at = Math.min(stepIndex(a, position), shared - 1);
-  const [pa, pb] = [a.predictions[at], b.predictions[at]];
+  const { from, to, at, other } = beside(a, b, stepIndex(a, position));
+  const [pa, pb] = [a.predictions[at], b.predictions[other]];
   const rows = pairRows(pa, pb, MOST);
   const side = (of: Prediction | undefined, name: "a" | "b") => rows.map((row) => {
     const value = row[name];
@@ -25,10 +24,10 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
   return (
     <section>
       <h2>{classes ? "Probabilities" : "What each says comes next"}</h2>
-      {!classes && shared > 1 && (
+      {!classes && to > from && (
         <label class="slider">
-          Position {at + 1} of {shared}
-          <input type="range" max={shared - 1} value={at} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
+          {at === other ? `Position ${at + 1}` : `Position ${at + 1} of A, ${other + 1} of B`}
+          <input type="range" min={from} max={to} value={at} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
         </label>
       )}
       <div class="compare-sides">

@@ -1,6 +1,7 @@
 /** What two traces share and where they differ: their predictions, their tokens, and how many checkpoints have room. */
 import { count } from "../../tensors/format";
-import type { Prediction } from "../../types";
+import { stepIndex } from "../../trace/writing";
+import type { Manifest, Prediction } from "../../types";
 
 export interface PairRow {
   id: number;
@@ -24,6 +25,18 @@ export function pairRows(a: Prediction | undefined, b: Prediction | undefined, m
 /** The least probability that is known: an answer that is not listed has no more. */
 export function floor(prediction: Prediction | undefined): number {
   return Math.exp(prediction?.top.at(-1)?.log_prob ?? -Infinity);
+}
+
+/**
+ * Which prediction of B stands beside one of A: as far from where each began to write as the other, since prompts may
+ * differ in length. `at` and the range it is in are A's.
+ */
+export function beside(a: Manifest, b: Manifest, wanted: number) {
+  const shift = stepIndex(b, undefined) - stepIndex(a, undefined);
+  const from = Math.max(0, -shift);
+  const to = Math.min(a.predictions.length, b.predictions.length - shift) - 1;
+  const at = Math.max(from, Math.min(wanted, to));
+  return { from, to, at, other: at + shift };
 }
 
 /** What the pictures of all checkpoints may hold. */

@@ -9,7 +9,7 @@ import { number, percent, visible } from "../../tensors/format";
 import { asText } from "../../trace/writing";
 import type { Manifest } from "../../types";
 import { type BeamNode, FATES, layoutBeam, pathTo } from "./beam";
-import { BeamTree } from "./BeamTree";
+import { BeamTree, measured } from "./BeamTree";
 
 interface Props {
   manifest: Manifest;
@@ -20,8 +20,8 @@ interface Props {
 export function BeamSection({ manifest, step, onForce }: Props) {
   const { decode: log } = manifest;
   const { beam, pruned } = useValue(route).params;
-  const layout = layoutBeam(log, pruned !== "0");
-  const all = layoutBeam(log, true).columns.flat();
+  const layout = layoutBeam(log, pruned !== "0", measured);
+  const all = layoutBeam(log, true, measured).columns.flat();
   const node = all.find(({ key }) => key === beam) ?? all.find((one) => one.step === step && one.chosen);
   const ended = all.filter(({ fate }) => fate === "finished").sort((a, b) => b.candidate.score - a.candidate.score).slice(0, 8);
   const { beam_size: width, length_penalty: penalty } = log.settings;

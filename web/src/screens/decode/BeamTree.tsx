@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef } from "preact/hooks";
 import { number, percent, visible } from "../../tensors/format";
-import { type BeamLayout, type BeamNode, FATES, GAP, LONGEST_PIECE, neighbour, pathTo, TOP } from "./beam";
+import { type BeamLayout, type BeamNode, cut, FATES, GAP, neighbour, pathTo, TOP } from "./beam";
 
 interface Props {
   layout: BeamLayout;
@@ -55,7 +55,7 @@ export function BeamTree({ layout, step, selected, onSelect }: Props) {
           >
             <title>{spoken(node)}</title>
             <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
-            <text x={node.x} y={node.y + 4.5}>{cut(visible(node.candidate.piece))}</text>
+            <text x={node.x} y={node.y + 4.5}>{cut(node.candidate.piece)}</text>
             {node.fate === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
           </g>
         ))}
@@ -64,9 +64,13 @@ export function BeamTree({ layout, step, selected, onSelect }: Props) {
   );
 }
 
-function cut(piece: string): string {
-  const letters = [...piece];
-  return letters.length <= LONGEST_PIECE ? piece : `${letters.slice(0, LONGEST_PIECE - 1).join("")}…`;
+const pen = document.createElement("canvas").getContext("2d");
+
+/** How wide a piece is in the tree, which writes the answer in bold. */
+export function measured(piece: string): number {
+  if (!pen) return 0;
+  pen.font = `700 14px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(piece).width;
 }
 
 /** From the right side of the parent to this candidate, level at both ends. */

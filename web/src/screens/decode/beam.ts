@@ -2,6 +2,7 @@
  * The beam as a picture: a column a step, its candidates from the most probable down, a line to each from the
  * hypothesis it extends. Places only; drawing is in `BeamTree.tsx`.
  */
+import { visible } from "../../tensors/format";
 import type { BeamCandidate, DecodeLog } from "../../types";
 
 /** What becomes of a candidate, in words. */
@@ -38,15 +39,24 @@ const ROW_HEIGHT = 26;
 const CHARACTER_WIDTH = 8.2;
 const MARGIN = 12;
 
-/** Pieces longer than this are cut in the picture (their title has all of it). */
-export const LONGEST_PIECE = 14;
+/** Pieces longer than this are cut in the picture. */
+const LONGEST_PIECE = 14;
 
 export function fateOf(candidate: BeamCandidate): Fate {
   return candidate.finished ? "finished" : candidate.row === null ? "pruned" : "lives";
 }
 
-/** Every candidate with its place; without the pruned ones if not wanted. */
-export function layoutBeam(log: DecodeLog, showPruned: boolean): BeamLayout {
+/** A piece as it is written in the picture, where its title has all of it. */
+export function cut(piece: string): string {
+  const letters = [...visible(piece)];
+  return letters.length <= LONGEST_PIECE ? letters.join("") : `${letters.slice(0, LONGEST_PIECE - 1).join("")}…`;
+}
+
+/** As wide as so many letters usually are; a browser can tell better. */
+const usualWidth = (piece: string) => [...piece].length * CHARACTER_WIDTH;
+
+/** Every candidate with its place; without the pruned ones if not wanted. `widthOf` measures pieces as they are written. */
+export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = usualWidth): BeamLayout {
   const edges: number[] = [];
   let live: (BeamNode | null)[] = [null]; // by row; before the first step there is the start alone
   let x = LEFT;
@@ -59,7 +69,7 @@ export function layoutBeam(log: DecodeLog, showPruned: boolean): BeamLayout {
       const node: BeamNode = {
         step, key: `${step}.${index}`, candidate, fate, chosen: false, parent: live[candidate.parent] ?? null, x,
         y: TOP + column.length * ROW_HEIGHT,
-        width: Math.min(LONGEST_PIECE, Math.max(1, [...candidate.piece].length)) * CHARACTER_WIDTH,
+        width: widthOf(cut(candidate.piece)),
       };
       column.push(node);
       if (candidate.row !== null) next[candidate.row] = node;

@@ -44,7 +44,7 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
 
 /** How to read the drawing. */
 const introduction = ({ family, d_model, n_params }: ModelFacts) =>
-  `Read from top to bottom: ${count(n_params)} parameters. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
+  `All ${count(n_params)} parameters at work, from top to bottom. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
   + (family === "encoder-decoder" ? "Cross-attention also reads the end of the encoder. " : "")
   + "The pictures are this text’s own numbers, one row a token: orange above zero, blue below, green for shares of 1. Open any of them.";
 
