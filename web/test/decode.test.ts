@@ -132,6 +132,7 @@ test("contributions sum to the logit for every pooling", () => {
   const both = contributions(x, real, "mean+max", [1, 2, 1, 2], 0);
   assert.ok(Math.abs(both.logit - (-1 + 6.5 / 3 + 7 / 3 + 9)) < 1e-12);
   assert.deepEqual(contributions(x, real, "first", [1, 2], 0).tokens, [-3, 0, 0, 0]);
+  assert.equal(contributions(x, real, "first", [1, 2], -3).size, 3 + 1 + 4, "what cancels counts twice");
 });
 
 const STREAM: Stream = {

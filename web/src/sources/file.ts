@@ -1,5 +1,5 @@
 /** An exported page: what was saved in it, and a sentence for what was not. */
-import { type TensorValue, decodeBase64, toTensor } from "../tensors/tensor";
+import { decodeBase64, type TensorValue, toTensor } from "../tensors/tensor";
 import { decides } from "../trace/writing";
 import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, ReportData, TraceRequest } from "../types";
 import { Problem, type Source } from "./source";

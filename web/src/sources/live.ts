@@ -1,4 +1,4 @@
-/** The server beside the model: asks it, keeps the tensors it sent, and traces again what it has forgotten. */
+/** The server beside the model: asks it, keeps what it sent, and traces again what it has forgotten. */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
   Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunFacts, Stream, TraceRequest,

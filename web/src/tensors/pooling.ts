@@ -10,6 +10,8 @@ export interface Contributions {
   tokens: number[];
   bias: number;
   logit: number;
+  /** All that was added up, without signs: what rounding can change is a share of it. */
+  size: number;
 }
 
 /**
@@ -24,15 +26,20 @@ export function contributions(
   const d = x.length / Math.max(1, real.length);
   const taking = real.flatMap((takesPart, t) => (takesPart && (how !== "first" || t === 0) ? [t] : []));
   const tokens = real.map(() => 0);
+  let size = Math.abs(bias);
+  const add = (t: number, value: number): void => {
+    tokens[t]! += value;
+    size += Math.abs(value);
+  };
   for (let j = 0; j < d; j++) {
     const feature = (t: number): number => x[t * d + j]!;
-    if (how !== "max") for (const t of taking) tokens[t]! += (w[j]! * feature(t)) / taking.length;
+    if (how !== "max") for (const t of taking) add(t, (w[j]! * feature(t)) / taking.length);
     if (how.includes("max") && taking.length) {
       const holder = taking.reduce((best, t) => (feature(t) > feature(best) ? t : best));
-      tokens[holder]! += w[how === "max" ? j : d + j]! * feature(holder);
+      add(holder, w[how === "max" ? j : d + j]! * feature(holder));
     }
   }
-  return { tokens, bias, logit: bias + tokens.reduce((a, b) => a + b, 0) };
+  return { tokens, bias, size, logit: bias + tokens.reduce((a, b) => a + b, 0) };
 }
 
 /** Softmax of logits divided by a temperature; 0 puts everything on the first of the largest. */

@@ -30,15 +30,14 @@ export function useArrows(steps: Record<string, number>, move: (by: number) => v
   return { ref, onKeyDown };
 }
 
-export function openStep(id: string, head?: number) {
-  go("step", { node: id, cell: null, ...(head === undefined ? {} : { head }) });
-}
+const toStep = (node: string, head?: number) => ({ node, cell: null, ...(head === undefined ? {} : { head }) });
+
+export const openStep = (id: string, head?: number) => go("step", toStep(id, head));
 
 /** The attributes of a link to a step. */
 export function linkTo(node: TraceNode, head?: number) {
-  const patch = { node: node.id, cell: null, ...(head === undefined ? {} : { head }) };
   return {
-    href: hrefTo("step", patch),
+    href: hrefTo("step", toStep(node.id, head)),
     "data-node-box": node.id,
     title: `${title(node)}, ${place(node)}: ${shapeText(node.axes.map((axis) => axis.size))}`,
     onClick: (event: MouseEvent) => {
