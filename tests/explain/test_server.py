@@ -259,7 +259,16 @@ def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> No
     printed: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     run = PageServer.run
-    monkeypatch.setattr(PageServer, "run", lambda server: (server.stop(), run(server)))
+
+    def end(server: PageServer) -> None:
+        server.stop()
+        thread = threading.Thread(
+            target=run, args=(server,)
+        )  # a browser's test may have a loop running in this one
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(PageServer, "run", end)
     serve(tiny_run("classify"), port=0, on_ready=printed.append)
     assert opened[0] != printed[0] and len(printed) == 1
     assert opened[0].partition("token=")[0] == printed[0].partition("token=")[0]
