@@ -28,7 +28,7 @@ test: $(VENV)/.installed-test
 	$(TESTS) -m "not slow"
 
 test-all: $(VENV)/.installed-test
-	$(TESTS)
+	GLASSFORMER_KILLS=200 $(TESTS)
 
 # Without a browser the tests of the page are skipped, except where CI=true: there they fail.
 browser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -20,8 +21,12 @@ from tests.small import config_of, data_of, small_run
 
 from glassformer.errors import DataError, DivergedError, GlassformerError
 from glassformer.ranks import Ranks, joined
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.tensor_file import join_in
+from glassformer.sharding import whole
 from glassformer.training.budget import measure_pace
-from glassformer.training.loop import own_batches, train_steps, update
+from glassformer.training.context import RunContext
+from glassformer.training.loop import StepReport, own_batches, train_steps, update
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -72,26 +77,56 @@ def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any
 
 def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
     """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
-    config = config_of(task, **settings)
-    alone = small_run(replace(config, model=replace(config.model, dropout=0.0)), data_of(task, n))
-    run = replace(alone.context, ranks=ranks)
-    torch.manual_seed(config.train.seed)
-    state = TrainState.start(run.task.build_model(), config.train, ranks)
-    reports = []
-    for report in train_steps(state, run, Validator(run)):
-        reports.append(report)
-        if len(reports) == most:
-            break
-    kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
-    digest = hashlib.sha256()
-    for name in sorted(kept):
-        digest.update(kept[name].contiguous().numpy().tobytes())
+    run, state = _begin(ranks, task, n, settings)
+    reports = _reports(run, state, most)
     return {
         "loss": [r.loss for r in reports], "norm": [r.grad_norm for r in reports],
-        "valid": [r.valid for r in reports if r.valid], "kept": digest.hexdigest(),
+        "valid": [r.valid for r in reports if r.valid], "kept": _digest(state),
         "position": [state.progress.epoch, state.progress.position],
         "padding": [r.padding for r in reports],
     }  # fmt: skip
+
+
+def keep_and_load(ranks: Ranks, task: str, save: str, load: str) -> dict[str, Any]:
+    """Four updates, or a checkpoint loaded in their place, and four more: hashes of what is kept, and the last losses."""
+    run, state = _begin(ranks, task, 40, {"shard": True})
+    found: dict[str, Any] = {}
+    if load:
+        tensors, saved = load_checkpoint(Path(load) / "step-00000004")
+        state.load(tensors, saved)
+        found["loaded"] = _digest(state)
+    else:
+        _reports(run, state, 4)
+        found["kept"], tensors = _digest(state), state.tensors()
+        if ranks.first:
+            save_checkpoint(Path(save), "step-00000004", tensors, vars(state.progress), keep=1)
+        else:
+            join_in(tensors)
+    return found | {"after": [report.loss for report in _reports(run, state, 4)]}
+
+
+def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
+    """A small run without dropout, before its first update; `members` is the model's."""
+    settings = dict(settings)
+    members = settings.pop("members", 1)
+    config = config_of(task, **settings)
+    config = replace(config, model=replace(config.model, dropout=0.0, members=members))
+    run = replace(small_run(config, data_of(task, n)).context, ranks=ranks)
+    torch.manual_seed(config.train.seed)
+    return run, TrainState.start(run.task.build_model(), config.train, ranks)
+
+
+def _reports(run: RunContext, state: TrainState, most: int) -> list[StepReport]:
+    return list(itertools.islice(train_steps(state, run, Validator(run)), most))
+
+
+def _digest(state: TrainState) -> str:
+    """Of all that is kept, generators of random numbers apart."""
+    kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
+    digest = hashlib.sha256()
+    for name in sorted(kept):
+        digest.update(whole(kept[name]).contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def validate(ranks: Ranks, task: str, sizes: list[int]) -> list[dict[str, Any]]:

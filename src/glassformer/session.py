@@ -27,8 +27,10 @@ from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, sav
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
+from glassformer.runs.tensor_file import join_in
 from glassformer.runs.values import MetricsLine, pick
 from glassformer.runtime import choose_device, choose_precision, tuned
+from glassformer.sharding import give
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
@@ -39,7 +41,7 @@ from glassformer.training.initial import check_base, load_base, read_base, recor
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import stop_requests
-from glassformer.training.state import TrainState, load_weights
+from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
 OnReport = Callable[[StepReport], None]
@@ -184,8 +186,8 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             folder.forget_divergence()
         if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
             p = replace(p, config=_settled(p, state, folder))
-    if p.config.train.snapshots and state.progress.step == 0 and p.ranks.first:
-        save_snapshot(folder.snapshots, 0, state.weights())
+    if p.config.train.snapshots and state.progress.step == 0:
+        _keep_snapshot(state, p, folder)
     mine = nullcontext() if p.ranks.first else files.reading_only()
     log = folder.metrics if p.ranks.first else Path(os.devnull)
     on = f"go on, in as many processes as you like: … glassformer train --resume {folder.path}"
@@ -194,15 +196,15 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             with p.ranks.watched(lambda: _standing(state, folder), on):
                 for report in train_steps(state, p, Validator(p), request):
                     stopping = request.signal is not None
-                    saved = p.ranks.first and _keep(report, state, p, folder, lines, on_report, stopping)
+                    saved = _keep(report, state, p, folder, lines, on_report, stopping)
                     if stopping and not state.progress.finished:
                         raise request.interrupted(state.progress.step, folder.path, saved)
         except DivergedError as error:
             if p.ranks.first:
                 folder.note_divergence(state.progress.step + 1, error.message)
             raise
-    load_weights(model, state.best or state.weights())  # the best; its last ones if none ever was validated
-    return model
+    give(state.asked, state.best or state.weights())  # the best; its last ones if none ever was validated
+    return state.asked
 
 
 def _standing(state: TrainState, folder: RunFolder) -> str:
@@ -216,10 +218,10 @@ def _keep(
 ) -> bool:  # fmt: skip
     """Log and show an update, and save where it is time to; returns whether everything is saved."""
     lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
-    if on_report is not None:
+    if on_report is not None and p.ranks.first:
         on_report(report)
     if p.config.train.snapshots and is_snapshot_step(report.step):
-        _keep_snapshot(state, folder)
+        _keep_snapshot(state, p, folder)
     if report.valid is None and report.step % p.config.train.save_every and not stopping:
         return False
     lines.flush()
@@ -227,12 +229,18 @@ def _keep(
 
 
 def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
-    """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands."""
-    began = time.perf_counter()
+    """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands.
+
+    All ranks come here together; the first writes, the others give it their shards, where they have any.
+    """
+    began, tensors = time.perf_counter(), state.tensors()
+    if not p.ranks.first:
+        join_in(tensors)
+        return True
     extra = {"progress": asdict(state.progress), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
-        save_checkpoint(folder.checkpoints, name, state.tensors(), extra, keep=p.config.train.keep)
+        save_checkpoint(folder.checkpoints, name, tensors, extra, keep=p.config.train.keep)
     except ResourceError as error:
         console.warn(f"{error.message}; this checkpoint is not saved, the previous one stands")
         return False
@@ -241,10 +249,13 @@ def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
     return True
 
 
-def _keep_snapshot(state: TrainState, folder: RunFolder) -> None:
-    """The weights as they would be validated now, the time it takes counted."""
+def _keep_snapshot(state: TrainState, p: RunContext, folder: RunFolder) -> None:
+    """The weights as they would be validated now, the time it takes counted; as `save_state` of several ranks."""
     began = time.perf_counter()
-    save_snapshot(folder.snapshots, state.progress.step, state.weights())
+    if p.ranks.first:
+        save_snapshot(folder.snapshots, state.progress.step, state.weights())
+    else:
+        join_in(state.weights())
     state.progress.seconds += time.perf_counter() - began
 
 

@@ -110,6 +110,8 @@ class TrainConfig:
     """Keep the weights of the start and of updates 16, 32, 64 … too, to watch the model form (`explain`, Compare)."""
     seed: int = number(1, "[0, 4294967295]")
     """Seed of initialisation, data order and dropout."""
+    shard: bool = False
+    """Under torchrun, cut weights, gradients and optimizer among the processes (FSDP2), for models too large for one GPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

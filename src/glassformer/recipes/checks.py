@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from glassformer.config import Config, ModelConfig, idle
+from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.errors import UsageError
 
 Section = TypeVar("Section")
@@ -54,6 +54,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
             )
     _check_idle(config, where)
     _check_model(config.model, where)
+    _check_training(config.train, where)
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
         told = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
@@ -189,6 +190,12 @@ def _check_model(model: ModelConfig, where: str) -> None:
     if model.positions == "rotary" and d_head % 2:
         told = f"rotary positions turn pairs, and model.d_head is {d_head}"
         raise UsageError(f"{where}: {told}", "make it even")
+
+
+def _check_training(train: TrainConfig, where: str) -> None:
+    if train.shard and train.optimizer == "muon":
+        told = "muon turns whole matrices, and train.shard leaves no process one"
+        raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")
 
 
 def _suggest(key: str, kind: type) -> str:

@@ -73,7 +73,7 @@ def _time_validation(run: RunContext, state: TrainState) -> float:
         config = replace(config, decode=replace(config.decode, max_new_tokens=longest))
         task = type(task)(config, task.tokenizer, task.label_names)
     began = time.perf_counter()
-    Validator(replace(run, task=task)).score(state.model, state.weights(), run.valid, run.data.valid)
+    Validator(replace(run, task=task)).score(state.asked, state.weights(), run.valid, run.data.valid)
     return time.perf_counter() - began
 
 

@@ -21,6 +21,7 @@ from glassformer.data.batching import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
+from glassformer.sharding import whole
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.threads import make_room
 from glassformer.training.context import RunContext
@@ -118,7 +119,7 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
 
     Losses are summed and divided once by the labels of all batches, so that accumulating small
     batches is the same as one large batch, whatever their lengths. Of several processes each has its own batches;
-    DDP averages their gradients, so each divides by its share of the labels of all, and the average is the gradient
+    their gradients are averaged, so each divides by its share of the labels of all, and the average is the gradient
     of one process. A batch without labels is computed with the others and counts nothing.
 
     Raises:
@@ -139,8 +140,9 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
             (minimised / (n_labels / run.ranks.size)).backward()
         total += loss.detach()
     max_norm = c.clip if c.clip > 0 else math.inf
-    grad_norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm).item()
-    (nats,) = run.ranks.sum(total.item())
+    norm = whole(nn.utils.clip_grad_norm_(state.model.parameters(), max_norm))
+    own_nats, grad_norm = torch.stack([total, norm]).tolist()  # the one place where a GPU is waited for
+    (nats,) = run.ranks.sum(own_nats)
     mean_loss = nats / n_labels
     if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
         raise diverged(state, run, mean_loss, grad_norm, batches)

@@ -17,6 +17,7 @@ from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
 from glassformer.ranks import ALONE, Ranks
 from glassformer.runs.tensor_file import Weights
+from glassformer.sharding import like, without_weights
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
@@ -46,10 +47,15 @@ class Progress:
 
 @dataclass
 class TrainState:
-    """The model, the module that computes its losses (`Ranks.wrap`), what updates it, and how far it is."""
+    """The model, the module that computes its losses (`Ranks.wrap`), what updates it, and how far it is.
+
+    `asked` is the same model in one piece on every rank and without weights of its own: validation and the end of a run
+    give it theirs.
+    """
 
     model: nn.Module
     parallel: nn.Module
+    asked: nn.Module
     optimizer: torch.optim.Optimizer
     ema: MovingAverage | None
     progress: Progress = field(default_factory=Progress)
@@ -59,11 +65,13 @@ class TrainState:
     @staticmethod
     def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
         """The state before the first update."""
+        asked = without_weights(model)  # before its weights are cut
+        parallel = ranks.wrap(model, config.shard)
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)
         recent: deque[Weights] = deque(maxlen=config.average_last)
         optimizer = make_optimizer(model, config)
-        return TrainState(model, ranks.wrap(model), optimizer, ema, progress, recent=recent)
+        return TrainState(model, parallel, asked, optimizer, ema, progress, recent=recent)
 
     def weights(self) -> Weights:
         """The weights that are validated and kept: the moving average where there is one."""
@@ -95,12 +103,11 @@ class TrainState:
             groups.setdefault(group, {})[name] = tensor
         load_weights(self.model, groups.get("model", {}))
         load_optimizer_tensors(self.model, self.optimizer, groups.get("optimizer", {}))
-        device = next(self.model.parameters()).device
         if self.ema is not None:
-            self.ema.tensors = _to(groups.get("ema", {}), device)
-        self.best = _to(groups["best"], device) if "best" in groups else None
+            self.ema.tensors = _as_in(self.model, groups.get("ema", {}))
+        self.best = _as_in(self.model, groups["best"]) if "best" in groups else None
         recent = sorted((name for name in groups if name.startswith("recent")), key=lambda n: int(n[6:]))
-        self.recent.extend(_to(groups[name], device) for name in recent)
+        self.recent.extend(_as_in(self.model, groups[name]) for name in recent)
         known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
         self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
         for name, generator in _generators().items():
@@ -124,7 +131,7 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
             raise CheckpointError(f"the weight {name} should have shape {shapes}")
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(like(weights[name], parameter))
 
 
 def copy_weights(weights: Weights) -> Weights:
@@ -144,8 +151,9 @@ def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool
     return metric > best if higher_is_better else metric < best
 
 
-def _to(weights: Weights, device: torch.device) -> Weights:
-    return {name: t.to(device) for name, t in weights.items()}
+def _as_in(model: nn.Module, weights: Weights) -> Weights:
+    own = dict(model.named_parameters())
+    return {name: like(t, own[name]) for name, t in weights.items()}
 
 
 def _generators() -> dict[str, Any]:

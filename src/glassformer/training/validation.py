@@ -9,8 +9,9 @@ from torch import nn
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.runtime import autocast
+from glassformer.sharding import lent
 from glassformer.training.context import RunContext
-from glassformer.training.state import TrainState, Weights, average, copy_weights, is_better, load_weights
+from glassformer.training.state import TrainState, Weights, average, copy_weights, is_better
 
 
 class Validator:
@@ -36,9 +37,9 @@ class Validator:
         """Validate, remember the best weights, count patience, and account for the time."""
         began, at = time.perf_counter(), state.progress
         weights, run = state.weights(), self.run
-        scores = self.score(state.model, weights, run.valid, run.data.valid)
+        scores = self.score(state.asked, weights, run.valid, run.data.valid)
         if self.config.score_train:
-            on_train = self.score(state.model, weights, run.train, run.data.train)
+            on_train = self.score(state.asked, weights, run.train, run.data.train)
             scores |= {f"train_{name}": value for name, value in on_train.items()}
         state.recent.append(copy_weights(weights))
         at.n_validations += 1
@@ -49,7 +50,7 @@ class Validator:
             at.finished = "patience"
         if at.finished and len(state.recent) > 1:
             mean = average(list(state.recent))
-            averaged = self.score(state.model, mean, run.valid, run.data.valid)
+            averaged = self.score(state.asked, mean, run.valid, run.data.valid)
             scores |= {f"averaged_{name}": value for name, value in averaged.items()}
             self._keep_if_better(state, mean, averaged)
         took = time.perf_counter() - began
@@ -59,14 +60,9 @@ class Validator:
     def score(
         self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
     ) -> dict[str, float]:
-        """The task's scores with these weights in place of the model's, which are put back afterwards."""
-        own = copy_weights(dict(model.named_parameters()))
-        try:
-            load_weights(model, weights)
-            with autocast(self.run.device, self.run.precision):
-                scores = self.task.validate(model, corpus, split)
-        finally:
-            load_weights(model, own)
+        """The task's scores with these weights in place of the model's."""
+        with lent(model, weights), autocast(self.run.device, self.run.precision):
+            scores = self.task.validate(model, corpus, split)
         return dict(zip(scores, self.run.ranks.of_first(*scores.values()), strict=True))
 
     def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
