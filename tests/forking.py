@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -31,8 +31,10 @@ def forking() -> ForkServerContext:
     return context
 
 
-def run(arguments: tuple[str, ...], environment: Mapping[str, str], said: Path) -> None:
-    """In the new process: what `python -m glassformer` does, with all it says in a file."""
+def run(
+    arguments: tuple[str, ...], environment: Mapping[str, str], said: Path, before: Callable[[], None] | None
+) -> None:
+    """In the new process: what `python -m glassformer` does, with all it says in a file; `before` may break something."""
     import torch
 
     from glassformer.cli.main import main
@@ -42,15 +44,21 @@ def run(arguments: tuple[str, ...], environment: Mapping[str, str], said: Path) 
     told = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(told, 1)
     os.dup2(told, 2)
+    if before is not None:
+        before()
     sys.exit(main(arguments))
 
 
 class Command:
     """`glassformer ARGUMENTS`, running; what it says goes to the file `said`."""
 
-    def __init__(self, said: Path, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, said: Path, arguments: tuple[str, ...], environment: Mapping[str, str],
+        before: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.said = said
-        self.process = forking().Process(target=run, args=(arguments, environment, said), daemon=True)
+        given = arguments, environment, said, before
+        self.process = forking().Process(target=run, args=given, daemon=True)
         self.process.start()
 
     @property

@@ -32,8 +32,11 @@ def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
     return ("train", "classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS, *more)
 
 
-def start(tmp_path: Path, size: int, *arguments: str, others: tuple[str, ...] | None = None) -> list[Command]:
-    """`size` processes of one command; all but the first of another one where that is given."""
+def start(
+    tmp_path: Path, size: int, *arguments: str, others: tuple[str, ...] | None = None,
+    before: Callable[[], None] | None = None,
+) -> list[Command]:  # fmt: skip
+    """`size` processes of one command; all but the first of another one where that is given; `before` may break them."""
     port, n = free_port(), len(list(tmp_path.glob("said-*")))
     cache = {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
     return [
@@ -41,6 +44,7 @@ def start(tmp_path: Path, size: int, *arguments: str, others: tuple[str, ...] | 
             tmp_path / f"said-{n}-{rank}",
             others if rank and others else arguments,
             environment_of(rank, size, port) | cache,
+            before,
         )
         for rank in range(size)
     ]
