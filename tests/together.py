@@ -19,10 +19,13 @@ import torch
 from tests.forking import forking
 from tests.small import config_of, data_of, small_run
 
+from glassformer import ranks as meeting
+from glassformer import session
 from glassformer.errors import DataError, DivergedError, GlassformerError
 from glassformer.ranks import Ranks, joined
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.tensor_file import join_in
+from glassformer.runtime import choose_precision
 from glassformer.sharding import whole
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
@@ -67,8 +70,11 @@ def together(size: int, work: Callable[..., Any], *args: Any, seconds: float = 1
 def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any], args: tuple) -> None:
     os.environ.update(environment_of(rank, size, port))
     torch.set_num_threads(1)
-    with joined("cpu") as ranks:
-        found = work(ranks, *args)
+    if work is mixed_devices:  # it looks at how they meet
+        found = work(rank, size)
+    else:
+        with joined("cpu") as ranks:
+            found = work(ranks, *args)
     (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -111,7 +117,8 @@ def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[R
     members = settings.pop("members", 1)
     config = config_of(task, **settings)
     config = replace(config, model=replace(config.model, dropout=0.0, members=members))
-    run = replace(small_run(config, data_of(task, n)).context, ranks=ranks)
+    alone = small_run(config, data_of(task, n)).context
+    run = replace(alone, ranks=ranks, precision=choose_precision(config.train.precision, alone.device))
     torch.manual_seed(config.train.seed)
     return run, TrainState.start(run.task.build_model(), config.train, ranks)
 
@@ -185,6 +192,33 @@ def differ(ranks: Ranks) -> list[str]:
         except GlassformerError as error:
             told.append(f"{type(error).__name__} {error.message} {error.hint}")
     return told
+
+
+def other_versions(ranks: Ranks) -> str:
+    """What is said where the last process has other packages than the rest."""
+    if ranks.rank == ranks.size - 1:
+        session.installed = lambda *names: dict.fromkeys(names, "0.0")
+    data = data_of("classify")
+    session.load_text_data = lambda form, config: data
+    with tempfile.TemporaryDirectory() as cache:
+        session.cache_dir = lambda: Path(cache)
+        try:
+            session.prepare_together(config_of("classify"), ranks)
+        except GlassformerError as error:
+            return error.message
+    return ""
+
+
+def mixed_devices(rank: int, size: int) -> str:
+    """What is said where one process would compute on a GPU and the other on its CPU."""
+    if rank:
+        torch.cuda.device_count = lambda: size
+        meeting.choose_device = lambda name: torch.device("cuda")
+    try:
+        with joined("auto"):
+            return ""
+    except GlassformerError as error:
+        return error.message
 
 
 def _fail_in_second(ranks: Ranks) -> None:

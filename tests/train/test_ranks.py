@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.together import differ, diverge, pace, together, train, validate
+from tests.together import differ, diverge, mixed_devices, other_versions, pace, together, train, validate
 
 from glassformer import console, files
 from glassformer.errors import UsageError
@@ -116,6 +116,56 @@ def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings:
     found = together(2, train, task, 8, 40, settings)
     assert found[0] == found[1]
     near(found[0], alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str) -> None:
+    settings = {
+        "precision": "bf16",
+        "epochs": 3,
+        "lr": 3e-4,
+    }  # a text known by heart has a loss of rounding alone
+    alone = train(ALONE, task, 20, 60, settings)
+    found = together(2, train, task, 20, 60, settings)
+    assert found[0] == found[1]
+    assert found[0]["loss"] == pytest.approx(alone["loss"], rel=5e-3)
+    assert found[0]["norm"] == pytest.approx(alone["norm"], rel=2e-2)
+
+
+@pytest.mark.slow
+def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byte() -> None:
+    settings = {"accumulate": 2, "epochs": 2}
+    alone = train(ALONE, "translate", 12, 60, settings)
+    for found in together(2, train, "translate", 12, 60, settings):
+        assert found["kept"] == alone["kept"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "settings"), [("classify", {"batch_size": 7}), ("lm", {"batch_size": 9})], ids=str
+)
+def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(
+    task: str, settings: dict
+) -> None:
+    """22 texts are three batches of 7 and one text; the windows of a text end in a short one."""
+    settings = settings | {"epochs": 3}
+    alone = train(ALONE, task, 50, 22, settings)
+    found = together(4, train, task, 50, 22, settings)
+    assert all(other == found[0] for other in found)
+    near(found[0], alone)
+
+
+@pytest.mark.slow
+def test_processes_with_other_versions_are_told_so() -> None:
+    told = together(2, other_versions)
+    assert told == ["the 2 processes of this run differ in: versions"] * 2
+
+
+@pytest.mark.slow
+def test_processes_on_gpus_and_on_cpus_are_told_so() -> None:
+    told = together(2, mixed_devices)
+    assert told == ["the 2 processes of this run differ in: device"] * 2
 
 
 @pytest.mark.slow
