@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.speed import beside, translating
+from benchmarks.speed import beside, ranks, translating
 from benchmarks.speed.__main__ import main
 from benchmarks.speed.floor import Product, forward_products, step_products
 from benchmarks.speed.load import Stat, busy_ticks, own_ticks
@@ -232,4 +232,13 @@ def test_help_tells_every_part() -> None:
         [sys.executable, "-m", "benchmarks.speed", "--help"], capture_output=True, text=True, cwd=root,
         env=dict(os.environ, PYTHONPATH=str(root / "src")), check=True,
     ).stdout  # fmt: skip
-    assert all(f"\n  {part}  " in told for part in "abcdefg")
+    assert all(f"\n  {part}  " in told for part in "abcdefgh")
+
+
+def test_processes_are_measured_against_threads_on_the_same_batches() -> None:
+    options = read_options(["--tiny", "--repeats", "1", "--anyway", "--threads", "2", "--batches", "1"])
+    speeds, others = ranks.measured("c", options)
+    assert speeds.keys() == others.keys() == {"1 × 2", "2 × 1"}
+    assert all(len(found[n]) == 1 and found[n][0] > 0 for found in speeds.values() for n in (0, 1))
+    line = ranks.cells("c", "2 × 1", speeds["2 × 1"], speeds["1 × 2"], [0.0], anyway=False)
+    assert len(line) == len(ranks.COLUMNS) and line[-1] == ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.speed.beside import run_beside
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
+from benchmarks.speed.ranks import run_ranks
 from benchmarks.speed.startup import run_startup
 from benchmarks.speed.table import Section, short_table, write_between
 from benchmarks.speed.training import run_training
@@ -26,6 +27,7 @@ RUN: dict[str, Callable[[Options], Section]] = {
     "e": run_imdb,
     "f": run_beside,
     "g": run_startup,
+    "h": run_ranks,
 }
 
 

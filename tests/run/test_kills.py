@@ -60,7 +60,7 @@ def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...]
 def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -> None:
     rng, flags = (
         random.Random(int(os.environ.get("GLASSFORMER_SEED", "0"))),
-        ("--epochs", "2", "--save-every", "2"),
+        ("--epochs", "5", "--lr", "3e-4", "--save-every", "2"),
     )
     ended(start(tmp_path, 1, "--version"))  # what all are forked from has imported torch: not a run's time
     began = time.monotonic()
@@ -75,7 +75,7 @@ def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -
         if not done:
             found[strike(tmp_path, rng, name, own, seconds)] += 1
             print(f"{sum(found.values())} starts, {finished} runs finished: {dict(found)}", flush=True)
-        if done or rng.random() < 0.05 or (tmp_path / name / "report.html").exists():
+        if done or rng.random() < 0.05 or (tmp_path / name / "report.md").exists():
             codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *own)))
             assert codes == [0, 0], said
             for key, values in curve(tmp_path, "whole").items():

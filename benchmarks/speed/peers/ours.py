@@ -57,7 +57,8 @@ class OurTrainer:
 
     def __init__(self, spec: Spec) -> None:
         w = spec.workload
-        ExitStack().enter_context(tuned(torch.device("cpu")))
+        self.entered = ExitStack()  # held, for one that is dropped leaves what it entered
+        self.entered.enter_context(tuned(torch.device("cpu")))
         torch.manual_seed(spec.seed)
         config, texts = config_of(w), load_data(spec.data)[0]
         task = task_class(w.kind)(config, words_tokenizer(w), ["0", "1"] if w.kind == "classify" else None)
@@ -84,12 +85,14 @@ class OurTrainer:
 
     def prepare(self, batch: ArrayBatch) -> Any:
         """The same examples through the task's own collation."""
-        if self.w.kind == "lm":
-            start = self.texts.offsets[batch.index]
-            index = np.stack([start, start + self.w.max_len, start + 1], axis=1)
-        else:
-            index = batch.index
-        return self.run.task.make_batch(self.corpus, index)
+        return self.run.task.make_batch(self.corpus, self.index_of(batch))
+
+    def index_of(self, batch: ArrayBatch) -> np.ndarray:
+        """The batch as an entry of a plan."""
+        if self.w.kind != "lm":
+            return batch.index
+        start = self.texts.offsets[batch.index]
+        return np.stack([start, start + self.w.max_len, start + 1], axis=1)
 
     def update(self, prepared: Any) -> float:
         """One update of the training loop, with as many threads as it takes there."""
