@@ -110,6 +110,14 @@ class TrainConfig:
     """Keep the weights of the start and of updates 16, 32, 64 … too, to watch the model form (`explain`, Compare)."""
     seed: int = number(1, "[0, 4294967295]")
     """Seed of initialisation, data order and dropout."""
+    recompute: bool = False
+    """Keep only what goes into each layer and compute the rest again for its gradient: a third more work, far less memory."""
+    compile: bool = False
+    """Compile each layer (torch.compile): a minute or more at the start, for long runs on a GPU."""
+    static_shapes: bool = False
+    """Fill the last batch of an epoch, so that all updates have one shape; for compiled layers."""
+    loss_rows: int = number(0, "[0, inf)")
+    """Tokens whose scores over the vocabulary are in memory at a time; 0 for all of a batch."""
     shard: bool = False
     """Under torchrun, cut weights, gradients and optimizer among the processes (FSDP2), for models too large for one GPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

@@ -38,6 +38,20 @@ class LanguageModel(nn.Module):
 
         Several texts may be packed into a row: `segments` numbers them, (B, T), the tokens of each adjacent.
         Their logits are those each text has alone.
+        """
+        x = self.read(ids, cache, segments)
+        return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
+
+    @property
+    def projection(self) -> Float[Tensor, "V D"]:
+        """The matrix that turns what was read into logits."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    def read(
+        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:  # fmt: skip
+        """What `forward` projects on the vocabulary.
 
         Raises:
             ValueError: segments with a cache, which does not know the segments of what it holds.
@@ -51,8 +65,7 @@ class LanguageModel(nn.Module):
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
         mask = Mask.of(causal=(ids.shape[1], n_keys), segments=segments, device=ids.device)
         x = self.embedding(ids, positions)
-        x = self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
-        return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
+        return self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
 
     def new_cache(self) -> DecoderCache:
         """An empty cache for `forward`."""

@@ -193,6 +193,9 @@ def _check_model(model: ModelConfig, where: str) -> None:
 
 
 def _check_training(train: TrainConfig, where: str) -> None:
+    if train.r_drop and train.loss_rows:
+        told = "r_drop compares the scores of two passes, and train.loss_rows keeps none"
+        raise UsageError(f"{where}: {told}", "leave one of them out")
     if train.shard and train.optimizer == "muon":
         told = "muon turns whole matrices, and train.shard leaves no process one"
         raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")

@@ -38,6 +38,8 @@ PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
 ) | {"train.bpe_dropout"}
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
+WINDOWS = frozenset({"train.static_shapes", "train.loss_rows"})
+"""Settings of windows of a running text, for the `ignores` of tasks that read examples."""
 
 
 class Task(ABC):

@@ -18,6 +18,7 @@ from glassformer.errors import CheckpointError
 from glassformer.ranks import ALONE, Ranks
 from glassformer.runs.tensor_file import Weights
 from glassformer.sharding import like, without_weights
+from glassformer.training.layers import prepare_layers
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
@@ -65,7 +66,10 @@ class TrainState:
     @staticmethod
     def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
         """The state before the first update."""
-        asked = without_weights(model)  # before its weights are cut
+        asked = without_weights(
+            model
+        )  # before its layers are told to compute otherwise and its weights are cut
+        prepare_layers(model, config)
         parallel = ranks.wrap(model, config.shard)
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)

@@ -27,7 +27,7 @@ from glassformer.models.cost import encoder_flops
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.base import PARALLEL_FILES, Task
+from glassformer.tasks.base import PARALLEL_FILES, WINDOWS, Task
 from glassformer.tasks.classify import rules
 from glassformer.tasks.classify.telling import ClassifyTelling
 
@@ -77,7 +77,7 @@ class Classify(Task):
     form = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     telling = ClassifyTelling()
-    ignores = PARALLEL_FILES | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
+    ignores = PARALLEL_FILES | WINDOWS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
     fits_baselines = True
 
     @classmethod

@@ -20,6 +20,7 @@ from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
 from glassformer.evaluate.language import score
+from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -96,6 +97,17 @@ class LanguageModelling(Task):
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
+
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        rows = self.config.train.loss_rows
+        if not rows or not model.training:
+            return super().loss_sum(model, batch, label_smoothing)
+        model = cast(LanguageModel, model)
+        hidden, labels = model.read(batch.ids).flatten(0, 1), batch.labels.flatten()
+        loss = ProjectedCrossEntropySum.apply(
+            hidden, model.projection, labels, label_smoothing, IGNORE_INDEX, rows
+        )
+        return cast(Tensor, loss)
 
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
         loss = self.mean_loss(model, corpus)

@@ -22,7 +22,7 @@ from glassformer.evaluate.translation import copy_baseline, headline_of, publish
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import Task
+from glassformer.tasks.base import WINDOWS, Task
 from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
 
@@ -37,8 +37,11 @@ class Translate(Task):
     form = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     telling = TranslateTelling()
-    ignores = frozenset(
-        "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams model.pooling".split()
+    ignores = (
+        frozenset(
+            "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams model.pooling".split()
+        )
+        | WINDOWS
     )
 
     @classmethod
