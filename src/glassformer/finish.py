@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from glassformer import console
+from glassformer.files import remove_leftovers
 from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.sentences import caveats
@@ -51,6 +52,10 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
         evaluate_run(p, model, folder)
     replace_card(folder.model, model_card(folder.path, model_facts(p.task)))
     write_report(folder.path)
+    for place in (folder.path, folder.plots):
+        remove_leftovers(
+            place
+        )  # of processes that died while they wrote; all that they began is whole by now
     for caveat in caveats(load_facts(folder.path)):
         console.warn(caveat)
 

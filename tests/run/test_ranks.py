@@ -271,8 +271,12 @@ def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) ->
     [first] = start(tmp_path, 1, *arguments)
     assert first.wait(120)[0] == 0, first.text()
     before = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    leftovers = [tmp_path / "run" / ".tmp-report.md-7-1", tmp_path / "run" / "plots" / ".tmp-loss.png-7-2"]
+    for leftover in leftovers:
+        leftover.write_text("killed while writing", encoding="utf-8")
     [again] = start(tmp_path, 1, *arguments)
     code, said = again.wait(120)
+    assert not any(leftover.exists() for leftover in leftovers)
     assert code == 0 and "going on with it" in said, said
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns == before
     (tmp_path / "mine").mkdir()

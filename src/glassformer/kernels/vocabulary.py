@@ -27,7 +27,8 @@ class ProjectedCrossEntropySum(torch.autograd.Function):
         label_smoothing: float, ignore_index: int, rows: int,
     ) -> Float[Tensor, ""]:  # fmt: skip
         kind, spread = hidden.device.type, label_smoothing / weight.shape[0]
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        halved = kind != "meta" and torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if halved else hidden.dtype
         x, w = hidden.to(dtype), weight.to(dtype)
         total = torch.zeros((), device=hidden.device)
         of_hidden, of_weight = torch.empty_like(x), torch.zeros_like(weight)

@@ -98,14 +98,17 @@ class LanguageModelling(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
 
+    def read(self, model: nn.Module, batch: Batch) -> Tensor:
+        """What `logits` projects on the vocabulary, (B, T, D)."""
+        return cast(LanguageModel, model).read(batch.ids)
+
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         rows = self.config.train.loss_rows
         if not rows or not model.training:
             return super().loss_sum(model, batch, label_smoothing)
-        model = cast(LanguageModel, model)
-        hidden, labels = model.read(batch.ids).flatten(0, 1), batch.labels.flatten()
+        hidden, labels = self.read(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = ProjectedCrossEntropySum.apply(
-            hidden, model.projection, labels, label_smoothing, IGNORE_INDEX, rows
+            hidden, cast(LanguageModel, model).projection, labels, label_smoothing, IGNORE_INDEX, rows
         )
         return cast(Tensor, loss)
 
