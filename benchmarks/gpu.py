@@ -30,12 +30,15 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batching import Batch
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split, TextData
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runtime import Precision, choose_device, choose_precision, tuned
 from glassformer.tasks.lm.task import LanguageModelling
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.loop import update
 from glassformer.training.state import TrainState
@@ -171,16 +174,12 @@ def run_of(size: Size, rung: Rung, device: torch.device, precision: Precision) -
     )  # fmt: skip
     text = TextConfig(vocab_size=size.vocab_size, max_len=size.max_len)
     config = Config(task="lm", model=model, train=train, text=text)
-    task = Packed(config, cast(Any, Words()))
+    task = Packed(
+        config, Tokenizer.train(["a"], TextConfig(tokenizer="char"))
+    )  # its special tokens alone are asked for
     task.waits = rung.waits
-    nothing, none = TextData(Split([]), Split([]), None, []), cast(Any, None)
-    return RunContext(config, nothing, task, none, none, device, precision)
-
-
-class Words:
-    """What the loop asks of a tokenizer."""
-
-    pad_id, unk_id, mask_id = 0, 1, 4
+    nothing, corpus = TextData(Split([]), Split([])), EncodedCorpus(Ragged.of([[0, 0]]))
+    return RunContext(config, nothing, task, corpus, corpus, device, precision)
 
 
 def measure(

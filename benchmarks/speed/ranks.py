@@ -65,7 +65,7 @@ def measured(
         data = Path(folder) / "data.npz"
         save_data(w, data)
         spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
-        groups = {layout: start(spec, *sizes, closing) for layout, sizes in known.items()}
+        groups = {layout: start(spec, sizes, options, closing) for layout, sizes in known.items()}
         for _ in options.rounds():
             for n in LOOPS:
                 for layout, group in groups.items():
@@ -76,16 +76,18 @@ def measured(
     return speeds, others
 
 
-def start(spec: dict[str, Any], processes: int, threads: int, closing: ExitStack) -> list[Child]:
+def start(spec: dict[str, Any], layout: tuple[int, int], options: Options, closing: ExitStack) -> list[Child]:
     """The processes of a layout, warmed up."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    group = []
+    (processes, threads), group = layout, list[Child]()
     for rank in range(processes):
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
-        variables = {name: str(value) for name, value in told.items()} | {"MASTER_ADDR": "127.0.0.1"}
-        variables["OMP_NUM_THREADS"] = str(threads)
+        variables = options.variables | {name: str(value) for name, value in told.items()}
+        variables["MASTER_ADDR"] = "127.0.0.1"
+        if processes > 1:  # as torchrun does; one process chooses by itself, unless it is told
+            variables["OMP_NUM_THREADS"] = str(threads)
         child = Child(PEERS["ours"].python, "benchmarks.speed.peers.ours_ranks", spec, variables)
         group.append(closing.enter_context(child))
     for child in group:

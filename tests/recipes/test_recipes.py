@@ -42,7 +42,7 @@ RANGES = {
     for f in fields(cls)
     if "interval" in f.metadata
 }
-SHIPPED = ["classify", "dates", "imdb", "imdb-pretrain", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de",
+SHIPPED = ["classify", "dates", "gpt2-124m", "imdb", "imdb-pretrain", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de",
            "multi30k-en-fr", "pretrain", "shakespeare", "translate"]  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.splits import Split
 from glassformer.data.unknown import count_unknown, unknown_texts, warning
@@ -88,7 +87,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.r_drop else 3) * run.task.forward_flops(min(typical, config.text.max_len)),
-        memory_bytes=memory(model, config, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
+        memory_bytes=memory(model, run, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
         n_examples=len(corpus),
         n_tokens=n_tokens,
         padding=pace.padding,
@@ -178,8 +177,12 @@ def n_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def memory(model: nn.Module, config: Config, slots: float) -> float:
-    """Bytes of weights, gradients, two Adam moments, and roughly what a batch leaves for the backward pass."""
-    c = config.model
-    per_slot = c.n_layers * (16 * c.d_model + 3 * d_ff_of(c) + 3 * c.n_heads * config.text.max_len) * 4
-    return 16 * n_parameters(model) + per_slot * slots
+def memory(model: nn.Module, run: RunContext, slots: float) -> float:
+    """Bytes of weights, gradients, two Adam moments, and roughly what a batch leaves for the backward pass.
+
+    Fused attention keeps no table of queries by keys. Layers that are computed again keep their input, and all of one.
+    """
+    c, width = run.config.model, 2 if run.precision == "bf16" else 4
+    layer = 16 * c.d_model + 3 * d_ff_of(c)
+    per_slot = c.n_layers * c.d_model + layer if run.config.train.recompute else c.n_layers * layer
+    return 16 * n_parameters(model) + width * per_slot * slots
