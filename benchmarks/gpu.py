@@ -17,13 +17,13 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
+from benchmarks.documents import TINY, PackedBatch, Size, batches_of, lengths_of
 from benchmarks.speed.__main__ import machine
 from benchmarks.speed.table import Section, rounded
 from torch import Tensor, nn
@@ -35,7 +35,6 @@ from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split, TextData
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
-from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runtime import Precision, choose_device, choose_precision, tuned
 from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.text.tokenizer import Tokenizer
@@ -51,22 +50,6 @@ PEAKS = {
 """Dense bf16 FLOP/s by what a device's name holds, the first that fits (NVIDIA's data sheets)."""
 COLUMNS = ("row", "ms an update", "tokens/s", "× eager", "utilisation, full attention", "utilisation, exact",
            "peak memory, GB", "first update, s", "last loss")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Size:
-    """The model and an update: `n_documents` of up to `max_len` tokens."""
-
-    d_model: int = 768
-    n_layers: int = 12
-    n_heads: int = 12
-    vocab_size: int = 50_304
-    max_len: int = 1024
-    n_documents: int = 128
-    loss_rows: int = 8192
-
-
-TINY = Size(32, 2, 2, 300, 32, 16, 64)
 
 
 @dataclass(frozen=True)
@@ -92,13 +75,6 @@ LADDER = (
 )
 
 
-@dataclass(frozen=True)
-class PackedBatch(Batch):
-    """Rows of several documents; `segments` numbers them, (B, T), and is None where a row is one document."""
-
-    segments: Tensor | None = None
-
-
 class Packed(LanguageModelling):
     """Language modelling of such rows."""
 
@@ -118,48 +94,6 @@ class Packed(LanguageModelling):
 
     def build_model(self) -> LanguageModel:
         return LanguageModel(self.config.model, self.config.text.vocab_size, self.config.text.max_len)
-
-
-def lengths_of(size: Size) -> np.ndarray:
-    """(n_documents,) tokens of each: evenly from an eighth of a row to a whole one."""
-    return np.linspace(size.max_len / 8, size.max_len, size.n_documents).astype(int)[::-1]
-
-
-def rows_of(lengths: np.ndarray, max_len: int, packed: bool) -> list[list[int]]:
-    """Which documents share a row: each has its own, or the longest that still fits joins (first fit)."""
-    rows: list[list[int]] = []
-    for i, n in enumerate(lengths):
-        free = (row for row in rows if packed and lengths[row].sum() + n <= max_len)
-        if (row := next(free, None)) is None:
-            rows.append(row := [])
-        row.append(i)
-    return rows
-
-
-def batches_of(size: Size, rung: Rung, step: int) -> Iterator[PackedBatch]:
-    """The batches of an update, all of one shape: documents are dealt out by length, then laid into rows."""
-    rng, lengths = np.random.default_rng([7, step]), lengths_of(size)
-    words = 1 / (np.arange(size.vocab_size - 5) + 2.7)
-    documents = [5 + rng.choice(len(words), n, p=words / words.sum()) for n in lengths]
-    shares = [range(first, size.n_documents, rung.pieces) for first in range(rung.pieces)]
-    laid = [rows_of(lengths[list(share)], size.max_len, rung.packed) for share in shares]
-    n_rows = max(map(len, laid))
-    for share, rows in zip(shares, laid, strict=True):
-        ids = np.zeros((n_rows, size.max_len), np.int64)
-        labels, segments = np.full_like(ids, IGNORE_INDEX), np.full_like(ids, len(lengths))
-        for i, row in enumerate(rows):
-            at = 0
-            for k, document in enumerate(documents[share[j]] for j in row):
-                end = at + len(document)
-                ids[i, at:end], segments[i, at:end] = document, k
-                labels[i, at : end - 1] = document[1:]
-                at = end
-        n = int(lengths[list(share)].sum())
-        told = torch.from_numpy(segments) if rung.packed else None
-        yield PackedBatch(
-            torch.from_numpy(ids), None, torch.from_numpy(labels), None, np.array(share), n, n - len(share),
-            segments=told,
-        )  # fmt: skip
 
 
 def run_of(size: Size, rung: Rung, device: torch.device, precision: Precision) -> RunContext:
@@ -191,7 +125,9 @@ def measure(
     state = TrainState.start(run.task.build_model().to(device), run.config.train)
     times, first, loss = list[float](), 0.0, math.nan
     for step in range(warm_up + n):
-        batches = [cast(Batch, batch.to(device)) for batch in batches_of(size, rung, step)]
+        batches = [
+            cast(Batch, batch.to(device)) for batch in batches_of(size, rung.pieces, rung.packed, step)
+        ]
         took, (loss, _) = timed(device, lambda batches=batches: update(state, run, batches, 6e-4))
         state.progress.step += 1
         if step == 0:
@@ -227,7 +163,7 @@ def shapes(size: Size, rung: Rung) -> dict[str, Any]:
     run = run_of(size, replace(rung, waits=False, compiled=False), torch.device("meta"), "fp32")
     with torch.device("meta"):
         model = run.task.build_model()
-    batch = next(iter(batches_of(size, rung, 0))).to("meta")
+    batch = next(iter(batches_of(size, rung.pieces, rung.packed, 0))).to("meta")
     run.task.loss_sum(model, cast(Batch, batch)).backward()
     n = sum(p.grad.numel() for p in model.parameters() if p.grad is not None)
     assert n == sum(p.numel() for p in model.parameters()), "every weight has a gradient"

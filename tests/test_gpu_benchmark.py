@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import gpu
+from benchmarks import documents, gpu
 
 
 def test_every_row_of_the_ladder_trains_on_the_same_labels_in_batches_of_one_shape() -> None:
     for rung in gpu.LADDER:
         for size in (gpu.TINY, gpu.Size(n_documents=32, vocab_size=300)):
-            batches = list(gpu.batches_of(size, rung, step=3))
+            batches = list(documents.batches_of(size, rung.pieces, rung.packed, step=3))
             assert len(batches) == rung.pieces and len({batch.ids.shape for batch in batches}) == 1
             labels = np.sort(np.concatenate([b.labels[b.labels >= 0].numpy() for b in batches]))
-            padded = gpu.batches_of(size, gpu.LADDER[0], step=3)
+            padded = documents.batches_of(size, 1, False, step=3)
             assert np.array_equal(
                 labels, np.sort(np.concatenate([b.labels[b.labels >= 0].numpy() for b in padded]))
             )
@@ -28,8 +28,8 @@ def test_every_row_of_the_ladder_trains_on_the_same_labels_in_batches_of_one_sha
 
 
 def test_packing_needs_fewer_rows() -> None:
-    lengths = gpu.lengths_of(gpu.Size())
-    rows = gpu.rows_of(lengths, 1024, packed=True)
+    lengths = documents.lengths_of(gpu.Size())
+    rows = documents.rows_of(lengths, 1024, packed=True)
     assert sorted(i for row in rows for i in row) == list(range(128))
     assert all(lengths[row].sum() <= 1024 for row in rows) and len(rows) < 80
 
