@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import compare, data, demo, doctor, evaluate, explain, flags, predict, recipes, train
+from glassformer.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    encode,
+    evaluate,
+    explain,
+    flags,
+    predict,
+    recipes,
+    train,
+)
 from glassformer.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +56,10 @@ def test_documented_commands_exist(path: Path) -> None:
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
         rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...")]
+        if verb == "data" and rest[0] == "encode":
+            words, given = flags.split_words(encode.EncodeArguments, rest[1:], encode.VERB)
+            flags.parse(encode.EncodeArguments, given, encode.VERB)
+            continue
         words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"

@@ -113,9 +113,10 @@ def _tokenizer(path: Path) -> Tokenizer:
     Raises:
         CheckpointError: there is none. UsageError: it knows more than ids tell.
     """
+    from glassformer.data.shards import TOKENIZER
     from glassformer.text.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(path / "tokenizer.json" if path.is_dir() else path)
+    tokenizer = Tokenizer.load(path / TOKENIZER if path.is_dir() else path)  # a run calls it so, too
     if tokenizer.spelling or tokenizer.bigrams:
         told = f"{path} reads words with their n-grams or pairs, which are not in shards"
         raise UsageError(told, "use one that was trained with --text.ngrams 0 --text.bigrams 0")

@@ -6,10 +6,12 @@ to say (`Task.write`); which examples make a batch is in `plans.py`, and the fil
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ class EncodedCorpus:
         spelled: for each token of `ids` the number of its spelling.
         spellings: the n-grams of each spelling; the first is that of padding, empty.
         stats: examples (n), tokens kept, cut and unknown, texts cut, and what else the task counts.
-        sha256: of the text, the tokenizer and the settings: equal hashes mean equal arrays.
+        named: computes `sha256`, which takes longer than encoding a sentence and is seldom asked for.
     """
 
     ids: Ragged
@@ -50,7 +52,12 @@ class EncodedCorpus:
     spelled: Ragged | None = None
     spellings: Ragged | None = None
     stats: dict[str, int] = field(default_factory=dict)
-    sha256: str = ""
+    named: Callable[[], str] = lambda: ""
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the text, the tokenizer and the settings: equal hashes mean equal arrays."""
+        return self.named()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -154,7 +161,7 @@ def encode_split(
     split: Split,
     encoder: Callable[[ArrayWriter], Encoder],
     write: Callable[[Encoder, Split], None],
-    settings: Sequence[object],
+    settings: Callable[[], Sequence[object]],
     cache: Path | None = None,
 ) -> EncodedCorpus:
     """Encode a split, or map what an earlier call left in the cache.
@@ -163,19 +170,24 @@ def encode_split(
         split: the texts.
         encoder: makes the encoder of a writer.
         write: puts the split's columns into it; what it does may depend on `settings` and nothing else.
-        settings: JSON; all that decides how these texts become these arrays.
+        settings: returns JSON: all that decides how these texts become these arrays.
         cache: folder for the arrays; None, or a folder that cannot be written, keeps them in memory.
     """
-    key = fingerprint(split, [VERSION, *settings])
+
+    @functools.cache
+    def named() -> str:
+        return fingerprint(split, [VERSION, *settings()])
 
     def fill(writer: ArrayWriter) -> dict[str, int]:
         filled = encoder(writer)
         write(filled, split)
         return filled.stats
 
-    arrays, stats = cached_arrays(cache, key, fill)
+    arrays, stats = cached_arrays(cache, named, fill)
     more = {n: _ragged(arrays, n) for n in ("target", "spelled", "spellings") if f"{n}.offsets" in arrays}
-    return EncodedCorpus(_ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, sha256=key, **more)
+    return EncodedCorpus(
+        _ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, named=named, **more
+    )
 
 
 def corpus_of_shards(shards: Shards, tokenizer: Tokenizer) -> EncodedCorpus:
@@ -184,7 +196,7 @@ def corpus_of_shards(shards: Shards, tokenizer: Tokenizer) -> EncodedCorpus:
     counts = shards.counts
     stats = {"n": counts["documents"], "n_tokens": shards.n_tokens, "n_unknown": counts["unknown"]}
     one = Ragged(shards.ids(), np.array([0, shards.n_tokens]))
-    return EncodedCorpus(one, stats=stats, sha256=shards.sha256)
+    return EncodedCorpus(one, stats=stats, named=lambda: shards.sha256)
 
 
 def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:

@@ -56,13 +56,13 @@ class ArrayWriter:
 
 
 def cached_arrays(
-    cache: Path | None, key: str, write: Callable[[ArrayWriter], dict[str, int]]
+    cache: Path | None, key: Callable[[], str], write: Callable[[ArrayWriter], dict[str, int]]
 ) -> tuple[Arrays, dict[str, int]]:
     """The arrays stored under `key`, made by `write` when they are not there yet.
 
     Args:
         cache: folder of all keys; None, or one that cannot be written to, means memory.
-        key: names the contents; must change when they would.
+        key: names the contents, in a cache; must change when they would.
         write: fills a writer and returns counts to keep with the arrays.
 
     Returns:
@@ -70,11 +70,11 @@ def cached_arrays(
     """
     if cache is not None:
         try:
-            if _open(cache / key) is None:
-                _write_folder(cache / key, write)
+            if _open(cache / key()) is None:
+                _write_folder(cache / key(), write)
         except OSError:
             pass  # a full disk or a read-only home: training needs the arrays, not the cache
-        if (found := _open(cache / key)) is not None:
+        if (found := _open(cache / key())) is not None:
             return found
     writer = ArrayWriter(None)
     counts = write(writer)

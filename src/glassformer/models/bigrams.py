@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ class BigramEmbedding(nn.Module):
     def __init__(self, bigrams: Sequence[tuple[int, int]], vocab_size: int, d_model: int, std: float) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        keys = torch.tensor([first * vocab_size + second for first, second in bigrams])
+        first, second = torch.from_numpy(np.array(bigrams, np.int64)).unbind(1)
+        keys = first * vocab_size + second
         # The tokenizer's file lists the pairs, so they are not stored a second time with the weights.
         self.keys: Tensor
         self.register_buffer("keys", keys.sort().values, persistent=False)

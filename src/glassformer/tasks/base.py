@@ -129,7 +129,11 @@ class Task(ABC):
         if split.shards is not None:
             return corpus_of_shards(split.shards, self.tokenizer)
         text = self.config.text
-        settings = [self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names]
+
+        def settings() -> list[object]:
+            known = self.tokenizer.sha256, self.label_names
+            return [self.name, text.max_len, text.truncate, training, *known]
+
         encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
         return encode_split(split, encoder, partial(self.write, training=training), settings, cache)
 
