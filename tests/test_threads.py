@@ -71,9 +71,11 @@ def test_it_looks_once_a_second(machine: Machine) -> None:
     assert chosen.fitting() == 1
 
 
-def test_what_others_did_while_nothing_was_asked_does_not_count(machine: Machine) -> None:
+def test_what_others_did_while_nothing_was_computed_here_does_not_count(machine: Machine) -> None:
     chosen = Threads(2, 2, machine.look)
-    machine.passes(2.0, seconds=600.0)
+    machine.passes(1.0)
+    assert chosen.fitting() == 1
+    machine.passes(2.0, own=0.01, seconds=5.0)
     assert chosen.fitting() == 2
     machine.passes(2.0)
     assert chosen.fitting() == 1

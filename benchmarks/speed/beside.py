@@ -35,7 +35,7 @@ WAITING: dict[str, dict[str, str]] = {
     "one thread": {"OMP_NUM_THREADS": "1"},
 }
 """Variables of the trained process's environment, by what the table calls them."""
-SETTLING_SECONDS = 2.5
+SETTLING_SECONDS = 4.0
 """Before a round is measured, updates for so long beside the loops: it looks at what others use once a second."""
 LOOPS = (0, 1, 2)
 WORKLOADS_BESIDE = ("a", "b", "c")

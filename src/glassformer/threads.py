@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 LOOK_SECONDS = 1.0
 """Between two looks at what others use: long beside a scheduler's slice, short for who waits."""
-STALE_SECONDS = 20.0
-"""Nothing was computed for so long, and what others did meanwhile says little about now: it looks anew."""
+IDLE = 0.2
+"""Cores of its own: who used fewer since the last look was not computing, and what others did then says nothing of now."""
 GIVE_UP, TAKE_BACK = 0.5, 0.2
 """Cores that others must use beyond those left to them before a thread is given up, and at most before it is taken back.
 The gap keeps the number from going to and fro; both were chosen for two cores, where it matters most."""
@@ -71,14 +71,13 @@ class Threads:
 
     def fitting(self) -> int:
         """How many to compute with now, by what others used since the last look; within a second as many as before."""
-        since = time.monotonic() - self._last.clock
-        if since > STALE_SECONDS:
-            self._last = self._look()
-        elif since >= LOOK_SECONDS:
-            seen = self._look()
-            of_others = (seen.all - self._last.all) - (seen.own - self._last.own)
-            free = self._n_cores - max(0.0, of_others) / (seen.clock - self._last.clock)
-            if int(free + GIVE_UP) < self.now:
+        if time.monotonic() - self._last.clock >= LOOK_SECONDS:
+            seen, before = self._look(), self._last
+            seconds, own = seen.clock - before.clock, seen.own - before.own
+            free = self._n_cores - max(0.0, seen.all - before.all - own) / seconds
+            if own < IDLE * seconds:
+                self.now = self.most  # it begins anew
+            elif int(free + GIVE_UP) < self.now:
                 self.now = max(1, int(free + GIVE_UP))
             else:
                 self.now = max(self.now, min(self.most, int(free + TAKE_BACK)))
