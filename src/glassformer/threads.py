@@ -2,7 +2,8 @@
 
 torch divides every larger operation among its threads, and at its end they wait for one another, spinning so as to
 start again at once. Where another program takes a core, one thread is always late, the others burn their time waiting,
-and training slows not by that program's share but tenfold; one thread fewer loses only what the other program takes.
+and training on two cores keeps a fifth to two fifths of its speed; with one thread fewer it loses little more than the
+other program takes.
 Bounding the spinning instead (`GOMP_SPINCOUNT`, `OMP_WAIT_POLICY`) costs up to half the speed of an idle machine.
 `python -m benchmarks.speed --only f` measures it.
 

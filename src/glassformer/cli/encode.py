@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from glassformer import console
 from glassformer.cli import flags
 from glassformer.config import TextConfig
 from glassformer.errors import UsageError
+from glassformer.threads import cores
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
@@ -77,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
         console.say(f"shard {done} of {n}: {n_tokens:,} tokens, {rate:,.0f} tokens/s")
 
     shards = encode(
-        words, Path(str(a.out)), encoding, tokenizer=tokenizer, jobs=a.jobs or _cores(), told=told
+        words, Path(str(a.out)), encoding, tokenizer=tokenizer, jobs=a.jobs or len(cores()), told=told
     )
     held_out = sum(shard.held_out_documents for shard in shards.shards)
     facts = {"shards": len(shards.shards), **shards.counts, "held out": held_out}
@@ -100,11 +100,6 @@ def _check(a: EncodeArguments, words: Sequence[str]) -> None:
     for name, least in {"vocab_size": 6, "shard_mb": 1, "jobs": 1, "seed": 0}.items():
         if (value := getattr(a, name)) is not None and value < least:
             raise UsageError(f"--{name.replace('_', '-')} must be {least} or more, not {value}")
-
-
-def _cores() -> int:
-    """The processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _tokenizer(path: Path) -> Tokenizer:
