@@ -247,6 +247,7 @@ def joined(device: str) -> Iterator[Ranks]:
 
     Raises:
         UsageError: they cannot meet, or have not the same device.
+        ResourceError: one ended while they met.
     """
     if launched() == 1:
         yield ALONE
@@ -287,6 +288,9 @@ def _meet() -> Ranks:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:  # what gloo cannot connect to is a plain RuntimeError
         told = " ".join(str(error).split())[:200]
+        if re.search("reset by peer|closed|broken pipe", told, re.IGNORECASE):
+            lost = f"one of the {launched()} processes of this run ended while they met: {told}"
+            raise ResourceError(lost, "give the same command again") from error
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
         raise UsageError(f"the {launched()} processes of this run cannot meet: {told}", hint) from error
     return Ranks(rank, size, int(os.environ.get("LOCAL_RANK", "0")), store)

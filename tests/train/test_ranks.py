@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import socket
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from tests.together import differ, diverge, mixed_devices, other_versions, pace, together, train, validate
 
 from glassformer import console, files
-from glassformer.errors import UsageError
+from glassformer.errors import ResourceError, UsageError
 from glassformer.ranks import ALONE, Ranks, joined
 
 ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
@@ -68,6 +71,32 @@ def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch)
         joined("cpu"),
     ):
         pass
+
+
+def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def vanish() -> None:
+        with suppress(OSError):  # when the test is over
+            while True:
+                other, _ = listening.accept()
+                other.recv(4)
+                other.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        Thread(target=vanish, daemon=True).start()
+        facts = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": listening.getsockname()[1],
+            "RANK": 1,
+            "WORLD_SIZE": 2,
+        }
+        for name, value in facts.items():
+            monkeypatch.setenv(name, str(value))
+        lost = "one of the 2 processes of this run ended while they met: "
+        with pytest.raises(ResourceError, match=lost) as raised, joined("cpu"):
+            pass
+    assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
 
 
 def near(found: dict, expected: dict) -> None:
