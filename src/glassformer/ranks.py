@@ -34,7 +34,8 @@ from glassformer.sharding import cut
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others before it gives the run up; encoding a large text takes as long."""
-LOST = re.compile(r"gloo|nccl|connection (was )?(closed|reset)|broken pipe", re.IGNORECASE)
+CLOSED = re.compile(r"connection (was )?(likely )?(closed|reset)|broken pipe", re.IGNORECASE)
+LOST = re.compile(f"gloo|nccl|{CLOSED.pattern}", re.IGNORECASE)
 """What torch says in its own words when another process is gone."""
 
 
@@ -288,7 +289,7 @@ def _meet() -> Ranks:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:  # what gloo cannot connect to is a plain RuntimeError
         told = " ".join(str(error).split())[:200]
-        if re.search("reset by peer|closed|broken pipe", told, re.IGNORECASE):
+        if CLOSED.search(told):
             lost = f"one of the {launched()} processes of this run ended while they met: {told}"
             raise ResourceError(lost, "give the same command again") from error
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"

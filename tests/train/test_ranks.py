@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
-from contextlib import suppress
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.together import differ, diverge, mixed_devices, other_versions, pace, together, train, validate
+from torch.distributed import TCPStore
 
 from glassformer import console, files
 from glassformer.errors import ResourceError, UsageError
@@ -76,26 +77,25 @@ def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def vanish() -> None:
-        with suppress(OSError):  # when the test is over
-            while True:
-                other, _ = listening.accept()
-                other.recv(4)
-                other.close()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = [TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)]
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        Thread(target=vanish, daemon=True).start()
-        facts = {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": listening.getsockname()[1],
-            "RANK": 1,
-            "WORLD_SIZE": 2,
-        }
-        for name, value in facts.items():
-            monkeypatch.setenv(name, str(value))
-        lost = "one of the 2 processes of this run ended while they met: "
-        with pytest.raises(ResourceError, match=lost) as raised, joined("cpu"):
-            pass
+    def vanish() -> None:
+        """The first process, once the second has said where it is."""
+        while first[0].num_keys() < 2:
+            time.sleep(0.01)
+        time.sleep(0.1)  # it waits for the first one's own address now
+        first.clear()
+
+    facts = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": 1, "WORLD_SIZE": 2}
+    for name, value in facts.items():
+        monkeypatch.setenv(name, str(value))
+    Thread(target=vanish, daemon=True).start()
+    lost = "one of the 2 processes of this run ended while they met: "
+    with pytest.raises(ResourceError, match=lost) as raised, joined("cpu"):
+        pass
     assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
 
 
