@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.machine import with_fbgemm
 
 from glassformer.errors import UsageError
 from glassformer.runtime import choose_precision, many_shapes, tuned
@@ -63,7 +65,14 @@ def test_decoding_takes_the_library_without_a_kernel_for_every_shape() -> None:
             assert torch.get_float32_matmul_precision() == "medium"
 
 
-def test_int8_is_for_the_cpu() -> None:
-    assert choose_precision("int8", CPU) == "int8"
-    with pytest.raises(UsageError, match="int8 computes on the CPU only"):
-        choose_precision("int8", torch.device("cuda"))
+@pytest.mark.parametrize("name", ["int8", with_fbgemm("fp16")])
+def test_int8_and_fp16_are_for_the_cpu(name: str) -> None:
+    assert choose_precision(name, CPU) == name
+    with pytest.raises(UsageError, match=f"{name} computes on the CPU only"):
+        choose_precision(name, torch.device("cuda"))
+
+
+def test_fp16_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=["none", "qnnpack"]))
+    with pytest.raises(UsageError, match="fp16 takes a kernel of FBGEMM"):
+        choose_precision("fp16", CPU)

@@ -106,7 +106,7 @@ def load(path: str | Path, *, device: str = "auto", precision: str | None = None
 
     Args:
         path: the folder. device: where to compute.
-        precision: in which it answers and is scored, "auto", "fp32", "bf16" or "int8"; as in training when
+        precision: in which it answers and is scored, "auto", "fp32", "bf16", "fp16" or "int8"; as in training when
             absent, and there "auto" is bf16 where the processor multiplies it natively. `explain` is always fp32.
 
     Raises:

@@ -17,7 +17,7 @@ import torch
 from glassformer.errors import UsageError
 from glassformer.threads import make_room
 
-Precision = Literal["fp32", "bf16", "int8"]
+Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -39,13 +39,18 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     """bf16 where the processor multiplies it natively and so faster, fp32 elsewhere; or the one asked for.
 
     Raises:
-        UsageError: int8 was asked for, which is for answers on the CPU, and the device is another.
+        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or fp16, and
+            this torch has no kernel for it, as on processors that are not x86.
     """
-    if name == "int8":
+    if name in ("int8", "fp16"):
         if device.type != "cpu":
-            told = f"int8 computes on the CPU only, and the device is {device.type}"
+            told = f"{name} computes on the CPU only, and the device is {device.type}"
             raise UsageError(told, "use --device cpu, or another --precision")
-        return "int8"
+        kernel = hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
+        if name == "fp16" and not (kernel and "fbgemm" in torch.backends.quantized.supported_engines):
+            told = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
+            raise UsageError(told, "use another --precision")
+        return name
     if name != "auto":
         fast = name == "bf16"
     elif device.type == "cuda":

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.machine import with_fbgemm
 
 from glassformer.config import DecodeConfig
 from glassformer.data.plans import by_length
@@ -67,7 +68,7 @@ def test_batch_size_and_order_change_nothing(toy, model, translate, way):
     assert_same(translate(model, sources[::-1], **way)[::-1], expected)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("precision", ["bf16", with_fbgemm("fp16"), "int8"])
 @pytest.mark.parametrize("way", WAYS[:2], ids=["greedy", "beam"])
 def test_batch_size_and_order_change_nothing_within_a_precision(toy, model, translate, way, precision):
     sources, model = toy.sentences(1, 8), at_precision(model, precision)

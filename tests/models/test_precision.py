@@ -1,15 +1,17 @@
-"""Copies of a model that multiply in bf16 or int8: near it, apart from it, and the same for a row in any batch."""
+"""Copies of a model that multiply in bf16, fp16 or int8: near it, apart from it, and the same for a row in any batch."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from tests.machine import needs_fbgemm, with_fbgemm
 from torch import nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
+from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
-from glassformer.models.precision import Bf16Linear, Int8Linear, at_precision
+from glassformer.models.precision import Bf16Linear, Fp16Linear, Int8Linear, at_precision
 from glassformer.runtime import Precision
 
 SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)
@@ -27,7 +29,9 @@ def models() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("kind", "error"), [(Bf16Linear, 2**-7), (Int8Linear, 2**-6)])
+@pytest.mark.parametrize(
+    ("kind", "error"), [(Bf16Linear, 2**-7), with_fbgemm(Fp16Linear, 2**-10), (Int8Linear, 2**-6)]
+)
 def test_a_layer_is_near_the_one_it_stands_for(kind: type[nn.Module], error: float, bias: bool) -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48, bias=bias), torch.randn(5, 7, 64)
@@ -55,12 +59,29 @@ def test_int8_gives_a_row_the_same_in_every_batch_to_the_last_bit() -> None:
         assert torch.equal(layer(x[:n]), together[:n])
 
 
+@needs_fbgemm
+def test_fp16_gives_a_row_the_same_in_every_batch_and_sums_in_fp32() -> None:
+    torch.manual_seed(0)
+    layer, x = Fp16Linear(torch.randn(48, 640), torch.randn(48)), torch.randn(37, 640)
+    together = layer(x)
+    for n in (1, 2, 6, 16, 33):
+        assert torch.equal(layer(x[:n]), together[:n])
+    assert layer.bias is not None
+    exact = x.double() @ layer.weight.double().T + layer.bias.double()
+    assert (together.double() - exact).abs().max() < 1e-4  # sums of 640 products in fp16 would be off by .1
+
+
+def test_a_weight_that_fp16_cannot_hold_is_said() -> None:
+    with pytest.raises(UsageError, match="too large for fp16"):
+        Fp16Linear(torch.full((4, 8), 1e5))
+
+
 def test_a_row_of_zeros_stays_one() -> None:
     assert torch.equal(Int8Linear(torch.ones(3, 8))(torch.zeros(2, 8)), torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("name", models())
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("precision", ["bf16", with_fbgemm("fp16"), "int8"])
 def test_a_copy_is_near_the_model_and_leaves_it_alone(name: str, precision: Precision) -> None:
     model, inputs = models()[name]
     before = {key: value.clone() for key, value in model.state_dict().items()}

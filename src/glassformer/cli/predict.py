@@ -34,8 +34,9 @@ class PredictArguments:
     """Seed of sampling, the same as --decode-seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16", "int8"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). int8 on CPUs only."""
+    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
+    (of weights) and int8 on CPUs only."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
