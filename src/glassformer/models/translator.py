@@ -104,7 +104,7 @@ class Translator(nn.Module):
             mask = Mask.of(causal=(n_new, n_past + n_new), device=device)
         else:
             positions = torch.full((1, n_new), branches.depth, device=device)
-            mask = None if branches.paths is None else Mask(branches.paths[:, None])
+            mask = None if branches.paths is None else Mask(branches.paths[:, None], blind=False)
         x = self.decoder(
             self.tgt_embedding(tgt_in, positions, stream="target"), memory,
             mask=mask, memory_mask=Mask.of(padding_mask=src_padding_mask),

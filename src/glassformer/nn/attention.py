@@ -78,9 +78,9 @@ def fused_attention(
         context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scale, **told)
     else:
         scores = (q * scale) @ k.transpose(-2, -1)  # scaling q is cheaper than scaling the scores
-        weights = hide(scores, mask and mask.allowed).softmax(dim=-1)
+        weights = (scores if mask is None else mask.hide(scores)).softmax(dim=-1)
         context = drop(weights, dropout).to(v.dtype) @ v
-    return context if mask is None or mask.is_causal else zero_blind_rows(context, mask.allowed)
+    return context if mask is None or not mask.blind else zero_blind_rows(context, mask.allowed)
 
 
 class MultiHeadAttention(nn.Module):

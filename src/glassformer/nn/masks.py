@@ -5,7 +5,7 @@ Everywhere True = may attend; `torch.nn.MultiheadAttention.key_padding_mask` has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -27,6 +27,9 @@ class Mask:
     """It hides the future and nothing else."""
     padding_mask: Bool[Tensor, "B K"] | None = None
     segments: Int[Tensor, "B K"] | None = None
+    blind: bool = True
+    """There may be a query that sees no key at all."""
+    _lowered: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -51,7 +54,14 @@ class Mask:
         if not parts:
             return None
         is_causal = padding_mask is None and segments is None
-        return Mask(reduce(torch.logical_and, parts), is_causal, padding_mask, segments)
+        blind = padding_mask is not None  # by its past or its own text a query sees itself
+        return Mask(reduce(torch.logical_and, parts), is_causal, padding_mask, segments, blind)
+
+    def hide(self, scores: Float[Tensor, "B H Q K"]) -> Float[Tensor, "B H Q K"]:
+        """`hide`, with what is added made once for all layers."""
+        if scores.dtype not in self._lowered:
+            self._lowered[scores.dtype] = lowered(self.allowed, scores.dtype)
+        return scores + self._lowered[scores.dtype]
 
     def for_kernel(self) -> dict[str, Any]:
         """The same for `scaled_dot_product_attention`, never in two ways at once. Its is_causal aligns
@@ -77,8 +87,12 @@ def hide(scores: Float[Tensor, "B H Q K"], mask: Tensor | None) -> Float[Tensor,
     """
     if mask is None:
         return scores
-    lowest = torch.finfo(scores.dtype).min / 2
-    return scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, lowest)
+    return scores + lowered(mask, scores.dtype)
+
+
+def lowered(mask: Bool[Tensor, "#B #H #Q #K"], dtype: torch.dtype) -> Float[Tensor, "#B #H #Q #K"]:
+    """0 where the mask is True, and half of the lowest number there is where it is not."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min / 2)
 
 
 def zero_blind_rows(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float[Tensor, "B H Q n"]:
