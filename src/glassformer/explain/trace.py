@@ -4,6 +4,11 @@
         model(src, tgt_in)
     t["decoder.1.cross.weights"]     # (H, T, S)
 
+A tap sees every step on the way and says what is used in its place:
+
+    with trace(model, tap=lambda id, x: x * 0 if id == "decoder.1.cross.out" else x) as t:
+        model(src, tgt_in)
+
 Nothing of the model is changed by it and nothing is left behind: hooks and evaluation mode end
 with the block. What the steps are called is in `capture/wiring.py`.
 """
@@ -27,7 +32,7 @@ from glassformer.explain.capture.hooks import Watch
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.capture.tape import Tape
 from glassformer.explain.capture.wiring import attach
-from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.attention import MultiHeadAttention, Tap
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
@@ -74,23 +79,32 @@ class Trace(Mapping[str, Record]):
 
     @property
     def checks(self) -> list[Check]:
-        """`check()`, computed once; empty when the model as a whole was not called."""
+        """`check()`, computed once; empty when the model as a whole was not called, or a tap replaced a step."""
         if self._checks is None:
-            self._checks = (
-                [self.check()] if self._tape.call is not None and self._tape.answer is not None else []
-            )
+            whole = self._tape.call is not None and self._tape.answer is not None
+            self._checks = [self.check()] if whole and not self.edited else []
         return self._checks
+
+    @property
+    def edited(self) -> list[str]:
+        """The ids of the steps whose tensor the tap replaced by another one, in order."""
+        return list(self._tape.edited)
 
     def check(self) -> Check:
         """Call the model once more, with the same arguments and fused attention, and compare the answers.
 
         Raises:
             UsageError: the model as a whole was not called in the block (or with a cache, which a second
-                call would find changed), or did not return a tensor.
+                call would find changed), did not return a tensor, or a tap replaced a step.
         """
         if self._tape.call is None or self._tape.answer is None:
             raise UsageError(
                 "the traced model was not called as a whole", "call model(…) inside `with trace(model)`"
+            )
+        if self.edited:
+            raise UsageError(
+                f"a tap replaced {self.edited[0]!r}, which the fused kernel knows nothing of",
+                "check a trace without a tap",
             )
         args, kwargs = self._tape.call
         watch = Watch(self._tape)
@@ -130,6 +144,7 @@ def trace(
     only: str | Sequence[str] | Callable[[str], bool] = "*",
     *,
     names: Mapping[str, str] | None = None,
+    tap: Tap | None = None,
 ) -> Iterator[Trace]:
     """Record what `model` computes within the block, in this thread, in evaluation mode and full fp32.
 
@@ -137,16 +152,20 @@ def trace(
         model: one of the three models, or any module made of parts from `glassformer.nn`.
         only: wildcards of the ids to keep, "decoder.*.cross.*", or what says it of an id; everything when absent.
         names: ids for modules by path, where the path itself is not what you want to read.
+        tap: called with the id of every step on the way of the forward pass, kept or not, and a copy of its tensor with
+            the batch axis in front; returns the tensor that is recorded and used from there, of the same shape and
+            type. Steps that are taken again beside the pass (`Site.edit` is empty) are not on the way. A mask comes as
+            booleans that broadcast to (B, H, Q, K). Keys and values that a cache keeps are those from before the tap.
 
     Raises:
-        UsageError: another trace is open in this thread, or, at the end of the block, a wildcard matched no
-            step of all that were computed.
+        UsageError: another trace is open in this thread; the tap returned no tensor of the same shape, type and device;
+            or, at the end of the block, a wildcard matched no step of all that were computed.
     """
     if _tracing.get():
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     modules = list(inner.named_modules(remove_duplicate=False))
-    tape = Tape(modules, [only] if isinstance(only, str) else only)
+    tape = Tape(modules, [only] if isinstance(only, str) else only, tap)
     found = Trace(inner, tape)
     watch = Watch(tape)
     token = _tracing.set(True)

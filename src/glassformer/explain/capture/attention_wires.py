@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.explain.capture.hooks import Watch
-from glassformer.explain.capture.tape import Call, Part
+from glassformer.explain.capture.part import Call, Part
 from glassformer.nn.attention import MultiHeadAttention, Tap, fused_attention
 from glassformer.nn.masks import Mask
 from glassformer.nn.norms import RMSNorm
@@ -42,8 +42,8 @@ class FusedContext:
 
 
 class AttentionWires:
-    """One attention. What lies between projection and tap (heads apart, normed, turned) is told by which of
-    the two are there: q is the last of split_heads, rms_norm and rotate that applies."""
+    """One attention. What lies between projection and tap (heads apart, normed, turned) is told where it is not q or k
+    itself: q is the last of split_heads, rms_norm and rotate that applies."""
 
     def __init__(self, watch: Watch, module: MultiHeadAttention, name: str) -> None:
         self.watch, self.tape, self.module, self.name = watch, watch.tape, module, name
@@ -69,24 +69,18 @@ class AttentionWires:
         self.mask: Mask | None = given.get("mask")
         self.rotation: Rotation | None = given.get("rotation")
         asking = self.tape.origin(x, call.id("input"))
-        stream = "source" if asking.stream == "target" else "text"
-        read = asking if memory is None else self.tape.origin(memory, call.id("memory"), stream)
+        # What is read besides x is the source, whoever computed it.
+        read = asking if memory is None else self.tape.origin(memory, call.id("memory"), "source")
         self.part = Part(self.tape, call, {"token": asking.stream, "memory": read.stream, "key": read.stream})
-        # Of q, k and v the last step so far; of keys and values that were kept from an earlier call there is none.
-        self.part.known = {"x": asking.id, "memory": read.id, "mask": None} | {
-            f"last_{one}": None for one in "qkv"
-        }
+        self.part.known = {"x": asking.id, "memory": read.id}
         return self.see
 
-    def tell(self, letter: str, key: str, value: Tensor, **more: Any) -> None:
-        """A step on the way of queries, keys or values."""
-        self.part.known[f"last_{letter}"] = self.part.tell(key, value, **more).id
-
     def attach_projection(self, letter: str, linear: nn.Linear) -> None:
-        def projected(output: Tensor) -> None:
-            self.tell(letter, f"{letter}_proj", output, params=linear)
+        def projected(output: Tensor) -> Tensor:
+            told = self.part.tell(f"{letter}_proj", output, params=linear).value
             if letter != "v" and (self.rotation is not None or self.has_norm(letter)):
-                self.tell(letter, f"{letter}_heads", self.module._split_heads(output))
+                self.part.tell(f"{letter}_heads", self.module._split_heads(told))
+            return told
 
         self.watch.after(linear, projected)
 
@@ -94,50 +88,49 @@ class AttentionWires:
         return isinstance(getattr(self.module, f"{letter}_norm"), RMSNorm)
 
     def attach_norm(self, letter: str, norm: RMSNorm) -> None:
-        def normed(output: Tensor) -> None:
-            if self.rotation is not None:  # else it is q or k itself, which the tap sees
-                self.tell_norm(letter, f"{letter}_norm", output)
+        def normed(output: Tensor) -> Tensor:
+            if self.rotation is None:
+                return output  # it is q or k itself, which the tap sees
+            return self.tell_norm(letter, f"{letter}_norm", output)
 
         self.watch.after(norm, normed)
 
-    def tell_norm(self, letter: str, key: str, value: Tensor) -> None:
+    def tell_norm(self, letter: str, key: str, value: Tensor) -> Tensor:
         norm: RMSNorm = getattr(self.module, f"{letter}_norm")
-        self.tell(letter, key, value, params={"weight": norm.weight}, attrs={"eps": norm.eps})
+        return self.part.tell(key, value, params={"weight": norm.weight}, attrs={"eps": norm.eps}).value
 
     def see(self, step: str, value: Tensor) -> Tensor:
-        """One step of `attention`, as it happens; it is handed back as it came."""
+        """One step of `attention`, as it happens; what is used from there."""
         match step:
             case "q" | "k" if self.rotation is not None:
-                self.tell(step, f"{step}:rotate", value, attrs={"base": self.rotation.base})
+                key = f"{step}:rotate_normed" if self.has_norm(step) else f"{step}:rotate"
+                return self.part.tell(key, value, attrs={"base": self.rotation.base}).value
             case "q" | "k" if self.has_norm(step):
-                self.tell_norm(step, f"{step}:rms_norm", value)
+                return self.tell_norm(step, f"{step}:rms_norm", value)
             case "products":
-                self.products: Tensor | None = value
-                self.part.tell(step, value)
+                self.products: Tensor | None = self.part.tell(step, value).value
+                return self.products
             case "scores":
                 assert self.products is not None
                 factor = observed_factor(self.products, value, self.module.d_head**-0.5)
                 self.products = None  # it may be large, and nobody may want it
-                self.part.tell(step, value, attrs={"factor": factor})
+                return self.part.tell(step, value, attrs={"factor": factor}).value
             case "mask":
-                self.tell_mask(value)
+                return self.tell_mask(value)
             case _:
-                self.part.tell(step, value)
-        return value
+                return self.part.tell(step, value).value
 
-    def tell_mask(self, mask: Tensor) -> None:
+    def tell_mask(self, mask: Tensor) -> Tensor:
         """(Q, K), or (1, K) when it is the same for all queries; head and batch axes where they matter."""
         causal = self.mask is not None and self.mask.is_causal
         kind = "causal" if causal else "given" if mask.shape[-2] > 1 else "padding"
-        if mask.dim() > 3 and mask.shape[1] == 1:
-            mask = mask.squeeze(1)
-        told = self.part.tell(f"mask:{kind}", mask, attrs={"kind": kind}).id
-        self.part.known["mask"] = told
+        told = self.part.tell(f"mask:{kind}", mask, attrs={"kind": kind})
         if kind == "padding":
-            self.tape.padding = told
+            self.tape.padding = told.id
+        return told.value
 
-    def concat(self, combined: Tensor) -> None:
-        self.part.tell("concat", combined)
+    def concat(self, combined: Tensor) -> Tensor:
+        return self.part.tell("concat", combined).value
 
-    def out(self, output: Tensor) -> None:
-        self.part.tell("out", output, params=self.module.o_proj)
+    def out(self, output: Tensor) -> Tensor:
+        return self.part.tell("out", output, params=self.module.o_proj).value

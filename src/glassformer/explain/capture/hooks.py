@@ -1,6 +1,6 @@
 """Forward hooks that see the calls of one thread only, and ids for a part's first, second, … call.
 
-No other file puts a hook on a module.
+What sees a tensor may answer with another one, which is used from there. No other file puts a hook on a module.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ class Watch:
 
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
 
-    def given(self, module: nn.Module, see: Callable[[Tensor], None]) -> None:
+    def given(self, module: nn.Module, see: Callable[[Tensor], Tensor | None]) -> None:
         """`see` gets the first argument of each call, for parts of parts, which ours call by position."""
 
-        def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
-            if get_ident() == self.thread:
-                see(args[0])
+        def hook(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            used = see(args[0]) if get_ident() == self.thread else None
+            return None if used is None or used is args[0] else (used, *args[1:])
 
         self._handles.append(module.register_forward_pre_hook(hook))
 
-    def after(self, module: nn.Module, see: Callable[[Tensor], None]) -> None:
+    def after(self, module: nn.Module, see: Callable[[Tensor], Tensor | None]) -> None:
         """`see` gets what each call returned."""
 
-        def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-            if get_ident() == self.thread:
-                see(output)
+        def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            return see(output) if get_ident() == self.thread else None
 
         self._handles.append(module.register_forward_hook(hook))
 
-    def around(self, module: nn.Module, see: Callable[[Tensor, Tensor], None]) -> None:
+    def around(self, module: nn.Module, see: Callable[[Tensor, Tensor], Tensor | None]) -> None:
         """`see` gets the first argument of each call, by position or name, and what it returned."""
 
-        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-            if get_ident() == self.thread:
-                kwargs, output = rest
-                see(args[0] if args else next(iter(kwargs.values())), output)
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Tensor | None:
+            if get_ident() != self.thread:
+                return None
+            kwargs, output = rest
+            return see(args[0] if args else next(iter(kwargs.values())), output)
 
         self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.explain.capture.hooks import Watch
-from glassformer.explain.capture.tape import Call, Origin, Part
+from glassformer.explain.capture.part import Call, Part
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
@@ -48,11 +48,11 @@ class NgramWires:
         spelling: Spelling = args[0] if 0 in args else args["spelling"]
         self.numbers = spelling.ngrams[spelling.which]  # (B, S, G)
 
-    def end(self, output: Tensor) -> None:
+    def end(self, output: Tensor) -> Tensor:
         part = Part(self.tape, Call("", self.count()), {"token": "text"})
         name = f"{self.name.removesuffix('ngrams')}spelling"
         part.known["numbers"] = part.tell("spelling", self.numbers, name=name).id
-        part.tell("ngrams", output, name=self.name, params=self.module)
+        return part.tell("ngrams", output, name=self.name, params=self.module).value
 
 
 class BigramWires:
@@ -67,11 +67,11 @@ class BigramWires:
     def begin(self, args: dict[str | int, Any]) -> None:
         self.numbers = self.module.numbers(args[0] if 0 in args else args["ids"])  # (B, S)
 
-    def end(self, output: Tensor) -> None:
+    def end(self, output: Tensor) -> Tensor:
         part = Part(self.tape, Call("", self.count()), {"token": "text"})
         name = f"{self.name.removesuffix('bigrams')}pairs"
         part.known["numbers"] = part.tell("pairs", self.numbers, name=name).id
-        part.tell("bigrams", output, name=self.name, params=self.module)
+        return part.tell("bigrams", output, name=self.name, params=self.module).value
 
 
 class EmbeddingWires:
@@ -104,10 +104,11 @@ class EmbeddingWires:
     def number(self, positions: Tensor) -> None:
         self.first = int(positions[0, 0]) if positions.numel() else 0
 
-    def place(self, output: Tensor) -> None:
-        self.positions = output
+    def place(self, output: Tensor) -> Tensor:
+        self.positions = self.tape.tapped(self.call.id("positions"), output)  # told of after the rows
+        return self.positions
 
-    def end(self, total: Tensor) -> None:
+    def end(self, total: Tensor) -> Tensor:
         """What dropout is about to get is the last step: the sum, or what there would be to add to."""
         tape, id, module = self.tape, self.call.id, self.module
         part = Part(tape, self.call, {"token": stream_of(self.name)})
@@ -136,7 +137,8 @@ class EmbeddingWires:
             tell(sums[other], x)
         if module.positions is not None:
             self.tell_positions(part, module.positions)
-            tell("sum", total)
+            return part.tell("sum", total).value
+        return total
 
     def tell_positions(self, part: Part, module: nn.Module) -> None:
         kind = "other"
@@ -151,7 +153,9 @@ class EmbeddingWires:
                 params["weight"] = module.weight
         if self.first:
             attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
-        part.tell(f"positions:{kind}", self.positions, params=params, attrs=attrs)
+        part.record(
+            f"positions:{kind}", part.call.id("positions"), self.positions, params=params, attrs=attrs
+        )
 
 
 class ResidualWires:
@@ -162,34 +166,37 @@ class ResidualWires:
         self.count = lambda: watch.count(module)
         watch.before(module, self.begin)
         watch.given(module.dropout, self.end_branch)
-        if isinstance(module.norm, LayerNorm | RMSNorm):
-            watch.around(module.norm, self.normed)
         watch.after(module, self.end)
+        if isinstance(module.norm, LayerNorm | RMSNorm):
+            if not module.pre_norm:
+                watch.given(module.norm, self.add)
+            watch.around(module.norm, self.normed)
 
     def begin(self, args: dict[str | int, Any]) -> None:
         call = Call(self.name, self.count())
-        self.x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
-        self.part = Part(self.tape, call, {"token": self.x.stream})
-        self.part.known["x"] = self.x.id
-        self.added = False
+        x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
+        self.part = Part(self.tape, call, {"token": x.stream})
+        self.part.known["x"] = x.id
+        self.stream = x.stream
 
     def end_branch(self, branch: Tensor) -> None:
-        found = self.tape.origin(branch, self.part.call.id("branch"), self.x.stream)
+        found = self.tape.origin(branch, self.part.call.id("branch"), self.stream)
         self.part.known["branch"] = found.id
 
-    def normed(self, x: Tensor, output: Tensor) -> None:
+    def normed(self, x: Tensor, output: Tensor) -> Tensor:
         norm = self.module.norm
         assert isinstance(norm, LayerNorm | RMSNorm)
-        self.part.known["before"] = (self.x if self.module.pre_norm else self.add(x)).id
-        self.part.tell(key_of(norm), output, params=norm, attrs={"eps": norm.eps})
+        self.part.known["before"] = (
+            self.part.known["x"] if self.module.pre_norm else self.part.call.id("residual")
+        )
+        return self.part.tell(key_of(norm), output, params=norm, attrs={"eps": norm.eps}).value
 
-    def end(self, output: Tensor) -> None:
-        if not self.added:
-            self.add(output)
+    def end(self, output: Tensor) -> Tensor:
+        """Without a norm, the sum is what a block with post-norm returns, too."""
+        return output if "residual" in self.part.told else self.add(output)
 
-    def add(self, value: Tensor) -> Origin:
-        self.added = True
-        return self.part.tell("residual:pre" if self.module.pre_norm else "residual:post", value)
+    def add(self, value: Tensor) -> Tensor:
+        return self.part.tell("residual:pre" if self.module.pre_norm else "residual:post", value).value
 
 
 class FeedForwardWires:
@@ -212,16 +219,16 @@ class FeedForwardWires:
         self.part = Part(self.tape, call, {"token": x.stream})
         self.part.known["x"] = x.id
 
-    def gate(self, output: Tensor) -> None:
+    def gate(self, output: Tensor) -> Tensor:
         assert isinstance(self.module, SwiGLU)
-        self.part.tell("w_gate:SwiGLU", output, params=self.module.w_gate)
+        return self.part.tell("w_gate:SwiGLU", output, params=self.module.w_gate).value
 
-    def inner(self, output: Tensor) -> None:
-        self.part.tell(f"w_in:{self.kind}", output, params=self.module.w_in)
+    def inner(self, output: Tensor) -> Tensor:
+        return self.part.tell(f"w_in:{self.kind}", output, params=self.module.w_in).value
 
-    def activated(self, hidden: Tensor) -> None:
+    def activated(self, hidden: Tensor) -> Tensor:
         kind = self.module.activation if isinstance(self.module, FeedForward) else "swiglu"
-        self.part.tell(f"hidden:{kind}", hidden)
+        return self.part.tell(f"hidden:{kind}", hidden).value
 
-    def out(self, output: Tensor) -> None:
-        self.part.tell(f"out:{self.kind}", output, params=self.module.w_out)
+    def out(self, output: Tensor) -> Tensor:
+        return self.part.tell(f"out:{self.kind}", output, params=self.module.w_out).value

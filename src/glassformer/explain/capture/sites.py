@@ -9,7 +9,7 @@ leave a wrong excerpt behind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
@@ -78,7 +78,8 @@ class Site:
 
     Attributes:
         op: one of `OPERATIONS`; "input", for a tensor that no recorded part computed.
-        inputs: what it is computed from: steps of the same part by name, or what the part knows by that name.
+        inputs: what it is computed from: steps of the same part by name, or what the part knows by that name. One that
+            its call has not told is left out.
         axes: what runs along each axis, without the batch; "memory" are tokens of the stream that is read.
         line: the function that computes it and a piece of the line; None where there is no such line of ours.
         edit: where another tensor could be put in its place: the "result" of a module, what the next one is
@@ -114,13 +115,16 @@ _pools = {
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
     """Queries and keys by head, on their way: split, normalised, turned, as far as each applies."""
-    inputs, axes = f"last_{letter}", f"head {token} head_feature"
+    axes, turn = f"head {token} head_feature", positions.Rotation.rotate
+    apart = _site("split_heads", f"{letter}_proj", axes, _split, ".unflatten(")
+    normed = _site("rms_norm", f"{letter}_heads", axes, _rms, "torch.rsqrt(", "result")
     return {
-        f"{letter}_heads": _site("split_heads", inputs, axes, _split, ".unflatten("),
-        f"{letter}_norm": _site("rms_norm", inputs, axes, _rms, "torch.rsqrt(", "result"),
-        letter: _site("split_heads", inputs, axes, _split, ".unflatten(", "tap"),
-        f"{letter}:rms_norm": _site("rms_norm", inputs, axes, _rms, "torch.rsqrt(", "tap"),
-        f"{letter}:rotate": _site("rotate", inputs, axes, positions.Rotation.rotate, "x * self.cos", "tap"),
+        f"{letter}_heads": apart,
+        f"{letter}_norm": normed,
+        letter: replace(apart, edit="tap"),
+        f"{letter}:rms_norm": replace(normed, edit="tap"),
+        f"{letter}:rotate": _site("rotate", f"{letter}_heads", axes, turn, "x * self.cos", "tap"),
+        f"{letter}:rotate_normed": _site("rotate", f"{letter}_norm", axes, turn, "x * self.cos", "tap"),
     }
 
 
@@ -147,7 +151,7 @@ SITES: dict[str, Site] = {
     "v_proj": _site("linear", "memory", "memory heads_features", _attend, "self.v_proj(", "result"),
     **_heads("q", "token"),
     **_heads("k", "memory"),
-    "v": _site("split_heads", "last_v", "head memory head_feature", _split, ".unflatten(", "tap"),
+    "v": _site("split_heads", "v_proj", "head memory head_feature", _split, ".unflatten(", "tap"),
     "products": _site("dot", "q k", "head token key", attention, "q @ k.transpose(-2, -1)", "tap"),
     "scores": _site("scale", "products", "head token key", attention, "products * scale", "tap"),
     "mask:causal": _site("mask", "", "head token key", masks.causal_mask, ".tril(", "tap"),

@@ -19,6 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Axis, Record
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.source_lines import source_of
+from glassformer.nn.attention import Tap
 
 BLOCKS = ("self", "cross", "ff")
 OWNED_BY_THE_CALLER = ("vocab", "class")
@@ -50,16 +51,21 @@ class Tape:
     Args:
         modules: every module by path, as `named_modules(remove_duplicate=False)` gives them.
         only: wildcards, or what says it of an id; steps that match none are neither kept nor copied.
+        tap: called with the id and a copy of the tensor of each step on the way; what it returns is used from there.
     """
 
     def __init__(
-        self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str] | Callable[[str], bool]
-    ) -> None:
+        self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str] | Callable[[str], bool],
+        tap: Tap | None = None,
+    ) -> None:  # fmt: skip
         self.notes: dict[str, Note] = {}
         """The steps kept so far, by id."""
         self.left_out: dict[str, None] = {}
         """The ids of the others, in order."""
         self.only = only
+        self.tap = tap
+        self.edited: dict[str, None] = {}
+        """The ids of the steps whose tensor the tap replaced by another, in order."""
         self._everything = not callable(only) and "*" in only
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         """What the whole model was called with, the last time."""
@@ -102,6 +108,26 @@ class Tape:
             self._copied = weakref.ref(value), kept
         self.notes[id] = Note(site, inputs, params, attrs, axes, kept)
         return origin
+
+    def tapped(self, id: str, value: Tensor) -> Tensor:
+        """What is used in place of this step's tensor: what the tap makes of it.
+
+        Raises:
+            UsageError: the tap returned no tensor of the same shape, type and device.
+        """
+        if self.tap is None:
+            return value
+        made = self.tap(
+            id, value.clone()
+        )  # a copy: the tensor may be a view of steps that are recorded already
+        if not isinstance(made, Tensor):
+            raise UsageError(f"the tap returned {type(made).__name__} for {id!r}", "return a tensor")
+        if (made.shape, made.dtype, made.device) != (value.shape, value.dtype, value.device):
+            was, now = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (value, made))
+            raise UsageError(f"{id!r} is {was}, and the tap returned {now}", "return one like it")
+        if not torch.equal(made, value):
+            self.edited[id] = None
+        return made
 
     def copy(self, value: Tensor) -> Tensor:
         """A copy that nobody else changes: the one that is kept already, where there is one."""
@@ -178,54 +204,6 @@ class Tape:
     def _names(self) -> dict[int, str]:
         """The name of each parameter and buffer of the model by its `id`."""
         return _names_of_tensors(self._modules)
-
-
-class Call:
-    """One call of a part: makes the ids of its steps."""
-
-    def __init__(self, name: str, n: int) -> None:
-        self.prefix = f"{name}." if name else ""
-        self.suffix = f"@{n}" if n > 1 else ""
-
-    def id(self, step: str) -> str:
-        """ "decoder.1.cross" and "q" make "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
-        return f"{self.prefix}{step}{self.suffix}"
-
-
-class Part:
-    """One call of a part, which tells the tape of its steps: what each is made of stands in `SITES`.
-
-    Args:
-        call: makes the ids.
-        streams: of the axes along which tokens run, by the axis' name in `SITES`.
-
-    Attributes:
-        known: ids of inputs that are no steps of this call, by the name they have in `SITES`; None: not there.
-    """
-
-    def __init__(self, tape: Tape, call: Call, streams: Mapping[str, str]) -> None:
-        self.tape, self.call, self.streams = tape, call, streams
-        self.known: dict[str, str | None] = {}
-
-    def tell(
-        self, key: str, value: Tensor, *, name: str | None = None,
-        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
-    ) -> Origin:  # fmt: skip
-        """A step happened.
-
-        Args:
-            key: of `SITES`. name: of the step, where it is not the key's own.
-            params, attrs: as `Tape.add` takes them.
-        """
-        site = SITES[key]
-        inputs = [self.known.get(wanted, self.call.id(wanted)) for wanted in site.inputs]
-        axes = [Axis("token" if axis == "memory" else axis, self.streams.get(axis)) for axis in site.axes]
-        if site.op == "mask" and value.dim() < 4:
-            del axes[0]  # the same for all heads
-        id = self.call.id(name or key.partition(":")[0])
-        return self.tape.add(
-            id, key, [known for known in inputs if known], value, axes, params=params, attrs=attrs
-        )
 
 
 def _stream(axes: Sequence[Axis]) -> str:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from glassformer.explain.capture.attention_wires import AttentionWires
 from glassformer.explain.capture.hooks import Watch
+from glassformer.explain.capture.part import Call, Part
 from glassformer.explain.capture.part_wires import (
     BigramWires,
     EmbeddingWires,
@@ -35,7 +36,7 @@ from glassformer.explain.capture.part_wires import (
     ResidualWires,
     key_of,
 )
-from glassformer.explain.capture.tape import Call, Origin, Part
+from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
@@ -131,12 +132,12 @@ def _remember_end(watch: Watch, module: Encoder | Decoder, name: str) -> None:
 
 
 def _norm(watch: Watch, module: LayerNorm | RMSNorm, name: str) -> None:
-    def normed(x: Tensor, output: Tensor) -> None:
+    def normed(x: Tensor, output: Tensor) -> Tensor:
         call = Call("", watch.count(module))
         before = watch.tape.origin(x, call.id(f"{name}.input"))
         part = Part(watch.tape, call, {"token": before.stream})
         part.known["before"] = before.id
-        part.tell(key_of(module), output, name=name, params=module, attrs={"eps": module.eps})
+        return part.tell(key_of(module), output, name=name, params=module, attrs={"eps": module.eps}).value
 
     watch.around(module, normed)
 
@@ -144,32 +145,48 @@ def _norm(watch: Watch, module: LayerNorm | RMSNorm, name: str) -> None:
 def _linear(watch: Watch, module: nn.Linear, name: str) -> None:
     """A linear layer that belongs to no block: a head of the user's own, or an output projection."""
 
-    def made(x: Tensor, output: Tensor) -> None:
+    def made(x: Tensor, output: Tensor) -> Tensor:
         call = Call("", watch.count(module))
         before = watch.tape.origin(x, call.id(f"{name}.input"))
         part = Part(watch.tape, call, {"token": before.stream})
         part.known["before"] = before.id
-        part.tell("linear:class" if output.dim() < 3 else "linear:token", output, name=name, params=module)
+        key = "linear:class" if output.dim() < 3 else "linear:token"
+        return part.tell(key, output, name=name, params=module).value
 
     watch.around(module, made)
 
 
 def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
-    two_classes = model.n_classes == 2
-    part = Part(watch.tape, Call(name, 1), {})
+    tape, two_classes, how = watch.tape, model.n_classes == 2, model.config.pooling
+    part = Part(tape, Call(name, 1), {"key": "text"})
+    real: Tensor | None = None
 
-    def pooled(vector: Tensor) -> None:
-        part.call, how, end = Call(name, watch.count(model)), model.config.pooling, watch.tape.stream_end
-        part.known = {"end": end and end.id, "padding": watch.tape.padding}
-        part.tell(f"pooled:{how}", vector, attrs={"how": how})
+    def begin(args: dict[str | int, Any]) -> None:
+        nonlocal real
+        real = args.get("padding_mask", args.get(1))
+        part.call, part.known, part.told = Call(name, watch.count(model)), {}, set()
 
-    def classified(output: Tensor) -> None:
-        part.tell("head" if two_classes else "logits:class", output, params=model.head)
+    def pooled(vector: Tensor) -> Tensor:
+        part.known = {
+            "end": tape.stream_end and tape.stream_end.id,
+            "padding": None if real is None else tape.padding,
+        }
+        if (
+            real is not None and tape.padding in tape.edited
+        ):  # pooling reads the mask itself, not what attention got
+            part.known["padding"] = part.call.id("mask")
+            part.record(
+                "mask:padding", part.call.id("mask"), real[:, None, None, :], attrs={"kind": "padding"}
+            )
+        return part.tell(f"pooled:{how}", vector, attrs={"how": how}).value
 
-    def pinned(output: Tensor) -> None:
-        if two_classes:
-            part.tell("logits:pin_zero", output)
+    def classified(output: Tensor) -> Tensor:
+        return part.tell("head" if two_classes else "logits:class", output, params=model.head).value
 
+    def pinned(output: Tensor) -> Tensor:
+        return part.tell("logits:pin_zero", output).value if two_classes else output
+
+    watch.before(model, begin)
     watch.given(model.head, pooled)
     watch.after(model.head, classified)
     watch.after(model, pinned)
@@ -181,12 +198,12 @@ def _output(watch: Watch, model: LanguageModel | Translator, name: str) -> None:
     table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
     key = "logits:LanguageModel" if isinstance(model, LanguageModel) else "logits:Translator"
 
-    def spoke(output: Tensor) -> None:
+    def spoke(output: Tensor) -> Tensor:
         end = tape.stream_end or Origin("input", "text")
         weight = table if model.output is None else model.output.weight
         part = Part(tape, Call(name, watch.count(model)), {"token": end.stream})
         part.known["end"] = end.id
-        part.tell(key, output, params={"weight": weight})
+        return part.tell(key, output, params={"weight": weight}).value
 
     watch.after(model, spoke)
 

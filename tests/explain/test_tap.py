@@ -1,0 +1,177 @@
+"""A tap says what is used in place of a step, and the rest of the trace is what the model makes of that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.explain.recompute import recompute
+from tests.explain.test_trace import VARIANTS, classifier, ids, language_model, padding, traced, translator
+from torch import Tensor, nn
+
+from glassformer.errors import UsageError
+from glassformer.explain import Trace, trace
+from glassformer.explain.capture.sites import SITES
+from glassformer.nn import MultiHeadAttention
+from glassformer.nn.attention import Tap
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def a_model(family: str, **changes: object) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    mask = padding(5, 3)
+    return {
+        "classifier": lambda: (classifier(**changes), (ids(5, 2), mask)),
+        "translator": lambda: (translator(**changes), (ids(5, 2), ids(4, 2), mask)),
+        "language model": lambda: (language_model(**changes), (ids(5, 2),)),
+    }[family]()
+
+
+def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace, Tensor]:
+    with torch.no_grad(), trace(model, tap=tap) as t:
+        return t, model(*args)
+
+
+def on_the_way(t: Trace) -> list[str]:
+    """The ids of the steps that the table says an edit could act on."""
+    return [id for id in t if SITES[t._tape.notes[id].site].edit]
+
+
+families = pytest.mark.parametrize("family", ["classifier", "translator", "language model"])
+variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+
+
+@variants
+@families
+def test_a_tap_that_hands_back_what_it_saw_changes_no_bit(family: str, changes: dict[str, object]) -> None:
+    model, args = a_model(family, **changes)
+    plain, said = traced(model, *args)
+    seen: list[str] = []
+
+    def look(id: str, x: Tensor) -> Tensor:
+        seen.append(id)
+        return x
+
+    t, output = tapped(model, args, look)
+    assert torch.equal(output, said) and not t.edited
+    assert list(t) == list(plain) and all(torch.equal(t[id].value, plain[id].value) for id in t)
+    assert sorted(seen) == sorted(on_the_way(t)), "every step on the way, each once"
+
+
+def other_than(x: Tensor) -> Tensor:
+    """Values of the same form; of a mask, one that hides the first key, which is seen otherwise."""
+    return x & (torch.arange(x.shape[-1]) > 0) if x.dtype == torch.bool else x + torch.randn(x.shape)
+
+
+@variants
+@families
+def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(
+    family: str, changes: dict[str, object]
+) -> None:
+    model, args = a_model(family, **changes)
+    plain, said = traced(model, *args)
+    every = [id for id in on_the_way(plain) if not bool((plain[id].value == 0).all())]
+    for some in (set(every[first::6]) for first in range(6)):  # each once, six traces for all
+        t, output = tapped(model, args, lambda id, x, some=some: other_than(x) if id in some else x)
+        # Pooling reads the mask of the text; where attention's is another one, it stands by itself.
+        assert [id for id in t if id != "mask"] == list(plain)
+        assert set(t.edited) == some
+        for record in t.values():
+            made = None if record.id in some else recompute(t, model, record)
+            if made is not None:
+                made = made.expand_as(record.value)
+                torch.testing.assert_close(
+                    record.value.double(), made, atol=1e-4, rtol=1e-4, msg=f"{sorted(some)}: {record}"
+                )
+        assert torch.equal(t["logits"].value, output) and not torch.equal(output, said)
+    assert torch.equal(traced(model, *args)[1], said), "nothing is left behind"
+
+
+@families
+def test_the_steps_of_another_text_give_its_answer(family: str) -> None:
+    """Every step of B in its place is B, whatever text was asked; A's own steps change nothing."""
+    model, a = a_model(family)
+    b = (*(torch.randint(20, x.shape) if x.dtype == torch.int64 else x for x in a),)
+    other, said = traced(model, *b)
+    t, output = tapped(model, a, lambda id, x: other[id].value.reshape(x.shape))
+    assert torch.equal(output, said) and t.edited
+
+
+def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> None:
+    model, args = a_model("translator")
+
+    def cut(id: str, x: Tensor) -> Tensor:
+        if id == "decoder.1.cross.context":
+            x[:, 1] = 0  # a copy, of which the steps before know nothing
+        return x
+
+    plain, _ = traced(model, *args)
+    t, _ = tapped(model, args, cut)
+    assert t.edited == ["decoder.1.cross.context"]
+    assert not t["decoder.1.cross.context"].value[:, 1].any()
+    assert torch.equal(t["decoder.1.cross.v"].value, plain["decoder.1.cross.v"].value)
+    kept, gone = t["decoder.1.cross.concat"].value.chunk(2, dim=-1)
+    assert torch.equal(kept, plain["decoder.1.cross.concat"].value.chunk(2, dim=-1)[0]) and not gone.any()
+
+
+def test_steps_that_are_not_kept_are_tapped_too() -> None:
+    model, args = a_model("classifier")
+    with torch.no_grad(), trace(model, only="logits", tap=lambda id, x: x * 0 if id == "pooled" else x) as t:
+        model(*args)
+    assert list(t) == ["logits"] and t.edited == ["pooled"]
+    assert torch.equal(t["logits"].value[:, 1], model.head.bias.expand(2))
+
+
+def test_gradients_go_through_what_the_tap_returned() -> None:
+    model, args = a_model("classifier")
+    held = {"encoder.1.self.weights", "encoder.0.self.weights"}
+    with trace(model, tap=lambda id, x: x.detach() if id in held else x) as t:
+        model(*args).sum().backward()
+    assert not t.edited  # the same numbers
+    assert model.encoder.layers[0].self_attention.q_proj.weight.grad is None
+    assert model.encoder.layers[0].self_attention.v_proj.weight.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda x: None, "the tap returned NoneType for 'encoder.0.ff.out'"),
+        (lambda x: x[:, :1], r"'encoder.0.ff.out' is \(2, 5, 8\) .* and the tap returned \(2, 1, 8\)"),
+        (lambda x: x.double(), "returned .*float64"),
+    ],
+)
+def test_a_tap_that_answers_with_something_else_is_told_so(made, message: str) -> None:
+    model, args = a_model("classifier")
+    with pytest.raises(UsageError, match=message):
+        tapped(model, args, lambda id, x: made(x) if id == "encoder.0.ff.out" else x)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
+    model, args = a_model("classifier")
+    t, _ = tapped(model, args, lambda id, x: x * 2 if id == "encoder.0.self.scores" else x)
+    assert t.checks == []
+    with pytest.raises(UsageError, match="a tap replaced"):
+        t.check()
+
+
+def test_what_attention_reads_besides_its_queries_is_the_source() -> None:
+    model, _ = a_model("translator")
+    memory, x = torch.randn(1, 6, 8), torch.randn(1, 4, 8)
+    for module, name in ((MultiHeadAttention(8, 2), ""), (model.decoder, "0.cross.")):
+        with torch.no_grad(), trace(module) as t:
+            module(x, memory)
+        streams = {axis.name: axis.stream for axis in t[f"{name}weights"].axes}
+        assert streams == {"head": None, "token": "text", "key": "source"}
+        assert t[f"{name}k_proj"].inputs == (f"{name}memory",)
+
+
+def test_keys_that_are_kept_from_an_earlier_call_come_from_no_step() -> None:
+    model, (src, tgt, mask) = a_model("translator")
+    memory, cache = model.encode(src, mask), model.new_cache()
+    with torch.no_grad(), trace(model.decoder) as t:
+        for column in range(2):
+            model.decode(tgt[:, column : column + 1], memory, mask, cache=cache)
+    assert t["0.cross.k"].inputs == ("0.cross.k_proj",) and t["0.cross.k@2"].inputs == ()
