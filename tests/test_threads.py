@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -121,3 +124,26 @@ def test_this_process_is_not_another() -> None:
         sum(range(10_000))
     after = threads.usage()
     assert after.all > before.all and after.clock > before.clock
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")
+def test_threads_are_let_go_of_and_start_again() -> None:
+    """A server's thread computes undisturbed by those that its main thread left."""
+    script = """
+import os, sys, time, torch
+from glassformer.threads import let_go
+def teams():
+    return len(os.listdir("/proc/self/task"))
+x, before = torch.ones(1 << 20), teams()
+for _ in range(2):
+    expected = x.exp()
+    assert teams() == before + 2, teams()  # of three, one is the main thread itself
+    let_go()
+    until = time.monotonic() + 10
+    while teams() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert teams() == before, teams()
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr

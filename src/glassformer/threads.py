@@ -13,9 +13,12 @@ needs the same ones again fixes the number: `OMP_NUM_THREADS=2` is torch's way, 
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 LOOK_SECONDS = 1.0
@@ -84,6 +87,18 @@ class Threads:
                 self.now = max(self.now, min(self.most, int(free + TAKE_BACK)))
             self._last = seen
         return self.now
+
+
+def let_go() -> None:
+    """End the threads that OpenMP keeps for the thread that calls; they are started again when it computes.
+
+    It keeps a team for every thread that ever computed. As soon as there are more of them than cores, libgomp no longer
+    spins at barriers but sleeps, and a forward pass of many small products takes half as long again: so it was for a
+    page's answers, computed by another thread than the one that had loaded the model. Linux only; elsewhere nothing.
+    """
+    if sys.platform == "linux" and "torch" in sys.modules:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).omp_pause_resource_all(1)  # omp_pause_soft (OpenMP 5.0, section 3.2.44)
 
 
 _began: Usage | None = None

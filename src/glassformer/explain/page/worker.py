@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from glassformer.explain.page.responses import Refused
+from glassformer.threads import let_go
 
 N_WAITING = 32
 """Pieces of work that may wait: a page asks for a screenful of tensors at once."""
@@ -22,13 +23,14 @@ Result = TypeVar("Result")
 
 
 class Worker:
-    """Does work in order, in a thread of its own.
+    """Does work in order, in a thread of its own; whoever makes it has computed, and computes no more.
 
     Args:
         n_waiting: how many pieces of work may wait behind the one being done.
     """
 
     def __init__(self, n_waiting: int = N_WAITING) -> None:
+        let_go()  # of the threads that loading a model left behind
         self._queue: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue(n_waiting)
         # A daemon: work that takes long must not keep a process that was asked to stop.
         self._thread = threading.Thread(target=self._work, name="glassformer-worker", daemon=True)
@@ -67,6 +69,7 @@ class Worker:
             if waiting is None:
                 return
             _do(*waiting)
+            let_go()  # else the threads of one worker slow those of the other
             del waiting  # an answer may not be kept alive until the next question
 
 
