@@ -134,9 +134,9 @@ import os, sys, time, torch
 from glassformer.threads import let_go
 def teams():
     return len(os.listdir("/proc/self/task"))
-x, before = torch.ones(1 << 20), teams()
+before = teams()
 for _ in range(2):
-    expected = x.exp()
+    torch.ones(1 << 20)
     assert teams() == before + 2, teams()  # of three, one is the main thread itself
     let_go()
     until = time.monotonic() + 10
