@@ -104,7 +104,7 @@ def wanted_rows(options: Options) -> list[Row]:
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
         "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
-                 "int8": {"precision": "int8"}},
+                 "fp16": {"precision": "fp16"}, "int8": {"precision": "int8"}},
         "ctranslate2": {
             "fp32, defaults": fp32, "fp32, its best": fp32 | best, "int8, its best": fp32 | best | {"compute_type": "int8"},
         },
