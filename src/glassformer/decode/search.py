@@ -249,8 +249,9 @@ def _best(
         totals = said.view(n, -1).gather(1, place) + log_probs.gather(1, place // vocab_size)
     values, among = totals.topk(min(k, totals.shape[1]), dim=1)
     place = place.gather(1, among)
-    missing = k - values.shape[1]
-    return F.pad(values, (0, missing), value=DEAD), F.pad(place, (0, missing))
+    if missing := k - values.shape[1]:
+        return F.pad(values, (0, missing), value=DEAD), F.pad(place, (0, missing))
+    return values, place
 
 
 def _forced_tokens(
