@@ -6,18 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.speed import beside, ranks, translating
-from benchmarks.speed.__main__ import main
+from benchmarks.speed import beside, ranks, training, translating
+from benchmarks.speed.__main__ import main, write
 from benchmarks.speed.floor import Product, forward_products, step_products
 from benchmarks.speed.load import Stat, busy_ticks, own_ticks
 from benchmarks.speed.options import read_options
 from benchmarks.speed.peers.serving import Settings, make_batch
 from benchmarks.speed.registry import LOCKS, PEERS, rows_of
-from benchmarks.speed.table import Figure, Section, busy, rounded, write_between
+from benchmarks.speed.table import Figure, Section, busy, merged, rounded, write_between
 from benchmarks.speed.training import Row, cells, verdict
 from benchmarks.speed.workloads import (
     IGNORE_INDEX,
@@ -165,6 +166,32 @@ def test_a_table_goes_between_its_markers(tmp_path: Path) -> None:
         write_between(page, "other", "text")
 
 
+def test_a_row_that_ends_is_said_and_the_others_go_on(tmp_path: Path) -> None:
+    """As when the kernel kills one for memory: the others are measured, and closing it is no error."""
+    w, options = tiny(WORKLOADS["b"]), read_options(["--tiny", "--anyway", "--threads", "1"])
+    save_data(w, tmp_path / "data.npz")
+    row = training.Row("ours", "as shipped", Settings())
+    with ExitStack() as closing:
+        assert (
+            training.start(row, training.spec_of(w, tmp_path / "data.npz", row.settings), options, closing)
+            == ""
+        )
+        training.measure(row, options)
+        assert row.child is not None
+        row.child.process.kill()
+        training.measure(row, options)
+        training.measure(row, options)
+    assert len(row.rounds) == len(row.others) == 1 and "ended after 1 rounds: exit code -9" in row.why_not
+
+
+def test_parts_that_were_not_measured_again_stay() -> None:
+    before = [Section("b", ("x",), part="b", date="1"), Section("d", ("x",), part="d", date="1")]
+    now = [Section("d", ("x",), part="d", date="2"), Section("a", ("x",), part="a", date="2")]
+    assert [(s.part, s.date) for s in merged(before, now)] == [("a", "2"), ("b", "1"), ("d", "2")]
+    short = [Section("d", ("x",), part="d", date="3", interrupted=True)]
+    assert [(s.part, s.date) for s in merged(now, short)] == [("a", "2"), ("d", "2")]
+
+
 def test_every_peer_has_its_file_its_lock_and_three_rows() -> None:
     files = {path.stem for path in (LOCKS.parent).glob("*.py")}
     for peer in PEERS.values():
@@ -208,6 +235,10 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "not run: not installed" in table and "glassformer" in table
     assert translation["rows"][0][:2] == ["glassformer", "fp32"] and translation["rows"][0][7] == "100%"
     assert capsys.readouterr().out.count("| glassformer |") >= 2
+    again = read_options(["--json", str(found), "--write", str(page)])
+    write([Section("(a) again", ("x",), part="a")], again)
+    assert [section["part"] for section in json.loads(found.read_text())["sections"]] == ["a", "b", "d"]
+    assert "(b) training" in page.read_text() and "Measured on 20" in page.read_text()
 
 
 def test_beside_busy_loops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
 from benchmarks.speed.ranks import run_ranks
 from benchmarks.speed.startup import run_startup
-from benchmarks.speed.table import Section, short_table, write_between
+from benchmarks.speed.table import Section, merged, short_table, write_between
 from benchmarks.speed.training import run_training
 from benchmarks.speed.translating import run_translating
 from benchmarks.speed.workloads import WORKLOADS
@@ -39,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for part in options.only:
             sections.append(RUN[part](options))
+            sections[-1].part, sections[-1].machine = part, machine()
+            sections[-1].date = date.today().isoformat()
             print(sections[-1].markdown(), end="\n\n", flush=True)
             if sections[-1].interrupted:
                 return INTERRUPTED
@@ -58,20 +61,20 @@ def end_once(*_: object) -> None:
 
 
 def write(sections: list[Section], options: Options) -> None:
-    """The JSON file, the tables in a page and the short one in another, where they are asked for."""
+    """The JSON file, the tables in a page and the short one in another, where they are asked for; parts that the JSON
+    file has from before, and that were not measured now, stay in all three."""
     if options.json is not None:
+        if options.json.exists():
+            told = json.loads(options.json.read_text(encoding="utf-8"))["sections"]
+            sections = merged([Section(**earlier) for earlier in told], sections)
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        told = {"machine": machine(), "sections": [vars(section) for section in sections]}
-        options.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        found = {"sections": [vars(section) for section in sections]}
+        options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.write is not None:
-        write_between(options.write, "speed", page(sections))
+        write_between(options.write, "speed", "\n\n".join(section.markdown() for section in sections))
     if options.readme is not None:
-        write_between(options.readme, "speed", f"{machine()}\n\n{short_table(sections)}")
-
-
-def page(sections: list[Section]) -> str:
-    """All tables, and on what they were measured."""
-    return "\n\n".join([machine(), *(section.markdown() for section in sections)])
+        machines = "\n".join(dict.fromkeys(section.machine for section in sections))
+        write_between(options.readme, "speed", f"{machines}\n\n{short_table(sections)}")
 
 
 def machine() -> str:

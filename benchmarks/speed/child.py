@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -79,7 +80,8 @@ class Child:
         """End it. Between two answers it ends by itself when its stdin does; otherwise it is killed."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):  # it has ended, and was asked something in vain
+                    stream.close()
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -105,7 +105,11 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument(
         "--whole", action="store_true", help="part e: train the tutorial's model to the end, too"
     )
-    parser.add_argument("--json", type=Path, help="write everything measured into this file")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="write everything measured into this file; parts that it has from before, and that are not measured now, stay",
+    )
     parser.add_argument(
         "--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here"
     )

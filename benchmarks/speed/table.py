@@ -43,6 +43,7 @@ class Section:
         notes: sentences below it.
         interrupted: not all rounds were measured, because somebody did not want to wait.
         summary: lines of the short table: work, glassformer, the best row of another, how they compare.
+        part: which one it is. machine, date: where and when it was measured.
     """
 
     title: str
@@ -52,13 +53,27 @@ class Section:
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     summary: list[tuple[str, str, str, str]] = field(default_factory=list)
+    part: str = ""
+    machine: str = ""
+    date: str = ""
 
     def markdown(self) -> str:
         """Heading, table, notes."""
         lines = [f"**{self.title}**", "", _line(self.columns), _line(["---"] * len(self.columns))]
         lines += [_line(row) for row in self.rows]
-        lines += [line for note in self.notes for line in ("", note)]
+        where = [f"Measured on {self.date}: {self.machine}"] if self.machine else []
+        lines += [line for note in [*self.notes, *where] for line in ("", note)]
         return "\n".join(lines)
+
+
+def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
+    """What was measured now in the place of what was before, in the order of the parts; what was cut short replaces
+    nothing that is whole."""
+    found = {section.part: section for section in earlier}
+    for section in now:
+        if not (section.interrupted and section.part in found):
+            found[section.part] = section
+    return [found[part] for part in sorted(found)]
 
 
 def short_table(sections: Sequence[Section]) -> str:

@@ -140,13 +140,21 @@ def start(row: Row, spec: dict[str, Any], options: Options, closing: ExitStack) 
 
 
 def measure(row: Row, options: Options) -> None:
-    """One round of a row, and how busy others were meanwhile."""
+    """One round of a row, and how busy others were meanwhile. One that has ended is not asked again."""
+    assert row.child is not None
+    child = row.child
+    if row.why_not:
+        return
     if not options.anyway:
         wait_for_quiet(options.wait)
-    assert row.child is not None
-    settle(lambda: row.child and row.child.ask(batches=1))
-    with OtherLoad() as load:
-        row.rounds.append(row.child.ask())
+    try:
+        settle(lambda: child.ask(batches=1))
+        with OtherLoad() as load:
+            row.rounds.append(child.ask())
+    except ChildError as error:
+        row.why_not = f"ended after {len(row.rounds)} rounds: {error} (-9: the rows together may need more memory than there is)"
+        say(f"{row.title}, {row.name}: {row.why_not}")
+        return
     row.others.append(load.cores)
     say(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} a second, others {load.cores or 0:.2f} cores")
 
