@@ -117,9 +117,7 @@ class Tape:
         """
         if self.tap is None:
             return value
-        made = self.tap(
-            id, value.clone()
-        )  # a copy: the tensor may be a view of steps that are recorded already
+        made = self.tap(id, value.clone())  # it may be a view of steps that are recorded already
         if not isinstance(made, Tensor):
             raise UsageError(f"the tap returned {type(made).__name__} for {id!r}", "return a tensor")
         if (made.shape, made.dtype, made.device) != (value.shape, value.dtype, value.device):

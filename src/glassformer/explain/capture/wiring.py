@@ -167,13 +167,10 @@ def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
         part.call, part.known, part.told = Call(name, watch.count(model)), {}, set()
 
     def pooled(vector: Tensor) -> Tensor:
-        part.known = {
-            "end": tape.stream_end and tape.stream_end.id,
-            "padding": None if real is None else tape.padding,
-        }
-        if (
-            real is not None and tape.padding in tape.edited
-        ):  # pooling reads the mask itself, not what attention got
+        end, padding = tape.stream_end, None if real is None else tape.padding
+        part.known = {"end": end and end.id, "padding": padding}
+        if real is not None and padding in tape.edited:
+            # Pooling reads the mask itself, not what attention got.
             part.known["padding"] = part.call.id("mask")
             part.record(
                 "mask:padding", part.call.id("mask"), real[:, None, None, :], attrs={"kind": "padding"}
