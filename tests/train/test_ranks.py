@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 from pathlib import Path
 from threading import Thread
@@ -77,10 +76,8 @@ def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    first = [TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)]
+    first = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)]
+    port = first[0].port
 
     def vanish() -> None:
         """The first process, once the second has said where it is."""

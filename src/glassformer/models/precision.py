@@ -76,9 +76,8 @@ class Fp16Linear(nn.Module):
         self.register_buffer("bias", None if bias is None else bias.detach().float())
         # The kernel always adds something.
         self._added = weight.new_zeros(len(weight)) if bias is None else self.bias
-        with (
-            warnings.catch_warnings()
-        ):  # torch says once of each that it may go; `choose_precision` looks for them
+        with warnings.catch_warnings():
+            # torch says once of each kernel that it may go one day; `choose_precision` looks whether it is there.
             warnings.simplefilter("ignore")
             self._blocks = torch.fbgemm_pack_gemm_matrix_fp16(self.weight.float())
             self(weight.new_zeros(1, weight.shape[1]))
