@@ -138,6 +138,19 @@ def test_a_row_is_measured_against_ours_and_the_floor() -> None:
     assert line[2:7] == ["100 (60.0–120)", "0.50", "1,000", "25.0%", "4.00"]
 
 
+def test_rows_that_do_not_fit_in_memory_together_are_compared_with_ours_beside_them() -> None:
+    groups = training.groups_of([row("ours", []), *(row("torch", []) for _ in range(4))], 3)
+    assert [[r.peer for r in group] for group in groups] == [["ours", "torch", "torch"]] * 2
+    for group, seconds in zip(groups, (1.0, 2.0), strict=True):
+        for r in group:
+            r.rounds = row("x", [seconds if r.peer == "ours" else 4.0]).rounds
+            r.others, r.about = [0.0], row("x", []).about
+    ours, *others = training.joined(groups)
+    assert ours.speeds == [600, 300] and len(ours.others) == 2
+    assert [training.share_of_ours(r, ours) for r in others] == [0.25, 0.25, 0.5, 0.5]
+    assert len(training.groups_of([row("torch", [])], 1)) == 1
+
+
 def test_rows_that_are_not_the_same_work_are_void() -> None:
     w, ours = WORKLOADS["b"], row("ours", [1.0])
     assert verdict(row("torch", [1.0], loss=1.1), w, ours, ours, False) == (True, "")

@@ -38,6 +38,7 @@ class Options:
     peers: tuple[str, ...]
     repeats: int
     rows: tuple[str, ...]
+    at_once: int
     anyway: bool
     wait: float
     minutes: float
@@ -87,6 +88,10 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument(
         "--rows", type=_any_names, default=(), help="only rows whose names begin so, by commas"
     )
+    parser.add_argument(
+        "--at-once", type=int, default=8, metavar="N",
+        help="parts a to c: rows that are warm at the same time, ours in each group of them (8: about 12 GB)",
+    )  # fmt: skip
     parser.add_argument("--anyway", action="store_true", help="show rows of a busy machine, marked")
     parser.add_argument(
         "--threads", type=int, help="threads of every implementation; each chooses by itself if absent"

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Row:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     others: list[float | None] = field(default_factory=list)
     why_not: str = ""
+    beside: Row | None = None
+    """Ours in the rounds that this row was measured in."""
 
     @property
     def title(self) -> str:
@@ -73,19 +75,54 @@ def run_training(name: str, options: Options) -> Section:
     """One workload, every row of every peer asked for that has a model of its kind."""
     w = options.workload(name)
     rows = wanted_rows(w, options)
-    with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"
         save_data(w, data)
+        floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
+        groups = groups_of(rows, options.at_once)
+        interrupted = interruptible(lambda: [run_group(group, w, data, options) for group in groups])
+    section = section_of(w, joined(groups), floor, options)
+    section.interrupted = interrupted
+    return section
+
+
+def groups_of(rows: list[Row], most: int) -> list[list[Row]]:
+    """So many rows at a time, since all of them together may need more memory than there is; ours are in every group,
+    and each row is compared with what ours did beside it."""
+    ours, others = [[row for row in rows if (row.peer == "ours") == own] for own in (True, False)]
+    n = max(1, -(-len(others) // max(1, most - len(ours))))
+    size = -(-len(others) // n)
+    groups = []
+    for i in range(n):
+        mine = ours if i == 0 else [Row(row.peer, row.name, row.settings) for row in ours]
+        group = mine + others[i * size : (i + 1) * size]
+        for row in group:
+            row.beside = mine[0] if mine else None
+        groups.append(group)
+    return groups
+
+
+def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> None:
+    """Warm rows up and measure them in turns."""
+    with ExitStack() as closing:
         for row in rows:
             row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), options, closing)
         running = [row for row in rows if not row.why_not]
-        floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
-        interrupted = interruptible(
-            lambda: [measure(row, options) for _ in options.rounds() for row in running]
-        )
-    section = section_of(w, rows, floor, options)
-    section.interrupted = interrupted
-    return section
+        for row in (row for _ in options.rounds() for row in running):
+            measure(row, options)
+
+
+def joined(groups: list[list[Row]]) -> list[Row]:
+    """A row of each; what ours did in all groups together."""
+    first, *more = groups
+    ours = [row for row in first if row.peer == "ours"]
+    for i, row in enumerate(ours):
+        again = [group[i] for group in more]
+        row = ours[i] = replace(row, rounds=row.rounds[:], others=row.others[:])
+        for other in again:
+            row.rounds += other.rounds
+            row.others += other.others
+    return ours + [row for group in groups for row in group if row.peer != "ours"]
 
 
 def interruptible(measuring: Callable[[], object]) -> bool:
@@ -197,28 +234,29 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     verdicts = [verdict(row, w, ours, reference, options.anyway) for row in rows]
     for row, (shown, remarks) in zip(rows, verdicts, strict=True):
         section.rows.append(cells(row, ours, floor, shown, remarks))
-    fastest = sorted((row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown), key=median_speed)
-    best = next((row for row in reversed(fastest) if row.peer == "ours"), None)
-    other = next((row for row in reversed(fastest) if row.peer != "ours"), None)
-    if best and other:
-        told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (best, other)]
-        ratio = f"{median_speed(best) / median_speed(other):.2f} ×"
+    others = [row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown and row.peer != "ours"]
+    if ours and verdicts[rows.index(ours)][0] and others:
+        best = max(others, key=lambda row: share_of_ours(row, ours))
+        told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (ours, best)]
+        ratio = f"{1 / share_of_ours(best, ours):.2f} ×"
         section.summary.append(
-            (f"training {w.title}", told[0], f"{other.title}, {other.name}: {told[1]}", ratio)
+            (f"training {w.title}", told[0], f"{best.title}, {best.name}: {told[1]}", ratio)
         )
     section.facts = [row.facts for row in rows] + [{"floor": floor, "workload": asdict(w)}]
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
         f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
-        f"GFLOP/s; {max(len(row.rounds) for row in rows)} interleaved rounds a row, medians with ranges; {w.counted} are real ones. "
+        f"GFLOP/s; {max(len(row.rounds) for row in rows)} interleaved rounds, "
+        f"medians with ranges, ours anew beside every {options.at_once} rows; {w.counted} are real ones. "
         f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
     )
     return section
 
 
-def median_speed(row: Row) -> float:
-    """What the table compares."""
-    return Figure(row.speeds).median
+def share_of_ours(row: Row, ours: Row) -> float:
+    """A row's speed over that of ours, in the rounds that both took turns in."""
+    beside = row.beside if row.beside is not None and row.beside.rounds else ours
+    return Figure(row.speeds).median / Figure(beside.speeds).median
 
 
 def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:
@@ -241,7 +279,7 @@ def cells(row: Row, ours: Row | None, floor: dict[str, float], shown: bool, rema
     if row.why_not:
         return [row.title, row.name, *["–"] * 8, remarks]
     speed, seconds = Figure(row.speeds), Figure([r["seconds"] for r in row.rounds])
-    ratio = "–" if ours is None else f"{speed.median / Figure(ours.speeds).median:.2f}"
+    ratio = "–" if ours is None else f"{share_of_ours(row, ours):.2f}"
     figures = [speed.text(), ratio] if shown else ["–", "–"]
     last = row.rounds[-1]
     over_floor = f"{seconds.median / floor['seconds']:.2f}" if shown else "–"
