@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.speed import beside, ranks, training, translating
+from benchmarks.speed import beside, ranks, table, training, translating
 from benchmarks.speed.__main__ import main, write
 from benchmarks.speed.floor import Product, forward_products, step_products
 from benchmarks.speed.load import Stat, busy_ticks, own_ticks
@@ -128,27 +129,50 @@ def test_labels_are_shifted_by_one_and_padding_counts_nothing() -> None:
 
 def row(peer: str, seconds: list[float], loss: float = 1.0, parameters: int = 1000) -> Row:
     about = {"parameters": parameters, "curve": [9.0, 9.0, 9.0, loss], "warm_up": 1.0}
-    rounds = [{"seconds": s, "tokens": 600, "padding": 0.25, "peak_mb": 100.0} for s in seconds]
+    rounds = [{"seconds": s, "tokens": 600, "padding": 0.25, "peak_mb": 100.0, "floor": 1.5} for s in seconds]
     return Row(peer, "row", Settings(), about=about, rounds=rounds, others=[0.0] * len(seconds))
 
 
 def test_a_row_is_measured_against_ours_and_the_floor() -> None:
     ours, theirs = row("ours", [2.0, 3.0, 4.0]), row("torch", [6.0, 5.0, 10.0])
-    line = cells(theirs, ours, {"seconds": 1.5, "flops": 1.0}, True, "")
+    theirs.beside = ours.speeds
+    line = cells(theirs, True, "")
     assert line[2:7] == ["100 (60.0–120)", "0.50", "1,000", "25.0%", "4.00"]
 
 
 def test_rows_that_do_not_fit_in_memory_together_are_compared_with_ours_beside_them() -> None:
-    groups = training.groups_of([row("ours", []), *(row("torch", []) for _ in range(4))], 3)
+    groups = training.groups_of([row("ours", []), *(named("torch", name) for name in "abcd")], 3)
     assert [[r.peer for r in group] for group in groups] == [["ours", "torch", "torch"]] * 2
     for group, seconds in zip(groups, (1.0, 2.0), strict=True):
         for r in group:
             r.rounds = row("x", [seconds if r.peer == "ours" else 4.0]).rounds
-            r.others, r.about = [0.0], row("x", []).about
+            r.others, r.beside = [0.0], [600 / seconds]
     ours, *others = training.joined(groups)
     assert ours.speeds == [600, 300] and len(ours.others) == 2
-    assert [training.share_of_ours(r, ours) for r in others] == [0.25, 0.25, 0.5, 0.5]
+    assert [training.share_of_ours(r) for r in others] == [0.25, 0.25, 0.5, 0.5]
     assert len(training.groups_of([row("torch", [])], 1)) == 1
+
+
+def named(peer: str, name: str) -> Row:
+    return replace(row(peer, []), name=name)
+
+
+def test_rows_of_an_earlier_sitting_stay_with_ours_beside_them(tmp_path: Path) -> None:
+    file, w, floor = tmp_path / "speed.json", WORKLOADS["b"], {"seconds": 2.0, "flops": 1.0}
+    options = read_options(["--json", str(file)])
+    before = [row("ours", [1.0]), replace(row("torch", [4.0]), beside=[600.0])]
+    section = training.section_of(w, before, floor, options)
+    section.part, section.machine = "b", table.machine()
+    file.write_text(json.dumps({"sections": [vars(section)]}), encoding="utf-8")
+    now = [row("ours", [2.0]), replace(row("joeynmt", [3.0]), beside=[300.0])]
+    earlier = training.measured_before("b", w, now, options)
+    ours, torch, joey = training.joined([earlier, now])
+    assert ours.speeds == [600, 300] and [training.share_of_ours(r) for r in (torch, joey)] == [0.25, 2 / 3]
+    assert torch.facts == before[1].facts
+    # Measured anew they take its place; of another machine or workload nothing stays.
+    assert training.measured_before("b", w, [*now, row("torch", [1.0])], options) == []
+    assert training.measured_before("b", replace(w, dropout=0.5), now, options) == []
+    assert training.joined([earlier, [row("torch", [])]])[1].speeds == [150]
 
 
 def test_rows_that_are_not_the_same_work_are_void() -> None:
@@ -158,7 +182,7 @@ def test_rows_that_are_not_the_same_work_are_void() -> None:
     assert not shown and "void: its loss" in told
     shown, told = verdict(row("torch", [1.0], parameters=1006), w, ours, ours, False)
     assert not shown and "parameters" in told
-    assert "–" in cells(row("torch", [1.0]), ours, {"seconds": 1.0, "flops": 1.0}, shown, told)
+    assert "–" in cells(row("torch", [1.0]), shown, told)
 
 
 def test_translations_that_are_shorter_are_another_work() -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import platform
 import signal
 import sys
 from collections.abc import Callable
 from datetime import date
 from functools import partial
-from pathlib import Path
 
 from benchmarks.speed.beside import run_beside
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
 from benchmarks.speed.ranks import run_ranks
 from benchmarks.speed.startup import run_startup
-from benchmarks.speed.table import Section, merged, short_table, write_between
+from benchmarks.speed.table import Section, machine, merged, short_table, write_between
 from benchmarks.speed.training import run_training
 from benchmarks.speed.translating import run_translating
 from benchmarks.speed.workloads import WORKLOADS
@@ -75,20 +73,6 @@ def write(sections: list[Section], options: Options) -> None:
     if options.readme is not None:
         machines = "\n".join(dict.fromkeys(section.machine for section in sections))
         write_between(options.readme, "speed", f"{machines}\n\n{short_table(sections)}")
-
-
-def machine() -> str:
-    """Processor, cores, versions."""
-    import os
-
-    import torch
-
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{os.cpu_count()} cores of {name}; Python {platform.python_version()}, torch {torch.__version__}."
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def run_imdb(options: Options) -> Section:
         tutorial_seconds(options, section, ours)
     section.notes.append(
         f"Ours: the recipe `imdb` with a schedule of {OUR_EPOCHS} epochs, one seed a run, the test set asked every "
-        f"{OUR_EVERY} s of training. Only updates are timed."
+        f"{OUR_EVERY} s of training: some of it, and all where these come near. Only updates are timed."
     )
     return section
 

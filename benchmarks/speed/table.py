@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from benchmarks.speed.load import MOST_OTHERS
 
 
@@ -66,12 +69,23 @@ class Section:
         return "\n".join(lines)
 
 
+def machine() -> str:
+    """Processor, cores, versions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores of {name}; Python {platform.python_version()}, torch {torch.__version__}."
+
+
 def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
     """What was measured now in the place of what was before, in the order of the parts; what was cut short replaces
     nothing that is whole."""
     found = {section.part: section for section in earlier}
     for section in now:
-        if not (section.interrupted and section.part in found):
+        before = found.get(section.part)
+        if before is None or before.interrupted or not section.interrupted:
             found[section.part] = section
     return [found[part] for part in sorted(found)]
 

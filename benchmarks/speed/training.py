@@ -19,7 +19,7 @@ from benchmarks.speed.load import MOST_OTHERS, OtherLoad, other_cores
 from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS, ROOT, rows_of
-from benchmarks.speed.table import Figure, Section, busy, rounded
+from benchmarks.speed.table import Figure, Section, busy, machine, rounded
 from benchmarks.speed.workloads import Workload, save_data
 
 COLUMNS = ("implementation", "row", "{counted}/s", "÷ ours", "parameters", "padding", "step ÷ floor", "peak MB",
@@ -40,8 +40,8 @@ class Row:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     others: list[float | None] = field(default_factory=list)
     why_not: str = ""
-    beside: Row | None = None
-    """Ours in the rounds that this row was measured in."""
+    beside: list[float] = field(default_factory=list)
+    """Speeds of ours in the rounds that this row was measured in."""
 
     @property
     def title(self) -> str:
@@ -67,8 +67,17 @@ class Row:
             "row": self.name,
             "settings": asdict(self.settings),
             "others": self.others,
+            "beside": self.beside,
         }
         return told | self.about | {"rounds": self.rounds, "why_not": self.why_not}
+
+    @staticmethod
+    def from_facts(facts: dict[str, Any]) -> Row:
+        """The row that told these."""
+        peer = next(name for name, peer in PEERS.items() if peer.title == facts["peer"])
+        about = {name: facts[name] for name in ("parameters", "curve", "warm_up") if name in facts}
+        kept = {name: facts[name] for name in ("rounds", "others", "why_not", "beside")}
+        return Row(peer, facts["row"], Settings(**facts["settings"]), about=about, **kept)
 
 
 def run_training(name: str, options: Options) -> Section:
@@ -81,9 +90,28 @@ def run_training(name: str, options: Options) -> Section:
         floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
         groups = groups_of(rows, options.at_once)
         interrupted = interruptible(lambda: [run_group(group, w, data, options) for group in groups])
-    section = section_of(w, joined(groups), floor, options)
+    for round_ in (round_ for group in groups for row in group for round_ in row.rounds):
+        round_["floor"] = floor["seconds"]
+    earlier = measured_before(name, w, rows, options)
+    section = section_of(w, joined([earlier, *groups]), floor, options)
     section.interrupted = interrupted
     return section
+
+
+def measured_before(name: str, w: Workload, rows: list[Row], options: Options) -> list[Row]:
+    """Rows that the JSON file has of this workload on this machine and that are not measured now, with ours beside them.
+    Each row is compared with ours, and with the floor, of its own sitting."""
+    if options.json is None or not options.json.exists():
+        return []
+    sections = json.loads(options.json.read_text(encoding="utf-8"))["sections"]
+    found = [section for section in sections if section["part"] == name and section["machine"] == machine()]
+    if not found or found[0]["facts"][-1]["workload"] != asdict(w):
+        return []
+    now = {(row.title, row.name) for row in rows if row.peer != "ours" and row.rounds}
+    earlier = [
+        Row.from_facts(told) for told in found[0]["facts"][:-1] if (told["peer"], told["row"]) not in now
+    ]
+    return [] if all(row.peer == "ours" for row in earlier) else earlier
 
 
 def groups_of(rows: list[Row], most: int) -> list[list[Row]]:
@@ -92,14 +120,8 @@ def groups_of(rows: list[Row], most: int) -> list[list[Row]]:
     ours, others = [[row for row in rows if (row.peer == "ours") == own] for own in (True, False)]
     n = max(1, -(-len(others) // max(1, most - len(ours))))
     size = -(-len(others) // n)
-    groups = []
-    for i in range(n):
-        mine = ours if i == 0 else [Row(row.peer, row.name, row.settings) for row in ours]
-        group = mine + others[i * size : (i + 1) * size]
-        for row in group:
-            row.beside = mine[0] if mine else None
-        groups.append(group)
-    return groups
+    mine = [[Row(row.peer, row.name, row.settings) for row in ours] for _ in range(n)]
+    return [mine[i] + others[i * size : (i + 1) * size] for i in range(n)]
 
 
 def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> None:
@@ -108,21 +130,29 @@ def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> Non
         for row in rows:
             row.why_not = row.why_not or start(row, spec_of(w, data, row.settings), options, closing)
         running = [row for row in rows if not row.why_not]
-        for row in (row for _ in options.rounds() for row in running):
-            measure(row, options)
+        try:
+            for row in (row for _ in options.rounds() for row in running):
+                measure(row, options)
+        finally:
+            ours = next((row for row in running if row.peer == "ours"), None)
+            for row in running:
+                row.beside = ours.speeds if ours is not None else []
 
 
 def joined(groups: list[list[Row]]) -> list[Row]:
-    """A row of each; what ours did in all groups together."""
-    first, *more = groups
-    ours = [row for row in first if row.peer == "ours"]
-    for i, row in enumerate(ours):
-        again = [group[i] for group in more]
-        row = ours[i] = replace(row, rounds=row.rounds[:], others=row.others[:])
-        for other in again:
-            row.rounds += other.rounds
-            row.others += other.others
-    return ours + [row for group in groups for row in group if row.peer != "ours"]
+    """A row of each, in the order of the peers; what ours did in all groups together. A later row takes an earlier one's
+    place, unless it was not measured."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in (row for group in groups for row in group):
+        before = found.get((row.peer, row.name))
+        if before is not None and row.peer == "ours":
+            together = {
+                name: getattr(before, name) + getattr(row, name) for name in ("rounds", "others", "beside")
+            }
+            row = replace(row, about=row.about or before.about, **together)
+        if before is None or row.rounds or not before.rounds:
+            found[row.peer, row.name] = row
+    return sorted(found.values(), key=lambda row: list(PEERS).index(row.peer))
 
 
 def interruptible(measuring: Callable[[], object]) -> bool:
@@ -233,12 +263,13 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     reference = next((row for row in rows if row.peer == "torch" and row.rounds), ours)
     verdicts = [verdict(row, w, ours, reference, options.anyway) for row in rows]
     for row, (shown, remarks) in zip(rows, verdicts, strict=True):
-        section.rows.append(cells(row, ours, floor, shown, remarks))
-    others = [row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown and row.peer != "ours"]
-    if ours and verdicts[rows.index(ours)][0] and others:
-        best = max(others, key=lambda row: share_of_ours(row, ours))
+        section.rows.append(cells(row, shown, remarks))
+    comparable = [row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown and row.beside]
+    others = [row for row in comparable if row.peer != "ours"]
+    if ours in comparable and others:
+        best = max(others, key=share_of_ours)
         told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (ours, best)]
-        ratio = f"{1 / share_of_ours(best, ours):.2f} ×"
+        ratio = f"{1 / share_of_ours(best):.2f} ×"
         section.summary.append(
             (f"training {w.title}", told[0], f"{best.title}, {best.name}: {told[1]}", ratio)
         )
@@ -246,17 +277,23 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
         f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
-        f"GFLOP/s; {max(len(row.rounds) for row in rows)} interleaved rounds, "
-        f"medians with ranges, ours anew beside every {options.at_once} rows; {w.counted} are real ones. "
+        f"GFLOP/s; {rounds_told(rows)} interleaved rounds a row, medians with ranges, ours in all of them; "
+        f"{w.counted} are real ones. "
         f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
     )
     return section
 
 
-def share_of_ours(row: Row, ours: Row) -> float:
+def rounds_told(rows: list[Row]) -> str:
+    """How often the rows were measured, ours left out, whose rounds are those of all groups."""
+    others = [len(row.rounds) for row in rows if row.rounds and row.peer != "ours"]
+    counts = sorted({*(others or [max(len(row.rounds) for row in rows)])})
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def share_of_ours(row: Row) -> float:
     """A row's speed over that of ours, in the rounds that both took turns in."""
-    beside = row.beside if row.beside is not None and row.beside.rounds else ours
-    return Figure(row.speeds).median / Figure(beside.speeds).median
+    return Figure(row.speeds).median / Figure(row.beside).median
 
 
 def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:
@@ -274,15 +311,15 @@ def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyw
     return shown, "; ".join(remarks)
 
 
-def cells(row: Row, ours: Row | None, floor: dict[str, float], shown: bool, remarks: str) -> list[str]:
+def cells(row: Row, shown: bool, remarks: str) -> list[str]:
     """A line of the table; without figures where they may not be shown."""
     if row.why_not:
         return [row.title, row.name, *["–"] * 8, remarks]
-    speed, seconds = Figure(row.speeds), Figure([r["seconds"] for r in row.rounds])
-    ratio = "–" if ours is None else f"{share_of_ours(row, ours):.2f}"
+    speed, floors = Figure(row.speeds), Figure([r["seconds"] / r["floor"] for r in row.rounds])
+    ratio = f"{share_of_ours(row):.2f}" if row.beside else "–"
     figures = [speed.text(), ratio] if shown else ["–", "–"]
     last = row.rounds[-1]
-    over_floor = f"{seconds.median / floor['seconds']:.2f}" if shown else "–"
+    over_floor = f"{floors.median:.2f}" if shown else "–"
     return [
         row.title, row.name, *figures, f"{row.about['parameters']:,}", f"{last['padding']:.1%}", over_floor,
         rounded(last["peak_mb"]), rounded(row.about["warm_up"]), f"{row.last_loss:.3f}", remarks,
