@@ -77,7 +77,8 @@ def run_beside(options: Options) -> Section:
     for name in WORKLOADS_BESIDE:
         if shares.keys() >= {("as shipped", name), ("all threads", name)}:
             own, fixed = shares["as shipped", name], f"its threads fixed: {shares['all threads', name]}"
-            section.summary.append((f"({name}) beside a busy loop", f"{own} of its speed alone", fixed, ""))
+            work = f"training {options.workload(name).title}, beside a busy loop"
+            section.summary.append((work, f"{own} of its speed alone", fixed, ""))
     section.notes.append(
         f"Rounds of {BATCHES} batches that take turns, {SETTLING_SECONDS} s after the loops began; medians with ranges. "
         "Shares are of the same row's speed alone. "

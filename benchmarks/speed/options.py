@@ -90,7 +90,7 @@ def read_options(argv: list[str] | None = None) -> Options:
     )
     parser.add_argument(
         "--at-once", type=int, default=8, metavar="N",
-        help="parts a to c: rows that are warm at the same time, ours in each group of them (8: about 12 GB)",
+        help="parts a to c: rows that are warm at the same time, ours in each group of them (8: 12 to 15 GB)",
     )  # fmt: skip
     parser.add_argument("--anyway", action="store_true", help="show rows of a busy machine, marked")
     parser.add_argument(
