@@ -24,20 +24,20 @@ COEFFICIENTS = 3.4445, -4.775, 2.0315
 about .01 to between .7 and 1.2, which serves as well as exactly 1."""
 
 
-def orthogonalise(matrix: Float[Tensor, "M N"], steps: int, dtype: torch.dtype) -> Float[Tensor, "M N"]:
-    """About U Vᵀ of a matrix U S Vᵀ, by Newton–Schulz: X ← a X + (b A + c A²) X with A = X Xᵀ, `steps` times.
+def orthogonalise(matrices: Float[Tensor, "B M N"], steps: int, dtype: torch.dtype) -> Float[Tensor, "B M N"]:
+    """About U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz: X ← a X + (b A + c A²) X with A = X Xᵀ, `steps` times.
 
     Each round is an odd polynomial of the singular values, which are at most 1 after division by the norm; it pushes
     them towards 1 and leaves the singular vectors alone. `dtype` is what products are computed in.
     """
     a, b, c = COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if tall else matrix).to(dtype)  # wide: A is the smaller of the two squares
-    x = x / x.norm().clamp(min=1e-7)
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = (matrices.mT if tall else matrices).to(dtype)  # wide: A is the smaller of the two squares
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
-        square = x @ x.T
-        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
 
 
 class Muon(torch.optim.Optimizer):
@@ -53,19 +53,31 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One update of every matrix (M, N) that has a gradient."""
+        """One update of every matrix (M, N) that has a gradient.
+
+        Matrices of one shape are turned together: a few products of many matrices cost less than many small ones.
+        """
         for group in self.param_groups:
-            momentum, lr = group["momentum"], group["lr"]
+            alike: dict[torch.Size, list[Tensor]] = {}
             for matrix in group["params"]:
-                if matrix.grad is None:
-                    continue
-                state = self.state[matrix]
-                if not state:
-                    state["mean"] = torch.zeros_like(matrix)
-                mean = state["mean"].lerp_(matrix.grad, 1 - momentum)
-                update = orthogonalise(matrix.grad.lerp(mean, momentum), self.steps, self.dtype)
-                matrix.mul_(1 - lr * group["weight_decay"])
-                matrix.add_(update, alpha=-lr * math.sqrt(max(1.0, matrix.shape[0] / matrix.shape[1])))
+                if matrix.grad is not None:
+                    alike.setdefault(matrix.shape, []).append(matrix)
+            for shape, matrices in alike.items():
+                looked_at = torch.stack([self._nesterov(matrix, group["momentum"]) for matrix in matrices])
+                updates = orthogonalise(looked_at, self.steps, self.dtype)
+                rate = group["lr"] * math.sqrt(max(1.0, shape[0] / shape[1]))
+                for matrix, update in zip(matrices, updates, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                    matrix.add_(update, alpha=-rate)
+
+    def _nesterov(self, matrix: Tensor, momentum: float) -> Tensor:
+        """The mean of the matrix's gradients, this one put in, and looked at one gradient ahead."""
+        gradient, state = matrix.grad, self.state[matrix]
+        assert gradient is not None
+        if not state:
+            state["mean"] = torch.zeros_like(matrix)
+        mean = state["mean"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(mean, momentum)
 
 
 class Together(torch.optim.Optimizer):
