@@ -9,10 +9,15 @@ import pytest
 from tests.small import config_of, data_of
 
 import glassformer
+from glassformer.cli.main import main
 from glassformer.config import Config
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
 from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.lm import rules as running
+from glassformer.tasks.lm.task import LanguageModelling
+from glassformer.tasks.translate import rules as pairs
+from glassformer.tasks.translate.task import Translate
 from glassformer.training.fitting import fit_to_data
 
 FITTED = replace(config_of("classify"), fit="batch_size epochs")
@@ -64,6 +69,48 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
     for kind in ("char", "bpe", "byte-bpe"):
         text = replace(left.text, tokenizer=kind, vocab_size=1000)
         assert fit_to_data(replace(left, text=text), Classify, data)[0].text.bigrams == 0
+
+
+def test_few_pairs_are_read_often_and_many_seldom() -> None:
+    """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
+    found = [pairs.settings(pairs.Facts(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
+    sizes, passes = [f["vocab_size"] for f in found], [f["epochs"] for f in found]
+    assert sizes == sorted(sizes) and sizes[0] == 600 and sizes[3] == 4000 and sizes[-1] == 32_000
+    assert passes == sorted(passes, reverse=True) and passes[:2] == [100, 100] and passes[-1] == 1
+    assert [f["bpe_dropout"] for f in found] == [0.1] * 4 + [0.0] * 2
+
+
+def test_pairs_are_fitted_to_their_tokenizer() -> None:
+    left = replace(config_of("translate"), fit="bpe_dropout vocab_size")
+    data = data_of("translate")
+    assert fit_to_data(left, Translate, data)[0].train.bpe_dropout > 0
+    for kind in ("word", "char", "byte-bpe"):
+        config, _ = fit_to_data(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
+        assert config.train.bpe_dropout == 0 and (config.text.vocab_size == pairs.WORDS) == (kind == "word")
+
+
+def test_a_longer_text_gets_a_larger_model() -> None:
+    found = [running.settings(running.Facts(n)) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
+    for name in ("vocab_size", "n_layers", "d_model"):
+        assert [f[name] for f in found] == sorted(f[name] for f in found), name
+    for name in ("epochs", "dropout"):
+        assert [f[name] for f in found] == sorted((f[name] for f in found), reverse=True), name
+
+
+def test_heads_divide_the_width_that_is_chosen_by_hand() -> None:
+    assert [running.heads_of(d) for d in (8, 64, 100, 192, 200, 384)] == [1, 1, 1, 3, 2, 6]
+    left = replace(config_of("lm"), fit="n_heads")
+    config, _ = fit_to_data(override(left, {"d_model": 256}), LanguageModelling, data_of("lm"))
+    assert config.model.n_heads == 4
+
+
+def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
+    """A rule that finds another would have the run refuse its own text."""
+    book = tmp_path / "book.txt"
+    book.write_text("It was the best of times, it was the worst of times. " * 300, encoding="utf-8")
+    assert main(["data", "encode", str(book), "--out", str(tmp_path / "shards"), "--vocab-size", "300"]) == 0
+    run = glassformer.train("lm", train_file=str(tmp_path / "shards"), steps=2, out=tmp_path / "run", d_model=8)
+    assert run is not None and run.config.text.vocab_size == 300 and run.config.fit == ""
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:

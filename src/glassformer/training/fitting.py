@@ -7,7 +7,7 @@ from dataclasses import replace
 from glassformer.config import Config
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
-from glassformer.recipes import override
+from glassformer.recipes import left_to_fit, override
 from glassformer.tasks import Task
 
 
@@ -42,4 +42,5 @@ def _as_encoded(config: Config, data: TextData) -> tuple[Config, TextData]:
     taken = shards.text | {"ngrams": 0, "bigrams": 0}
     told = [f"{name} {value}" for name, value in taken.items() if getattr(config.text, name) != value]
     notes = [*data.notes, f"taken over from {shards.path}: {', '.join(told)}"] if told else data.notes
-    return replace(config, text=replace(config.text, **taken)), replace(data, notes=notes)
+    left = left_to_fit(config, taken)
+    return replace(config, text=replace(config.text, **taken), fit=left), replace(data, notes=notes)

@@ -29,6 +29,8 @@ FREE = frozenset("dropout attention_dropout embedding_dropout pooling members ze
 """What of a model may differ from the one it begins from: no weight that is copied is shaped by it or meant for it."""
 TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len")
 """What of the text goes with the tokenizer, and the longest text, which goes with learned positions."""
+SIZES = frozenset(TEXT) | {f.name for f in fields(ModelConfig)} - FREE
+"""What no rule finds where a run begins from another."""
 _MEMBER = re.compile(r"^members\.\d+\.")
 
 
@@ -74,7 +76,7 @@ def with_sizes_of(config: Config, path: str) -> Config:
     if told:
         console.say(f"taken over from {path}: {', '.join(told)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text, fit=left_to_fit(config, TEXT))
+    return replace(config, model=model, text=text, fit=left_to_fit(config, SIZES))
 
 
 def check_base(config: Config, base: Base) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder, pieces_of
 from glassformer.data.forms import Form
 from glassformer.data.plans import Plan
 from glassformer.data.ragged import spans
-from glassformer.data.splits import Split
+from glassformer.data.splits import Split, TextData
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
@@ -25,6 +25,7 @@ from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
+from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
 
@@ -41,6 +42,14 @@ class LanguageModelling(Task):
         "model.n_decoder_layers", "model.pooling",
         "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
     }  # fmt: skip
+
+    @classmethod
+    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+        facts = rules.Facts.of(data.train)
+        found = rules.settings(facts)
+        d_model = found["d_model"] if "d_model" in config.fit.split() else config.model.d_model
+        of_words = {"vocab_size": rules.WORDS} if config.text.tokenizer == "word" else {}
+        return found | {"n_heads": rules.heads_of(d_model)} | of_words, str(facts)
 
     @property
     def banned(self) -> list[int]:

@@ -23,6 +23,7 @@ from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import WINDOWS, Task
+from glassformer.tasks.translate import rules
 from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
 
@@ -43,6 +44,13 @@ class Translate(Task):
         )
         | WINDOWS
     )
+
+    @classmethod
+    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+        facts = rules.Facts.of(data.train)
+        kind = config.text.tokenizer
+        of_kind = ({} if kind == "bpe" else {"bpe_dropout": 0.0}) | ({"vocab_size": rules.WORDS} if kind == "word" else {})
+        return rules.settings(facts) | of_kind, str(facts)
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:

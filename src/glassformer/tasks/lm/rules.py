@@ -1,0 +1,58 @@
+"""What suits a running text, from its length alone: vocabulary, size of the model, passes, dropout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.data.splits import Split
+
+SIZES = ((0.2e6, 2, 128), (5e6, 4, 192), (50e6, 6, 256), (float("inf"), 6, 384))
+"""Below so many characters: layers, and width."""
+D_HEAD = 64
+"""Width of a head, or as little more as divides the model's."""
+CHARACTERS = 3
+"""Of a token, about, in pieces."""
+
+WORDS = 20_000
+"""Vocabulary where tokens are whole words: as many as are seen."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules look at: how many characters."""
+
+    n_characters: int
+
+    @staticmethod
+    def of(train: Split) -> Facts:
+        """The facts of a training split; of a text that was encoded ahead, the tokens are known."""
+        if train.shards is not None:
+            return Facts(train.shards.counts["tokens"] * CHARACTERS)
+        return Facts(sum(map(len, train.text)))
+
+    def __str__(self) -> str:
+        return f"{self.n_characters:,} characters"
+
+
+def settings(facts: Facts) -> dict[str, Any]:
+    """The settings by field.
+
+    - Vocabulary: 512 pieces for a million characters, more by a power of the length.
+    - Passes: eleven over a million characters, fewer over more; validation ends them earlier.
+    - Dropout where a text is read often.
+    """
+    n = max(1, facts.n_characters)
+    millions = n / 1e6
+    n_layers, d_model = next((layers, width) for most, layers, width in SIZES if n < most)
+    return {
+        "vocab_size": int(min(16_000, max(300, round(512 * millions**0.6)))),
+        "epochs": round(min(40.0, max(1.0, 11 / millions**0.45)), 1),
+        "n_layers": n_layers, "d_model": d_model,
+        "dropout": 0.3 if n < 0.2e6 else 0.15 if n < 5e6 else 0.05 if n < 50e6 else 0.0,
+    }  # fmt: skip
+
+
+def heads_of(d_model: int) -> int:
+    """How many heads of `D_HEAD`, or of a little more, make up this width."""
+    return next(n for n in range(max(1, d_model // D_HEAD), 0, -1) if d_model % n == 0)

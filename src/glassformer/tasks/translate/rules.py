@@ -1,0 +1,54 @@
+"""What suits a set of pairs of sentences, from its size alone: vocabulary, passes, batch, width, dropout, new cuts of words.
+
+Few pairs are read often, in small batches, by a narrow model of few pieces whose words are cut anew each time; many
+pairs are read a few times by a wider one. RESULTS.md has what cuts of Multi30k say of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.data.splits import Split
+from glassformer.text.spelling import words_each
+
+FEW, MANY = 10_000, 100_000
+"""Pairs below which a set is small, and from which it is large."""
+
+WORDS = 20_000
+"""Vocabulary where tokens are whole words: as many as are seen."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules look at: how many pairs, and words of a source and of a target in the mean."""
+
+    n_pairs: int
+    n_source: float
+    n_target: float
+
+    @staticmethod
+    def of(train: Split) -> Facts:
+        """The facts of a training split."""
+        return Facts(len(train), words_each(train.text), words_each(train.answers))
+
+    def __str__(self) -> str:
+        return f"{self.n_pairs:,} pairs, {self.n_source:.0f} words to {self.n_target:.0f}"
+
+
+def settings(facts: Facts) -> dict[str, Any]:
+    """The settings by field.
+
+    - Vocabulary: 4,000 pieces for 29,000 pairs, by a power of the size from there, so that pieces are seen often enough.
+    - Passes: a hundred over a thousand pairs, fewer the more there are; validation ends them earlier.
+    - Batches of half as many tokens where there are few pairs, for enough updates.
+    """
+    n = max(1, facts.n_pairs)
+    return {
+        "vocab_size": int(min(32_000, max(600, round(4000 * (n / 29_000) ** 0.4, -2)))),
+        "epochs": round(min(100.0, max(1.0, 100 * (1000 / n) ** 0.6)), 1),
+        "max_tokens": 1024 if n < FEW else 2048 if n < MANY else 4096,
+        "d_model": 128 if n < FEW else 256,
+        "dropout": 0.3 if n < FEW else 0.2 if n < MANY else 0.1,
+        "bpe_dropout": 0.1 if n < MANY else 0.0,
+    }
