@@ -11,6 +11,7 @@ from tests.small import config_of, data_of
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import Config
+from glassformer.data.shards import Shards
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
 from glassformer.tasks.classify.task import Classify
@@ -83,10 +84,10 @@ def test_few_pairs_are_read_often_and_many_seldom() -> None:
 def test_pairs_are_fitted_to_their_tokenizer() -> None:
     left = replace(config_of("translate"), fit="bpe_dropout vocab_size")
     data = data_of("translate")
-    assert fit_to_data(left, Translate, data)[0].train.bpe_dropout > 0
-    for kind in ("word", "char", "byte-bpe"):
+    for kind in ("bpe", "word", "char", "byte-bpe"):
         config, _ = fit_to_data(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
-        assert config.train.bpe_dropout == 0 and (config.text.vocab_size == pairs.WORDS) == (kind == "word")
+        assert (config.train.bpe_dropout > 0) == (kind == "bpe")
+        assert (config.text.vocab_size == pairs.WORDS) == (kind == "word")
 
 
 def test_a_longer_text_gets_a_larger_model() -> None:
@@ -109,8 +110,10 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It was the best of times, it was the worst of times. " * 300, encoding="utf-8")
     assert main(["data", "encode", str(book), "--out", str(tmp_path / "shards"), "--vocab-size", "300"]) == 0
-    run = glassformer.train("lm", train_file=str(tmp_path / "shards"), steps=2, out=tmp_path / "run", d_model=8)
-    assert run is not None and run.config.text.vocab_size == 300 and run.config.fit == ""
+    files = {"train_file": str(tmp_path / "shards"), "valid_file": str(book)}
+    run = glassformer.train("lm", **files, steps=2, out=tmp_path / "run", d_model=8)
+    assert run is not None and run.config.fit == ""
+    assert run.config.text.vocab_size == Shards.read(tmp_path / "shards").text["vocab_size"]
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:

@@ -49,7 +49,9 @@ class Translate(Task):
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = rules.Facts.of(data.train)
         kind = config.text.tokenizer
-        of_kind = ({} if kind == "bpe" else {"bpe_dropout": 0.0}) | ({"vocab_size": rules.WORDS} if kind == "word" else {})
+        of_kind = ({} if kind == "bpe" else {"bpe_dropout": 0.0}) | (
+            {"vocab_size": rules.WORDS} if kind == "word" else {}
+        )
         return rules.settings(facts) | of_kind, str(facts)
 
     @classmethod
