@@ -76,17 +76,18 @@ def test_few_pairs_are_read_often_and_many_seldom() -> None:
     """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
     found = [pairs.settings(pairs.Facts(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
     sizes, passes = [f["vocab_size"] for f in found], [f["epochs"] for f in found]
-    assert sizes == sorted(sizes) and sizes[0] == 600 and sizes[3] == 4000 and sizes[-1] == 32_000
-    assert passes == sorted(passes, reverse=True) and passes[:2] == [100, 100] and passes[-1] == 1
-    assert [f["bpe_dropout"] for f in found] == [0.1] * 4 + [0.0] * 2
+    assert sizes == sorted(sizes) and sizes[:3] == [6000] * 3 and sizes[-1] == 32_000
+    assert passes == sorted(passes, reverse=True) and passes[:2] == [60, 60] and passes[-1] == 1.1
+    for name in ("max_tokens", "d_model"):
+        assert [f[name] for f in found] == sorted(f[name] for f in found), name
+    assert [f["dropout"] for f in found] == [0.3] * 3 + [0.2] + [0.1] * 2
 
 
-def test_pairs_are_fitted_to_their_tokenizer() -> None:
-    left = replace(config_of("translate"), fit="bpe_dropout vocab_size")
+def test_words_of_pairs_are_all_kept() -> None:
+    left = replace(config_of("translate"), fit="vocab_size")
     data = data_of("translate")
     for kind in ("bpe", "word", "char", "byte-bpe"):
         config, _ = fit_to_data(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
-        assert (config.train.bpe_dropout > 0) == (kind == "bpe")
         assert (config.text.vocab_size == pairs.WORDS) == (kind == "word")
 
 
