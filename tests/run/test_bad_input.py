@@ -73,6 +73,18 @@ def reviews(n: int, names: Sequence[str] = ("bad", "good"), seed: int = 0) -> li
     ]
 
 
+def test_ten_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence to validate on, of which no interval can be drawn."""
+    pairs = "".join(f"{text}\t{text.upper()}\n" for text, _ in reviews(10))
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + pairs, encoding="utf-8")
+    files = ["--train-file", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    assert main(["train", "translate", *files, "--steps", "3", *SMALL]) == 0
+    err = capsys.readouterr().err
+    assert "only 9 examples to train on: expect little more than guessing" in err
+    assert "only 1 example to validate on: scores on others may be far from theirs" in err
+    assert "Only 1 sentence was scored, which says nothing of BLEU on others." in err
+
+
 def test_ten_examples(train: Callable[..., Ended]) -> None:
     ended = train(reviews(10))
     assert ended.code == 0, ended.err

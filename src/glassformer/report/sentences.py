@@ -96,8 +96,10 @@ def _few_scored(facts: RunFacts) -> list[str]:
         return []
     n, unit = evaluation.n, facts.telling.unit
     counted = f"{n} {unit} were" if n > 1 else f"{n} {unit.removesuffix('s')} was"
-    return [f"Only {counted} scored: {metric.title} may be anything from "
-            f"{metric.write(interval[0])} to {metric.write(interval[1])}."]  # fmt: skip
+    low, high = map(metric.write, interval)
+    if low == high:  # drawn again and again from one sentence, which is always the same
+        return [f"Only {counted} scored, which says nothing of {metric.title} on others."]
+    return [f"Only {counted} scored: {metric.title} may be anything from {low} to {high}."]
 
 
 def use(facts: RunFacts, run: str) -> str:

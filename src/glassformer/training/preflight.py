@@ -121,8 +121,10 @@ def _too_few(run: RunContext) -> Iterator[str]:
               "give more before trying settings"  # fmt: skip
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
-        yield f"only {n_valid} example{'s' * (n_valid != 1)} to validate on: where about 80% of them are right it may be {low:.0%} to " \
-              f"{high:.0%} of others, so give more with --valid-file or --valid-fraction"  # fmt: skip
+        doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
+        yield f"only {n_valid} example{'s' * (n_valid != 1)} to validate on: " \
+              f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or " \
+              "--valid-fraction"  # fmt: skip
 
 
 def _lopsided(run: RunContext) -> Iterator[str]:
