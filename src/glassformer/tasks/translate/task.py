@@ -48,11 +48,8 @@ class Translate(Task):
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = rules.Facts.of(data.train)
-        kind = config.text.tokenizer
-        of_kind = ({} if kind == "bpe" else {"bpe_dropout": 0.0}) | (
-            {"vocab_size": rules.WORDS} if kind == "word" else {}
-        )
-        return rules.settings(facts) | of_kind, str(facts)
+        of_words = {"vocab_size": rules.WORDS} if config.text.tokenizer == "word" else {}
+        return rules.settings(facts) | of_words, str(facts)
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
