@@ -111,8 +111,14 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It was the best of times, it was the worst of times. " * 300, encoding="utf-8")
     assert main(["data", "encode", str(book), "--out", str(tmp_path / "shards"), "--vocab-size", "300"]) == 0
-    files = {"train_file": str(tmp_path / "shards"), "valid_file": str(book)}
-    run = glassformer.train("lm", **files, steps=2, out=tmp_path / "run", d_model=8)
+    run = glassformer.train(
+        "lm",
+        train_file=str(tmp_path / "shards"),
+        valid_file=str(book),
+        steps=2,
+        out=tmp_path / "run",
+        d_model=8,
+    )
     assert run is not None and run.config.fit == ""
     assert run.config.text.vocab_size == Shards.read(tmp_path / "shards").text["vocab_size"]
 
