@@ -14,6 +14,7 @@ from glassformer.config import Config
 from glassformer.data.shards import Shards
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
+from glassformer.tasks.base import WORDS
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm import rules as running
 from glassformer.tasks.lm.task import LanguageModelling
@@ -88,7 +89,7 @@ def test_words_of_pairs_are_all_kept() -> None:
     data = data_of("translate")
     for kind in ("bpe", "word", "char", "byte-bpe"):
         config, _ = fit_to_data(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
-        assert (config.text.vocab_size == pairs.WORDS) == (kind == "word")
+        assert (config.text.vocab_size == WORDS) == (kind == "word")
 
 
 def test_a_longer_text_gets_a_larger_model() -> None:

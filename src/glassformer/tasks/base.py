@@ -41,6 +41,9 @@ PARALLEL_FILES = frozenset(
 WINDOWS = frozenset({"train.static_shapes", "train.loss_rows"})
 """Settings of windows of a running text, for the `ignores` of tasks that read examples."""
 
+WORDS = 20_000
+"""Vocabulary that the rules of a task find where tokens are whole words: about as many as are seen."""
+
 
 class Task(ABC):
     """One task on one tokenizer.

@@ -14,9 +14,6 @@ D_HEAD = 64
 CHARACTERS = 3
 """Of a token, about, in pieces."""
 
-WORDS = 20_000
-"""Vocabulary where tokens are whole words: as many as are seen."""
-
 
 @dataclass(frozen=True)
 class Facts:

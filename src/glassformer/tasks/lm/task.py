@@ -24,7 +24,7 @@ from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORDS, Task
 from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
@@ -48,7 +48,7 @@ class LanguageModelling(Task):
         facts = rules.Facts.of(data.train)
         found = rules.settings(facts)
         d_model = found["d_model"] if "d_model" in config.fit.split() else config.model.d_model
-        of_words = {"vocab_size": rules.WORDS} if config.text.tokenizer == "word" else {}
+        of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
         return found | {"n_heads": rules.heads_of(d_model)} | of_words, str(facts)
 
     @property

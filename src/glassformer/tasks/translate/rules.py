@@ -15,9 +15,6 @@ from glassformer.text.spelling import words_each
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
 
-WORDS = 20_000
-"""Vocabulary where tokens are whole words: as many as are seen."""
-
 
 @dataclass(frozen=True)
 class Facts:

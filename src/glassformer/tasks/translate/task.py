@@ -22,7 +22,7 @@ from glassformer.evaluate.translation import copy_baseline, headline_of, publish
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import WINDOWS, Task
+from glassformer.tasks.base import WINDOWS, WORDS, Task
 from glassformer.tasks.translate import rules
 from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ class Translate(Task):
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = rules.Facts.of(data.train)
-        of_words = {"vocab_size": rules.WORDS} if config.text.tokenizer == "word" else {}
+        of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
         return rules.settings(facts) | of_words, str(facts)
 
     @classmethod
