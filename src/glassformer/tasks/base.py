@@ -36,7 +36,7 @@ EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
 PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
-) | {"train.bpe_dropout"}
+) | {"train.bpe_dropout", "train.two_way"}
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
 WINDOWS = frozenset({"train.static_shapes", "train.loss_rows"})
 """Settings of windows of a running text, for the `ignores` of tasks that read examples."""
@@ -135,7 +135,8 @@ class Task(ABC):
 
         def settings() -> list[object]:
             known = self.tokenizer.sha256, self.label_names
-            return [self.name, text.max_len, text.truncate, training, *known]
+            ways = ["two_way"] if training and self.config.train.two_way else []
+            return [self.name, text.max_len, text.truncate, training, *known, *ways]
 
         encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
         return encode_split(split, encoder, partial(self.write, training=training), settings, cache)
