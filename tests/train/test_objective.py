@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy, or R-Drop beside it, whatever the shape of the logits."""
+"""What is minimised: cross-entropy, or R-Drop or adversarial training beside it, whatever the shape of the logits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.dropout import Dropout
-from glassformer.training.objective import objective_of, two_way_divergence
+from glassformer.errors import UsageError
+from glassformer.recipes import check_config
+from glassformer.training.objective import objective_of, step_uphill, two_way_divergence
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
 
@@ -67,3 +69,66 @@ def test_the_log_reports_the_cross_entropy_alone() -> None:
     run = small("classify", r_drop=50.0)
     loss, _ = run.update(run.new_state(), [run.batch(run.batches()[0])], 0.0)
     assert loss < 1.5
+
+
+def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.p = 0.0
+    return model
+
+
+def test_a_step_uphill_is_as_long_as_asked_and_padding_takes_no_part() -> None:
+    x, slope = torch.randn(2, 5, 3), torch.randn(2, 5, 3)
+    slope[1, 2:] = 0.0
+    step = step_uphill(x, slope, 0.1)
+    assert step[0].norm().item() == pytest.approx(0.1 * x[0].norm().item(), rel=1e-5)
+    assert step[1].norm().item() == pytest.approx(0.1 * x[1, :2].norm().item(), rel=1e-5)
+    assert torch.equal(step[1, 2:], torch.zeros(3, 3))
+    assert F.cosine_similarity(step.flatten(1), slope.flatten(1)).tolist() == pytest.approx([1.0, 1.0])
+    assert torch.equal(step_uphill(x, torch.zeros_like(x), 0.1), torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> None:
+    run = small(task, label_smoothing=0.1)
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    model = without_dropout(state.model)
+    plain = run.task.loss_sum(model, batch, 0.1)
+    rises = []
+    for length in (1e-6, 0.03, 0.1):
+        train = replace(run.config.train, adversarial=length)
+        minimised, loss = objective_of(train)(run.task, model, batch)
+        assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
+        rises.append((minimised - loss).item() / loss.item())
+    assert abs(rises[0]) < 1e-5 < 1e-4 < rises[1] < rises[2]
+    assert torch.equal(run.task.loss_sum(model, batch, 0.1), plain)  # nothing is left behind in the model
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str) -> None:
+    """Twice through one graph: the second time must find what the first one found."""
+    run = small(task)
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    model = without_dropout(state.model)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    twice, _ = objective_of(replace(run.config.train, adversarial=1e-6))(run.task, model, batch)
+    found = torch.autograd.grad(twice, weights)
+    plain = torch.autograd.grad(run.task.loss_sum(model, batch), weights)
+    for a, b in zip(found, plain, strict=True):
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-3 * b.abs().max().item())
+
+
+def test_members_of_an_ensemble_are_each_led_uphill() -> None:
+    config = config_of("classify", adversarial=0.1)
+    run = small_run(replace(config, model=replace(config.model, dropout=0.0, members=2)), data_of("classify"))
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    minimised, loss = objective_of(run.config.train)(run.task, state.model, batch)
+    assert minimised > loss
+    assert loss.item() == pytest.approx(run.task.loss_sum(state.model, batch).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("other", [{"r_drop": 1.0}, {"compile": True}])
+def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="adversarial"):
+        check_config(config_of("classify", adversarial=0.1, **other))

@@ -196,6 +196,12 @@ def _check_training(train: TrainConfig, where: str) -> None:
     if train.r_drop and train.loss_rows:
         told = "r_drop compares the scores of two passes, and train.loss_rows keeps none"
         raise UsageError(f"{where}: {told}", "leave one of them out")
+    if train.r_drop and train.adversarial:
+        told = "r_drop and adversarial both say what a second pass is for"
+        raise UsageError(f"{where}: {told}", "leave one of them out")
+    if train.adversarial and train.compile:
+        told = "adversarial takes the gradient of a pass twice, and compiled layers keep what it needs for one"
+        raise UsageError(f"{where}: {told}", "leave one of them out")
     if train.shard and train.optimizer == "muon":
         told = "muon turns whole matrices, and train.shard leaves no process one"
         raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")

@@ -1,12 +1,13 @@
-"""What an update minimises: the cross-entropy, or with it the agreement of two passes.
+"""What an update minimises: the cross-entropy, or with it the agreement of two passes, or the loss at its worst nearby.
 
-Both are sums over the labels of a batch, which the loop divides once. What is reported is the cross-entropy alone,
+All are sums over the labels of a batch, which the loop divides once. What is reported is the cross-entropy alone,
 so that curves with and without a regulariser can be laid on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -17,6 +18,7 @@ from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task
 
 Objective = Callable[[Task, nn.Module, Batch], tuple[Tensor, Tensor]]
@@ -26,6 +28,8 @@ Objective = Callable[[Task, nn.Module, Batch], tuple[Tensor, Tensor]]
 def objective_of(train: TrainConfig) -> Objective:
     """The objective that the settings name."""
     smoothing = train.label_smoothing
+    if train.adversarial:
+        return partial(adversarial, smoothing, train.adversarial)
     return partial(r_drop, smoothing, train.r_drop) if train.r_drop else partial(cross_entropy, smoothing)
 
 
@@ -64,3 +68,55 @@ def _two_passes(
     labels = batch.labels[batch.labels != IGNORE_INDEX].repeat(2)
     both = cross_entropy_sum(torch.cat([first, second]), labels, label_smoothing)
     return both / 2 + weight / 4 * two_way_divergence(first, second), both / 2
+
+
+def adversarial(
+    label_smoothing: float, length: float, task: Task, model: nn.Module, batch: Batch
+) -> tuple[Tensor, Tensor]:
+    """Adversarial training (Miyato, Dai and Goodfellow 2017, 3): the mean of the loss and of the loss one step uphill.
+
+    The step moves the vectors of a text's tokens, all together, to where the loss rises fastest. It is as long as
+    `length` times those vectors: the paper gives its length in units and normalises the embeddings instead, so that a
+    model cannot outgrow it. Dropout differs between the two passes. Members of an ensemble learn by themselves.
+    """
+    each = [_uphill(label_smoothing, length, task, member, batch) for member in members_of(model)]
+    minimised, loss = (torch.stack(sums).mean() for sums in zip(*each, strict=True))
+    return minimised, loss
+
+
+def step_uphill(
+    x: Float[Tensor, "B L D"], slope: Float[Tensor, "B L D"], length: float
+) -> Float[Tensor, "B L D"]:
+    """`length` times as long as x, example by example, along the slope; zero where that is, as at padding.
+
+    The vectors of padding do not count towards the length of x.
+    """
+    used = (slope != 0).any(dim=-1, keepdim=True)
+    size = (x * used).flatten(1).norm(dim=1)
+    scale = length * size / slope.flatten(1).norm(dim=1).clamp(min=torch.finfo(slope.dtype).tiny)
+    return slope * scale[:, None, None]
+
+
+def _uphill(
+    label_smoothing: float, length: float, task: Task, model: nn.Module, batch: Batch
+) -> tuple[Tensor, Tensor]:
+    entering = list[Tensor]()
+    with _embeddings_pass(model, lambda x: entering.append(x) or x):
+        loss = task.loss_sum(model, batch, label_smoothing)
+    slopes = torch.autograd.grad(loss, entering, retain_graph=True)
+    steps = iter([step_uphill(x.detach(), s, length) for x, s in zip(entering, slopes, strict=True)])
+    with _embeddings_pass(model, lambda x: x + next(steps)):
+        above = task.loss_sum(model, batch, label_smoothing)
+    return (loss + above) / 2, loss
+
+
+@contextmanager
+def _embeddings_pass(model: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Within, what the embeddings of a model hand to its layers goes through `change`."""
+    tables = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
+    hooks = [table.register_forward_hook(lambda _, __, x: change(x)) for table in tables]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
