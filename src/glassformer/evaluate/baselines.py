@@ -1,6 +1,6 @@
-"""What a score has to be held against: always guessing the commonest class, and a bag of words.
+"""What a score has to be held against: always guessing the commonest class, and a bag of words; and a hybrid of both.
 
-Both are fitted on the same training texts and scored on the same test texts as the Transformer. They are
+They are fitted on the same training texts and scored on the same test texts as the Transformer. They are
 yardsticks, not models to ship: nothing here is saved.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from glassformer.errors import DataError
 from glassformer.evaluate.intervals import wilson_interval
@@ -30,16 +31,19 @@ def fit_baselines(
     train_labels: Sequence[int],
     test_texts: Sequence[str],
     test_labels: Sequence[int],
+    said: Float[np.ndarray, "N C"] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Fit and score the two baselines of a classifier, on what the Transformer was trained and is scored on.
 
     Args:
         train_texts, train_labels: to fit on, with their class numbers.
         test_texts, test_labels: to score on; the labels are never looked at but to score.
+        said: the Transformer's probabilities of the test texts.
 
     Returns:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.
-        The second is absent when it cannot be fitted: one class only, or no words at all.
+        The second is absent when it cannot be fitted: one class only, or no words at all. Where something was `said`,
+        `hybrid` is the mean of its probabilities and theirs: what each sees that the other does not.
 
     Raises:
         DataError: no training or no test examples, or texts and labels of unequal number.
@@ -50,8 +54,14 @@ def fit_baselines(
             raise DataError(f"Baselines need {part} examples: got {got}.")
     y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
     baselines = {"majority": _majority(y_train, y_test)}
-    if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, y_test):
-        baselines["tfidf_logistic"] = bag_of_words
+    n_classes = 1 + int(max(y_train.max(), y_test.max())) if said is None else said.shape[1]
+    if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, n_classes):
+        probabilities, facts = bag_of_words
+        baselines["tfidf_logistic"] = _scored(probabilities.argmax(axis=1), y_test) | facts
+        if said is not None:
+            mean = (probabilities + said) / 2
+            settings = "the mean of the model's probabilities and the logistic regression's"
+            baselines["hybrid"] = _scored(mean.argmax(axis=1), y_test) | {"settings": settings}
     return baselines
 
 
@@ -63,9 +73,9 @@ def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
 
 
 def _tfidf_logistic(
-    train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], y_test: np.ndarray
-) -> dict[str, Any] | None:
-    """Fit logistic regression on TF-IDF of words and word pairs; None when there is nothing to fit.
+    train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
+) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
+    """Logistic regression on TF-IDF of words and word pairs: what it says, and how; None when there is nothing to fit.
 
     Where words are not written apart, a "word" would be a clause that is never met again, and the yardstick a straw
     man: there it counts single characters, pairs and triples.
@@ -98,7 +108,9 @@ def _tfidf_logistic(
     except ValueError:  # "empty vocabulary": texts without a single word
         return None
     model, penalty = _fit_logistic(x_train, y_train, rng)
-    return _scored(model.predict(vectorizer.transform(test_texts)), y_test) | {
+    probabilities = np.zeros((len(test_texts), n_classes))
+    probabilities[:, model.classes_] = model.predict_proba(vectorizer.transform(test_texts))
+    return probabilities, {
         "n_train": n,
         "n_features": int(x_train.shape[1]),
         "settings": f"TF-IDF of {counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts; "

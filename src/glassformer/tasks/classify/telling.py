@@ -29,7 +29,11 @@ class ClassifyTelling(Telling):
     cut_remedy = "a larger --text.max-len, or --text.truncate head+tail"
     headline = "accuracy"
     shown = ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss")
-    baselines: ClassVar = {"majority": "commonest class", "tfidf_logistic": "TF-IDF + logistic regression"}
+    baselines: ClassVar = {
+        "majority": "commonest class",
+        "tfidf_logistic": "TF-IDF + logistic regression",
+        "hybrid": "averaged with TF-IDF",
+    }
     captions: ClassVar = {
         "confusion": "What is taken for what.",
         "reliability": "Confidence against accuracy, with 95% intervals.",
