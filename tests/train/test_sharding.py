@@ -64,7 +64,6 @@ def test_shards_train_the_curve_of_whole_copies(task: str) -> None:
     ("task", "settings"),
     [
         ("classify", {"r_drop": 1.0}),
-        ("classify", {"adversarial": 0.1}),
         ("classify", {"optimizer": "sgd"}),
         ("translate", {"optimizer": "adam", "label_smoothing": 0.1, "accumulate": 2}),
         ("classify", {"members": 2}),

@@ -202,6 +202,9 @@ def _check_training(train: TrainConfig, where: str) -> None:
     if train.adversarial and train.compile:
         told = "adversarial takes the gradient of a pass twice, and compiled layers keep what it needs for one"
         raise UsageError(f"{where}: {told}", "leave one of them out")
+    if train.adversarial and train.shard:
+        told = "adversarial goes back through a pass in the middle of an update, and train.shard gathers weights once a pass"
+        raise UsageError(f"{where}: {told}", "leave one of them out")
     if train.shard and train.optimizer == "muon":
         told = "muon turns whole matrices, and train.shard leaves no process one"
         raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")
