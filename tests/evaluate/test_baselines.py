@@ -44,7 +44,11 @@ def test_a_hybrid_is_the_mean_of_two_opinions() -> None:
     assert "hybrid" not in alone
     undecided, wrong = np.full((200, 2), 0.5), np.eye(2)[1 - np.asarray(test[1])]
     both = fit_baselines(*train, *test, undecided)
-    assert both["hybrid"]["accuracy"] == both["tfidf_logistic"]["accuracy"] == alone["tfidf_logistic"]["accuracy"]
+    assert (
+        both["hybrid"]["accuracy"]
+        == both["tfidf_logistic"]["accuracy"]
+        == alone["tfidf_logistic"]["accuracy"]
+    )
     assert fit_baselines(*train, *test, wrong)["hybrid"]["accuracy"] < 0.01
     assert list(fit_baselines(["", " "], [0, 1], *test, undecided)) == ["majority"]
 

@@ -153,4 +153,4 @@ def test_rules_hold_for_every_size() -> None:
         for classes in (2, 6, 150):
             for words in (0.0, 1.0, 20.0, 10_000.0):
                 found = override(Config(task="classify"), settings(Facts(n, classes, words)))
-                assert 8 <= (found.train.batch_size or 0) <= 32 and 1 <= found.model.members <= 3
+                assert 8 <= (found.train.batch_size or 0) <= 64 and 1 <= found.model.members <= 3

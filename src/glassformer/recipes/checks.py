@@ -196,15 +196,16 @@ def _check_training(train: TrainConfig, where: str) -> None:
     if train.r_drop and train.loss_rows:
         told = "r_drop compares the scores of two passes, and train.loss_rows keeps none"
         raise UsageError(f"{where}: {told}", "leave one of them out")
-    if train.r_drop and train.adversarial:
-        told = "r_drop and adversarial both say what a second pass is for"
-        raise UsageError(f"{where}: {told}", "leave one of them out")
-    if train.adversarial and train.compile:
-        told = "adversarial takes the gradient of a pass twice, and compiled layers keep what it needs for one"
-        raise UsageError(f"{where}: {told}", "leave one of them out")
-    if train.adversarial and train.shard:
-        told = "adversarial goes back through a pass in the middle of an update, and train.shard gathers weights once a pass"
-        raise UsageError(f"{where}: {told}", "leave one of them out")
+    if train.adversarial:
+        others = {
+            "r_drop": "both say what a second pass is for",
+            "compile": "compiled layers keep what a gradient needs for one, and it takes two",
+            "shard": "shards gather weights for a pass there and back, and it goes back in between",
+        }
+        for name, told in others.items():
+            if getattr(train, name):
+                said = f"{where}: adversarial and {name} cannot go together: {told}"
+                raise UsageError(said, f"use --adversarial 0, or leave out {name}")
     if train.shard and train.optimizer == "muon":
         told = "muon turns whole matrices, and train.shard leaves no process one"
         raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")

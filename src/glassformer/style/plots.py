@@ -78,7 +78,7 @@ def new_figure(
 
 
 def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.075) -> None:
-    """Write labels to the right of points, pushed apart so that none overlap.
+    """Write labels to the right of points, pushed apart so that none overlap; lines that go on do not cross them.
 
     Args:
         axes: where; its limits must be final.
@@ -94,9 +94,10 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
             if short > 1e-9:
                 heights[i - 1] -= short / 2
                 heights[i] += short / 2
+    ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
     for height, (_, x, _, text, colour) in zip(heights, placed, strict=True):
         axes.annotate(text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-                      color=colour, va="center", annotation_clip=False, parse_math=False)  # fmt: skip
+                      color=colour, va="center", annotation_clip=False, parse_math=False, bbox=ground)  # fmt: skip
 
 
 def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:

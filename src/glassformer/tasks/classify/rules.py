@@ -21,8 +21,8 @@ UPDATES, FEW_UPDATES = 1000, 600
 enough."""
 BIGRAMS = 100_000
 """Most pairs of words with vectors of their own."""
-MOST_TOKENS = 13_000_000
-"""Tokens that all members together read in a run, so that long texts, too, are learned in minutes on two cores."""
+MOST_TOKENS, MOST_UPDATES = 13_000_000, 6000
+"""Tokens that all members together read in a run, and their updates, so that it takes minutes on two cores."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def settings(facts: Facts) -> dict[str, Any]:
 
     - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
       learned by heart; so they get six passes at most, at half the rate, and more dropout.
-    - Batches of 8 to 32 texts, so that there are about a thousand updates.
+    - Batches of 8 to 32 texts, so that there are about a thousand updates; of short ones in several classes up to 64.
     - Three members where they are quickly trained, one of long texts in numbers.
     - Pairs of words for long texts and for two classes: opinions are said in pairs ("not good"), topics in words.
     """
@@ -57,12 +57,14 @@ def settings(facts: Facts) -> dict[str, Any]:
     epochs = max(1.0, min(6.0, UPDATES * 32 / n) if two_short else min(10.0, by_size))
     updates = FEW_UPDATES if two_short else UPDATES
     tokens = epochs * n * max(1.0, min(facts.n_words, LONGEST))
+    batch_size = int(min(32 if long or two_short else 64, max(8, n * epochs / updates)))
+    members = min(MOST_TOKENS // tokens, MOST_UPDATES * batch_size // (n * epochs))
     return {
         "epochs": round(epochs, 1),
-        "batch_size": int(min(32, max(8, n * epochs / updates))),
+        "batch_size": batch_size,
         "lr": 5e-4 if two_short else 1e-3,
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
         "bigrams": BIGRAMS if long or facts.n_classes <= 2 else 0,
-        "members": int(min(3, max(1, MOST_TOKENS // tokens))),
+        "members": int(min(3, max(1, members))),
     }
