@@ -9,9 +9,9 @@ import torch
 from tests.small import config_of, data_of, small, small_run
 from torch.nn import functional as F
 
+from glassformer.errors import UsageError
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.dropout import Dropout
-from glassformer.errors import UsageError
 from glassformer.recipes import check_config
 from glassformer.training.objective import objective_of, step_uphill, two_way_divergence
 

@@ -113,8 +113,12 @@ def _uphill(
 @contextmanager
 def _embeddings_pass(model: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Within, what the embeddings of a model hand to its layers goes through `change`."""
+
+    def changed(_table: nn.Module, _ids: object, x: Tensor) -> Tensor:
+        return change(x)
+
     tables = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
-    hooks = [table.register_forward_hook(lambda _, __, x: change(x)) for table in tables]
+    hooks = [table.register_forward_hook(changed) for table in tables]
     try:
         yield
     finally:
