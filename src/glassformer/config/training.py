@@ -93,7 +93,7 @@ class TrainConfig:
     r_drop: float = number(0.0, "[0, inf)")
     """R-Drop: weight of how far two passes with different dropout disagree; twice the work an update."""
     adversarial: float = number(0.0, "[0, 1)")
-    """Adversarial training: how far the text's vectors are moved to raise the loss, as a share of their length; thrice the work."""
+    """Adversarial training: how far the text's vectors are moved to raise the loss, as a share of their length; about twice the time."""
     ema_decay: float = number(0.0, "[0, 1)")
     """Exponential moving average of the weights, used for validation and the final model; 0 for none."""
     average_last: int = number(1, "[1, inf)")
