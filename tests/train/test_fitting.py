@@ -73,6 +73,21 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
         assert fit_to_data(replace(left, text=text), Classify, data)[0].text.bigrams == 0
 
 
+def test_members_together_read_what_takes_minutes() -> None:
+    """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
+    from glassformer.tasks.classify.rules import MOST_TOKENS, Facts, settings
+
+    def members(n: int, classes: int, words: float) -> int:
+        return settings(Facts(n, classes, words))["members"]
+
+    assert [members(n, 2, 280) for n in (500, 1000, 2000, 8000)] == [3, 2, 1, 1]
+    assert members(3000, 4, 20) == members(10_000, 77, 12) == 3 and members(15_000, 150, 9) == 2
+    for n in (500, 2000, 9600, 25_000):
+        for words in (8.0, 20.0, 280.0):
+            read = n * words * settings(Facts(n, 6, words))["epochs"]
+            assert members(n, 6, words) == 1 or members(n, 6, words) * read <= MOST_TOKENS * 1.01
+
+
 def test_few_pairs_are_read_often_and_many_seldom() -> None:
     """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
     found = [pairs.settings(pairs.Facts(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]

@@ -21,8 +21,9 @@ UPDATES, FEW_UPDATES = 1000, 600
 enough."""
 BIGRAMS = 100_000
 """Most pairs of words with vectors of their own."""
-MOST_TOKENS, MOST_UPDATES = 13_000_000, 6000
-"""Tokens that all members together read in a run, and their updates, so that it takes minutes on two cores."""
+MOST_TOKENS, MOST_UPDATES = 4_500_000, 6000
+"""Tokens that all members together read in a run, and their updates: about three minutes on two cores, adversarial
+training counted. One member reads what its passes take, though it be more."""
 
 
 @dataclass(frozen=True)
