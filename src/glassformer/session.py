@@ -45,6 +45,8 @@ from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
 OnReport = Callable[[StepReport], None]
+MANY_CHARS = 20_000_000
+"""From so many characters on a person is told that reading them takes a while, before anything else can be said."""
 
 
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
@@ -63,6 +65,9 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     if kind.form.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
         what = f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
         raise DataError(what, "look at the column of texts: glassformer data show")
+    if (n_chars := sum(map(len, data.train.text))) >= MANY_CHARS:
+        told = f"{len(data.train.text):,} texts of {n_chars / 1e6:,.1f} million characters"
+        console.say(f"reading     {told}: tokenizer and encoding can take minutes")
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
