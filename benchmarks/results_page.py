@@ -167,7 +167,8 @@ def curves_png(results: dict[str, Facts]) -> dict[str, bytes]:
     """The learning curves of each section that has some, by file name."""
     results, images = with_starts(results), {}
     for section in sections(results):
-        inside = {n: f for n, f in results.items() if f["section"] == section and len(f["curve"]) > 1}
+        # Two points are a line between the validations, not a curve.
+        inside = {n: f for n, f in results.items() if f["section"] == section and len(f["curve"]) > 2}
         if inside:
             with ps.style():
                 images[image_name(section)] = _curves(section, inside)
