@@ -38,7 +38,13 @@ MODELS: dict[str, Parts] = {
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
     "lm, pre-norm": (
         "lm",
-        {"pre_norm": True, "positions": "rotary", "qk_norm": True, "activation": "swiglu"},
+        {
+            "pre_norm": True,
+            "positions": "rotary",
+            "qk_norm": True,
+            "activation": "swiglu",
+            "longest_ngram": 3,
+        },
     ),
     "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
 }
@@ -60,5 +66,5 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
     network = task.build_model()
     with torch.no_grad():
         for p in network.parameters():  # answers that depend strongly on the text, biases that are not zero
-            p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+            p.mul_(2.0) if p.ndim > 1 and p.any() else p.add_(0.3 * torch.randn_like(p))
     return Run(Path("runs") / name, task, network.eval(), CPU)

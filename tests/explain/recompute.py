@@ -29,7 +29,8 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
             return x[0] * attrs["factor"]
         case "bag":
             there = (x[0] > 0)[..., None]
-            return (p["weight"][x[0]] * there).sum(-2) / there.sum(-2).clamp(min=1)
+            total = (p["weight"][x[0]] * there).sum(-2)
+            return total / there.sum(-2).clamp(min=1) if attrs["how"] == "mean" else total
         case "positions":
             n, d = record.shape[-2:]
             return p["weight"][:n] if attrs["scheme"] == "learned" else sinusoids(n, d) * attrs["amplitude"]

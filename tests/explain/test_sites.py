@@ -41,7 +41,7 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
     """What is taken again beside the forward pass, or is no tensor of it, cannot be replaced."""
     beside = {key for key, site in SITES.items() if not site.edit}
     assert beside == {
-        "input", "ids", "rows", "scaled", "spelling", "pairs", "spelled", "paired", "q_heads", "k_heads",
+        "input", "ids", "rows", "scaled", "spelling", "spelling:hashed", "pairs", "spelled", "paired", "q_heads", "k_heads",
     }  # fmt: skip
     taps = {key.partition(":")[0] for key, site in SITES.items() if site.edit == "tap"}
     assert taps == {"q", "k", "v", "products", "scores", "mask", "weights", "context"}

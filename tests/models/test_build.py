@@ -33,7 +33,7 @@ CHANGES = {
 
 
 def test_every_field_of_the_configuration_is_tried() -> None:
-    elsewhere = {"n_decoder_layers", "tie_embeddings", "members"}
+    elsewhere = {"n_decoder_layers", "tie_embeddings", "members", "longest_ngram", "ngram_rows"}
     assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
 
 
@@ -102,6 +102,12 @@ def test_tied_embeddings_are_one_matrix() -> None:
     assert (
         n_parameters(LanguageModel(replace(SMALL, tie_embeddings=False), 20, 12)) == n_parameters(lm) + 20 * 8
     )
+
+
+def test_n_grams_have_so_many_rows_a_length() -> None:
+    plain, chosen = LanguageModel(SMALL, 20, 12), replace(SMALL, longest_ngram=4, ngram_rows=50)
+    assert n_parameters(LanguageModel(chosen, 20, 12)) == n_parameters(plain) + (1 + 3 * 50) * 8
+    assert n_parameters(LanguageModel(replace(SMALL, longest_ngram=1), 20, 12)) == n_parameters(plain)
 
 
 def test_decoder_layers_of_their_own_number() -> None:

@@ -17,6 +17,7 @@ from glassformer.nn import masks
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
+LONGEST_NGRAM = st.sampled_from([0, 2, 5])
 
 
 def model_of(**changes: object) -> LanguageModel:
@@ -31,12 +32,13 @@ def model_of(**changes: object) -> LanguageModel:
     at=st.integers(1, 11),
     positions=POSITIONS,
     pre_norm=st.booleans(),
+    longest_ngram=LONGEST_NGRAM,
     seed=st.integers(0, 99),
 )
-def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, seed) -> None:
+def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, longest_ngram, seed) -> None:
     at = min(at, n - 1)
     torch.manual_seed(seed)
-    model = model_of(positions=positions, pre_norm=pre_norm)
+    model = model_of(positions=positions, pre_norm=pre_norm, longest_ngram=longest_ngram)
     ids = torch.randint(20, (2, n))
     other = ids.clone()
     other[:, at:] = (ids[:, at:] + torch.randint(1, 20, (2, n - at))) % 20
@@ -48,11 +50,12 @@ def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, seed)
 
 @settings(deadline=None, max_examples=40)
 @given(
-    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7), positions=POSITIONS, seed=st.integers(0, 99)
-)
-def test_cached_equals_uncached(chunks, positions, seed) -> None:
+    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7), positions=POSITIONS, longest_ngram=LONGEST_NGRAM,
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_cached_equals_uncached(chunks, positions, longest_ngram, seed) -> None:
     torch.manual_seed(seed)
-    model = model_of(positions=positions)
+    model = model_of(positions=positions, longest_ngram=longest_ngram)
     ids = torch.randint(20, (3, sum(chunks)))
     cache = model.new_cache()
     parts = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
@@ -63,12 +66,12 @@ def test_cached_equals_uncached(chunks, positions, seed) -> None:
 @settings(deadline=None, max_examples=40)
 @given(
     rows=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3), min_size=1, max_size=3), positions=POSITIONS,
-    pre_norm=st.booleans(), seed=st.integers(0, 99),
+    pre_norm=st.booleans(), longest_ngram=LONGEST_NGRAM, seed=st.integers(0, 99),
 )  # fmt: skip
-def test_packed_texts_have_the_logits_each_has_alone(rows, positions, pre_norm, seed) -> None:
+def test_packed_texts_have_the_logits_each_has_alone(rows, positions, pre_norm, longest_ngram, seed) -> None:
     """Rows of several texts, filled up at the end by one more that nobody reads."""
     torch.manual_seed(seed)
-    model = model_of(positions=positions, pre_norm=pre_norm)
+    model = model_of(positions=positions, pre_norm=pre_norm, longest_ngram=longest_ngram)
     longest = max(sum(lengths) for lengths in rows)
     ids = torch.randint(20, (len(rows), longest))
     segments = torch.tensor(
@@ -97,8 +100,9 @@ def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) 
     assert [args[:2] for args in built] == [(7, 7)]
 
 
-def test_a_row_may_change_places_in_the_cache() -> None:
-    model, rows = model_of(), torch.tensor([2, 0, 2])
+@pytest.mark.parametrize("longest_ngram", [0, 4])
+def test_a_row_may_change_places_in_the_cache(longest_ngram: int) -> None:
+    model, rows = model_of(longest_ngram=longest_ngram), torch.tensor([2, 0, 2])
     ids = torch.randint(20, (3, 6))
     cache = model.new_cache()
     model(ids[:, :4], cache=cache)

@@ -8,7 +8,7 @@
  *   scale [x] attrs.factor                   x · factor
  *   spelling []                              numbers of each token's n-grams (L, G); 0: it has fewer
  *   pairs []                                 row of the pair of words each token ends (L); 0: it is not listed
- *   bag [spelling] {weight}                  mean of weight[n-grams], 0 left out; zeros where there are none
+ *   bag [spelling] {weight} attrs.how        "mean" or "sum" of weight[n-grams], 0 left out; zeros where there are none
  *   positions [] attrs.scheme, {weight?}     "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add [a, b]                               a + b
  *   layer_norm [x] {weight, bias} attrs.eps  over the last axis, biased variance
@@ -35,6 +35,7 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "rows": ["lookup", "token", "feature"],
   "scaled": ["scale", "token", "feature"],
   "spelling": ["spelling", "token", "ngram"],
+  "spelling:hashed": ["spelling", "token", "ngram"],
   "ngrams": ["bag", "token", "feature"],
   "pairs": ["pairs", "token"],
   "bigrams": ["lookup", "token", "feature"],

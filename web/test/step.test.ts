@@ -48,12 +48,19 @@ test("the numbers of the n-grams, in a window too", async () => {
 });
 
 test("the mean of the n-grams' rows: none is left out but row 0, and nothing is zeros", async () => {
-  const bag = step("bag", {}, [["token", 3], ["feature", 2]]);
+  const bag = step("bag", { how: "mean" }, [["token", 3], ["feature", 2]]);
   assert.deepEqual(Array.from(await OPERATIONS.bag.again(bag)), [2, 4, 5, 1, 0, 0]);
   const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
   assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 0.5, value: 1 }, { label: "car", a: 6, b: 0.5, value: 3 }]);
   assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(1, 0))).terms, [{ label: "0xE2", a: 5, b: 1, value: 5 }]);
   assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(2, 0))).terms, []);
+});
+
+test("where n-grams are of tokens, their rows are added up", async () => {
+  const bag = step("bag", { how: "sum" }, [["token", 3], ["feature", 2]]);
+  assert.deepEqual(Array.from(await OPERATIONS.bag.again(bag)), [4, 8, 5, 1, 0, 0]);
+  const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
+  assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 1, value: 2 }, { label: "car", a: 6, b: 1, value: 6 }]);
 });
 
 test("sinusoids are multiplied by their amplitude, and say so", async () => {

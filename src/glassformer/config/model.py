@@ -50,5 +50,9 @@ class ModelConfig:
     """Share input and output embeddings (source too when translating with one vocabulary)."""
     pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
     """Classifier: how token vectors become one, padding excluded."""
+    longest_ngram: int = number(0, "[0, 16]")
+    """Language model: n-grams of 2 to so many tokens have vectors, added to that of the token they end with; 0: none."""
+    ngram_rows: int = number(16384, "[1, 10000000]")
+    """Rows for the n-grams of each length, which are hashed to them."""
     zero_init: bool = False
     """Begin with every residual branch, and an output layer that is not tied, at zero: each layer starts as identity."""

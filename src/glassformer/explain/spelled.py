@@ -1,4 +1,4 @@
-"""What a classifier reads beside the words, for a person: how they are spelled, and which pairs they make."""
+"""What a model reads beside its tokens, for a person: how words are spelled, which pairs and n-grams tokens make."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from glassformer.explain.streams import Stream
 from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import Spelling
 from glassformer.text.spelling import FIRST
 from glassformer.text.tokenizer import Tokenizer
@@ -46,6 +47,22 @@ def paired(stream: Stream, bigrams: BigramEmbedding) -> Stream:
         f"{a} {b}" if number else "" for number, a, b in zip(numbers, before, stream.pieces, strict=False)
     ]
     return replace(stream, bigrams=names, bigram_ids=numbers)
+
+
+def with_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
+    """A stream with the n-grams of tokens that each of its tokens ends, shortest first.
+
+    Args:
+        stream: of a text.
+        ngrams: the model's table.
+    """
+    ids = torch.tensor([stream.ids], device=ngrams.weight.device)
+    numbers: list[list[int]] = ngrams.numbers(ids, len(stream))[0].tolist()
+    names = [
+        ["".join(stream.pieces[end - n : end]) for n, number in enumerate(row, 2) if number]
+        for end, row in enumerate(numbers, 1)
+    ]
+    return replace(stream, ngrams=names, ngram_ids=numbers)
 
 
 def _name(number: int, ngrams: Sequence[str]) -> str:

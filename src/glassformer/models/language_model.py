@@ -8,24 +8,28 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.nn.cache import DecoderCache, positions_of
 from glassformer.nn.masks import Mask
 from glassformer.nn.positions import positions_within
 
 
 class LanguageModel(nn.Module):
-    """Embedding, causal decoder, output projection (tied to the embedding or not).
+    """Embedding, causal decoder, output projection (tied to the embedding or not); n-grams beside tokens where asked.
 
     Args:
         config: the Transformer's numbers.
         vocab_size: number of tokens V.
         max_len: the context, in tokens.
+        special: ids below this one are special tokens, of which no n-gram is made.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, max_len: int) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, max_len: int, special: int = 0) -> None:
         super().__init__()
         self.config, self.max_len = config, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
+        longest, rows = config.longest_ngram, config.ngram_rows
+        self.ngrams = HashedNgramEmbedding(longest, rows, config.d_model, special) if longest > 1 else None
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, config.zero_init)
@@ -64,8 +68,16 @@ class LanguageModel(nn.Module):
             raise ValueError("packed texts are read whole: give `segments` or a `cache`, not both")
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
         mask = Mask.of(causal=(ids.shape[1], n_keys), segments=segments, device=ids.device)
-        x = self.embedding(ids, positions)
+        x = self.embedding(ids, positions, *self._ngrams_of(ids, cache, segments))
         return self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
+
+    def _ngrams_of(
+        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None, segments: Int[Tensor, "B T"] | None
+    ) -> list[Float[Tensor, "B T D"]]:
+        if self.ngrams is None:
+            return []
+        seen = ids if cache is None else cache.with_recent(ids, self.ngrams.longest - 1)
+        return [self.ngrams(self.ngrams.of(seen, ids.shape[1], segments))]
 
     def new_cache(self) -> DecoderCache:
         """An empty cache for `forward`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -31,19 +32,21 @@ class Spelling:
 
 
 class NgramEmbedding(nn.Module):
-    """A table of n-grams, and the mean of a token's rows in it (Bojanowski et al. 2017 add them up).
+    """A table of n-grams, and of a token's rows in it the mean or, as in Bojanowski et al. 2017, the sum.
 
     Args:
         n_ngrams, d_model: the table's shape; row 0 stands for none and never counts.
         std: of the start.
+        how: "mean" or "sum".
     """
 
-    def __init__(self, n_ngrams: int, d_model: int, std: float) -> None:
+    def __init__(self, n_ngrams: int, d_model: int, std: float, how: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
+        self.how = how
         self.weight = nn.Parameter(torch.empty(n_ngrams, d_model))
         nn.init.normal_(self.weight, std=std)
 
     def forward(self, spelling: Spelling) -> Float[Tensor, "B S D"]:
         """A vector a token; zeros where nothing is spelled."""
-        vectors = F.embedding_bag(spelling.ngrams, self.weight, mode="mean", padding_idx=0)  # (U, D)
+        vectors = F.embedding_bag(spelling.ngrams, self.weight, mode=self.how, padding_idx=0)  # (U, D)
         return F.embedding(spelling.which, vectors)

@@ -38,8 +38,8 @@ PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
 ) | {"train.bpe_dropout", "train.two_way"}
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
-WINDOWS = frozenset({"train.static_shapes", "train.loss_rows"})
-"""Settings of windows of a running text, for the `ignores` of tasks that read examples."""
+WINDOWS = frozenset({"train.static_shapes", "train.loss_rows", "model.longest_ngram", "model.ngram_rows"})
+"""Settings of windows of a running text and of its model, for the `ignores` of tasks that read examples."""
 
 WORDS = 20_000
 """Vocabulary that the rules of a task find where tokens are whole words: about as many as are seen."""

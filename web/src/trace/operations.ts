@@ -25,8 +25,8 @@ function products(heads: Arithmetic["heads"], a: ops.Numbers, b: ops.Numbers, la
   return { lines: [], terms, heads };
 }
 
-const averaged = (what: string, values: number[], labels: string[]) =>
-  products([what, "value", `1/${values.length}`, "share"], values, values.map(() => 1 / values.length), labels);
+const summed = (what: string, values: number[], divisor: number, labels: string[]) =>
+  products([what, "value", divisor === 1 ? "1" : `1/${divisor}`, "share"], values, values.map(() => 1 / divisor), labels);
 
 /** An operation on each number by itself. */
 const each = (f: (x: number) => number, says: (x: number) => string): Operation => ({
@@ -68,7 +68,7 @@ export const OPERATIONS: Record<Op, Operation> = {
     },
   },
   lookup: {
-    again: meanOfRows,
+    again: rowsPicked,
     cell: async (step, cell) =>
       lines(`Row ${(await data(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "table of pairs" : "embedding table"}, feature ${cell.col}: ${n(await one(step, cell))}.`),
   },
@@ -77,11 +77,11 @@ export const OPERATIONS: Record<Op, Operation> = {
     cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await one(step, cell)}`),
   },
   bag: {
-    again: meanOfRows,
+    again: rowsPicked,
     cell: async (step, { row, col }) => {
       const ids = Array.from(await data(step, 0, `token:${row}`)).filter(Boolean);
       const values = await Promise.all(ids.map(async (id) => (await needed(step, "weight", [id]))[col]!));
-      return averaged("n-gram", values, ngramsOf(step.trace, row));
+      return summed("n-gram", values, step.node.attrs.how === "sum" ? 1 : values.length, ngramsOf(step.trace, row));
     },
   },
   pairs: {
@@ -244,8 +244,8 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
 };
 
-/** Of each token the mean of the rows that its numbers pick: one of a word, or those of its n-grams, of which 0 is none. */
-async function meanOfRows(step: Step): Promise<number[]> {
+/** Of each token the rows that its numbers pick: one of a word, or the mean or sum of its n-grams', of which 0 is none. */
+async function rowsPicked(step: Step): Promise<number[]> {
   const x = await input(step, 0);
   const [size, each] = [last(step.node), x.shape[1] ?? 1];
   const numbers = Array.from(x.data);
@@ -253,7 +253,7 @@ async function meanOfRows(step: Step): Promise<number[]> {
   const rows = await needed(step, "weight", unique);
   return Array.from({ length: numbers.length / each }, (_, token) => {
     const picked = numbers.slice(token * each, (token + 1) * each).filter((one) => one || !x.shape[1]).map((one) => unique.indexOf(one) * size);
-    return Array.from({ length: size }, (_, i) => picked.reduce((sum, start) => sum + rows[start + i]! / picked.length, 0));
+    return Array.from({ length: size }, (_, i) => picked.reduce((sum, start) => sum + rows[start + i]! / (step.node.attrs.how === "sum" ? 1 : picked.length), 0));
   }).flat();
 }
 
@@ -289,7 +289,7 @@ async function pooledCell(step: Step, { col }: Cell): Promise<Arithmetic> {
   const kept = Array.from({ length: x.shape[0]! }, (_, t) => t).filter((t) => !mask || mask[t]);
   const values = kept.map((t) => x.data[t * size + (col % size)]!);
   const tokens = pieces(step, inputNode(step, 0), 0);
-  if (how === "mean") return averaged("token", values, kept.map((t) => tokens[t]!));
+  if (how === "mean") return summed("token", values, values.length, kept.map((t) => tokens[t]!));
   if (how === "first") return lines(`The vector of the first token, feature ${col}: ${n(values[0] ?? NaN)}.`);
   const largest = Math.max(...values);
   return lines(`The largest of ${kept.length}: that of “${visible(tokens[kept[values.indexOf(largest)] ?? 0])}”, ${n(largest)}.`);

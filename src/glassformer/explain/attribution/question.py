@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.capture.hooks import instead
 from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 
@@ -129,6 +130,8 @@ class Question:
             found = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in read]
             if spelling is not None:
                 found[0] = found[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
+            if isinstance(ngrams := getattr(self.model, "ngrams", None), HashedNgramEmbedding):
+                found[0] = found[0] + ngrams(ngrams.of(ids[0], ids[0].shape[1]))
             if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
                 found[0] = found[0] + bigrams(ids[0])
         return found

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Watch
 from glassformer.explain.capture.part import Call, Part
 from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
@@ -36,7 +37,7 @@ def key_of(norm: LayerNorm | RMSNorm) -> str:
 
 
 class NgramWires:
-    """spelling and ngrams: which n-grams each token has, and the mean of their rows."""
+    """spelling and ngrams: which n-grams each token has, and the mean or sum of their rows."""
 
     def __init__(self, watch: Watch, module: NgramEmbedding, name: str) -> None:
         self.tape, self.module, self.name = watch.tape, module, name
@@ -51,8 +52,11 @@ class NgramWires:
     def end(self, output: Tensor) -> Tensor:
         part = Part(self.tape, Call("", self.count()), {"token": "text"})
         name = f"{self.name.removesuffix('ngrams')}spelling"
-        part.known["numbers"] = part.tell("spelling", self.numbers, name=name).id
-        return part.tell("ngrams", output, name=self.name, params=self.module).value
+        hashed = isinstance(self.module, HashedNgramEmbedding)
+        key, attrs = ("spelling:hashed", {"kind": "hashed"}) if hashed else ("spelling", {})
+        part.known["numbers"] = part.tell(key, self.numbers, name=name, attrs=attrs).id
+        how = {"how": self.module.how}
+        return part.tell("ngrams", output, name=self.name, params=self.module, attrs=how).value
 
 
 class BigramWires:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
 from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import NgramEmbedding
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
@@ -28,7 +29,10 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "scale": ("[x] attrs.factor", "x · factor"),
     "spelling": ("[]", "numbers of each token's n-grams (L, G); 0: it has fewer"),
     "pairs": ("[]", "row of the pair of words each token ends (L); 0: it is not listed"),
-    "bag": ("[spelling] {weight}", "mean of weight[n-grams], 0 left out; zeros where there are none"),
+    "bag": (
+        "[spelling] {weight} attrs.how",
+        '"mean" or "sum" of weight[n-grams], 0 left out; zeros where there are none',
+    ),
     "positions": (
         "[] attrs.scheme, {weight?}",
         '"sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight',
@@ -134,6 +138,7 @@ SITES: dict[str, Site] = {
     "rows": _site("lookup", "ids", "token feature", _embed, "functional.embedding(ids, self.weight)", stream=True),
     "scaled": _site("scale", "before", "token feature", _embed, "* self.scale", stream=True),
     "spelling": _site("spelling", "", "token ngram", Spelling.numbers, "known = [", stream=True),
+    "spelling:hashed": _site("spelling", "", "token ngram", HashedNgramEmbedding.numbers, "self.rows + 1", stream=True),
     "ngrams": _site("bag", "numbers", "token feature", NgramEmbedding.forward, "F.embedding_bag(", "result", True),
     "pairs": _site("pairs", "", "token", BigramEmbedding.numbers, "torch.searchsorted(", stream=True),
     "bigrams": _site("lookup", "numbers", "token feature", BigramEmbedding.forward, "F.embedding(", "result", True),

@@ -15,6 +15,7 @@ from glassformer.explain.decode_log import write
 from glassformer.explain.lengths import FULL
 from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, following_of, warnings_of
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.spelled import with_ngrams
 from glassformer.explain.streams import Span, make_stream, written_spans
 from glassformer.models import LanguageModel
 from glassformer.text.tokenizer import Tokenizer
@@ -59,6 +60,8 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
         n_given=len(prompt) - seen_from, n_pad=request.pad,
     )  # fmt: skip
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}  # causal: padding behind is not seen
+    if model.ngrams is not None:
+        stream = with_ngrams(stream, model.ngrams)
     following = following_of(everything[seen_from + 1 :], new.finished, t.eos_id, len(ids))
     wrote = Wrote(stream.n_given - 1, stream.n_given - len(request.prefix), banned)
     written = t.decode(new.ids)

@@ -28,6 +28,7 @@ from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORDS, Tas
 from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
+from glassformer.text.kinds import SPECIAL_TOKENS
 
 
 class LanguageModelling(Task):
@@ -95,7 +96,8 @@ class LanguageModelling(Task):
         )  # fmt: skip
 
     def build_model(self) -> LanguageModel:
-        return LanguageModel(self.config.model, self.tokenizer.vocab_size, self.config.text.max_len)
+        c = self.config
+        return LanguageModel(c.model, self.tokenizer.vocab_size, c.text.max_len, len(SPECIAL_TOKENS))
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:

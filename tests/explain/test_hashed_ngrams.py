@@ -1,0 +1,113 @@
+"""A language model that reads n-grams of its tokens is explained with them: named, captured, recomputed, and erased."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.explain.recompute import recompute
+from tests.small import CPU, config_of, data_of
+
+from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
+from glassformer.tasks import TASKS
+
+TEXT = "abc ba"
+
+
+def ngram_run(**model: object) -> Run:
+    """A run of random weights, those of the n-grams as large as the others."""
+    config = config_of("lm", word_mask_prob=0.0)
+    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4, "ngram_rows": 300}
+    config = replace(config, model=replace(config.model, **(small | model)))
+    task = TASKS["lm"].fit(config, data_of("lm"))
+    torch.manual_seed(2)
+    network = task.build_model()
+    with torch.no_grad():
+        for name, p in network.named_parameters():
+            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(
+                0.3 * torch.randn_like(p)
+            )
+    return Run(Path("runs/ngrams"), task, network.eval(), CPU)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return ngram_run()
+
+
+@pytest.mark.parametrize("text", [TEXT, "a", "", "xyz", "abcdefg " * 9])
+def test_what_is_explained_is_what_is_predicted(run: Run, text: str) -> None:
+    e = run.explain(text, max_new_tokens=6, decode_seed=3)
+    n = e.decode.settings.max_new_tokens  # fewer where the context is full
+    [expected] = run.predict(text, max_new_tokens=n, decode_seed=3)
+    assert e.answer["headline"] == expected["text"]
+    assert all(check.ok for check in e.checks)
+
+
+def test_the_n_grams_matter_to_this_model(run: Run) -> None:
+    """Else what follows would prove nothing."""
+    inputs = run.explain(TEXT, max_new_tokens=1).model_inputs
+    plain = ngram_run()
+    plain.model.ngrams = None
+    with torch.no_grad():
+        assert (run.model(**inputs) - plain.model(**inputs)).abs().max() > 0.1
+
+
+def test_a_token_names_the_n_grams_that_it_ends(run: Run) -> None:
+    stream = explain(run, TraceRequest(TEXT, pad=2, decode={"max_new_tokens": 1})).streams[0]
+    assert stream.ngrams is not None and stream.ngram_ids is not None
+    pieces = stream.pieces
+    assert stream.ngrams[:3] == [[], [pieces[0] + pieces[1]], [pieces[1] + pieces[2], "abc"]]
+    assert stream.ngrams[5] == ["".join(pieces[6 - n : 6]) for n in (2, 3, 4)]
+    assert stream.ngrams[-2:] == [[], []]  # padding
+    named = [sum(number > 0 for number in row) for row in stream.ngram_ids]
+    assert named == [len(names) for names in stream.ngrams]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("std", [0.05, None])
+def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, std: float | None) -> None:
+    run = ngram_run(positions=positions, embedding_std=std)
+    e = run.explain(TEXT)
+    assert e.trace is not None
+    for record in e.records.values():
+        again = recompute(e.trace, run.model, record)
+        assert record.source is not None, record.id
+        if again is not None:
+            torch.testing.assert_close(record.value.double(), again, atol=1e-5, rtol=1e-5)
+    scaled = ["embedding.scaled"] if std is None else []
+    placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
+    spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
+    assert list(e.records)[: 5 + len(scaled + placed)] == [
+        "embedding.ids", "embedding.rows", *scaled, *spelled, *placed,
+    ]  # fmt: skip
+    assert "self.rows + 1" in e.records["embedding.spelling"].source.marked
+    assert e.records["decoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
+    assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
+
+
+@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+def test_an_erased_word_takes_its_n_grams_with_it(run: Run, method: str) -> None:
+    e = run.explain("ab cd e", max_new_tokens=1)
+    told, question = e.attribute(method), ask(e, AttributeRequest())
+    [ids] = question.ids
+    erasable = [place for place, word in enumerate(question.words[0].word_of) if word >= 0]
+    assert len(erasable) > 4
+
+    def value(places: list[int]) -> float:
+        seen = ids.clone()
+        seen[0, places] = question.erase_id
+        with torch.no_grad():
+            log_probs = run.model(seen)[0, -1].log_softmax(-1)
+        foil = 0.0 if told.foil is None else float(log_probs[told.foil.id])
+        return float(log_probs[told.target.id]) - foil
+
+    assert told.value == pytest.approx(value([]), abs=1e-5)
+    assert told.baseline_value == pytest.approx(value(erasable), abs=1e-5)
+    if method == "integrated_gradients":
+        assert told.completeness.ok
+        assert sum(told.scores["text"]) == pytest.approx(told.value - told.baseline_value, rel=0.03)

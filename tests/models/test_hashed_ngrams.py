@@ -1,0 +1,98 @@
+"""Hashed n-grams: equal ones share a row, wherever they stand; different ones seldom do; the rest has none."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.models import LanguageModel
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
+
+ROWS = 1000
+
+
+def table(longest: int = 4, special: int = 0) -> HashedNgramEmbedding:
+    return HashedNgramEmbedding(longest, ROWS, 6, special)
+
+
+def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None:
+    ids = torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]])
+    numbers = table().numbers(ids, 9)
+    assert numbers.shape == (1, 9, 3)
+    assert numbers[0, 3, :2].tolist() == numbers[0, 8, :2].tolist()  # 8 9 and 7 8 9
+    assert numbers[0, 3, 2] != numbers[0, 8, 2]  # 9 7 8 9 and 6 7 8 9
+    lengths = torch.arange(3)
+    there = numbers > 0
+    assert ((numbers - 1).div(ROWS, rounding_mode="floor") == lengths)[there].all()
+
+
+def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
+    there = table().numbers(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
+    assert there[0].tolist() == [
+        [False] * 3,
+        [True, False, False],
+        [True, True, False],
+        [True] * 3,
+        [True] * 3,
+    ]
+
+
+def test_an_n_gram_with_a_special_token_has_no_row() -> None:
+    there = table(special=5).numbers(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
+    none = [False] * 3
+    assert there[0].tolist() == [
+        none,
+        [True, False, False],
+        none,
+        none,
+        [True, False, False],
+        [True, True, False],
+    ]
+
+
+def test_an_n_gram_does_not_reach_into_the_text_before() -> None:
+    ids, segments = torch.tensor([[6, 7, 8, 6, 7, 8]]), torch.tensor([[0, 0, 0, 1, 1, 1]])
+    whole = table()
+    assert torch.equal(whole.numbers(ids, 6, segments)[:, 3:], whole.numbers(ids[:, :3], 3))
+
+
+def test_the_last_ones_are_those_of_the_whole() -> None:
+    ids = torch.randint(50, (2, 9))
+    whole = table()
+    assert torch.equal(whole.numbers(ids, 2), whole.numbers(ids, 9)[:, -2:])
+
+
+def test_rows_are_shared_no_more_often_than_by_chance() -> None:
+    """All pairs and 3-grams of 12 ids, near each other and far apart, against rows drawn at random."""
+    for few in (range(12), range(5, 50_000, 4_500)):
+        ids = torch.tensor(list(itertools.product(few, repeat=3)))
+        for column, n in ((0, 2), (1, 3)):
+            different = len(ids.unique(dim=0)) if n == 3 else len(few) ** 2
+            taken = len(table(3).numbers(ids, 3)[:, -1, column].unique())
+            expected = ROWS * (1 - (1 - 1 / ROWS) ** different)
+            assert taken > 0.95 * expected, (few, n)
+
+
+def test_a_token_gets_the_sum_of_its_rows_which_begin_at_zero() -> None:
+    ids = torch.tensor([[6, 7, 8, 9], [9, 2, 3, 1]])
+    ngrams = table()
+    assert not ngrams(ngrams.of(ids, 4)).any()
+    torch.nn.init.normal_(ngrams.weight)
+    found, numbers = ngrams(ngrams.of(ids, 4)), ngrams.numbers(ids, 4)
+    assert found.shape == (2, 4, 6) and not found[:, 0].any()
+    torch.testing.assert_close(found[:, 1], ngrams.weight[numbers[:, 1, 0]])
+    torch.testing.assert_close(found[:, 3], F.embedding(numbers[:, 3], ngrams.weight).sum(dim=1))
+
+
+def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
+    ids = torch.randint(20, (2, 9))
+    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
+    plain = LanguageModel(config, 20, 40).eval()
+    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0, longest_ngram=3, ngram_rows=50)
+    with_ngrams = LanguageModel(config, 20, 40).eval()
+    missing = with_ngrams.load_state_dict(plain.state_dict(), strict=False)
+    assert missing.missing_keys == ["ngrams.weight"]
+    torch.testing.assert_close(with_ngrams(ids), plain(ids))
