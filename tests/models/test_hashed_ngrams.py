@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 from torch.nn import functional as F
 
@@ -15,7 +16,7 @@ ROWS = 1000
 
 
 def table(longest: int = 4, special: int = 0) -> HashedNgramEmbedding:
-    return HashedNgramEmbedding(longest, ROWS, 6, special)
+    return HashedNgramEmbedding(longest, ROWS, 6, special=special)
 
 
 def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None:
@@ -85,6 +86,18 @@ def test_a_token_gets_the_sum_of_its_rows_which_begin_at_zero() -> None:
     assert found.shape == (2, 4, 6) and not found[:, 0].any()
     torch.testing.assert_close(found[:, 1], ngrams.weight[numbers[:, 1, 0]])
     torch.testing.assert_close(found[:, 3], F.embedding(numbers[:, 3], ngrams.weight).sum(dim=1))
+
+
+def test_some_are_left_out_in_training_and_the_sum_stays_in_the_mean() -> None:
+    torch.manual_seed(0)
+    ids, ngrams = torch.randint(50, (40, 100)), HashedNgramEmbedding(3, ROWS, 6, dropout=0.75)
+    torch.nn.init.ones_(ngrams.weight)
+    left = ngrams.of(ids, 100).ngrams > 0
+    assert 0.23 < left[(ngrams.eval().of(ids, 100).ngrams > 0)].float().mean() < 0.27
+    whole = ngrams(ngrams.of(ids, 100))
+    assert whole[:, 2:].eq(2.0).all()
+    ngrams.train()
+    assert ngrams(ngrams.of(ids, 100))[:, 2:].mean().item() == pytest.approx(2.0, abs=0.1)
 
 
 def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:

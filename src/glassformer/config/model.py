@@ -54,5 +54,7 @@ class ModelConfig:
     """Language model: n-grams of 2 to so many tokens have vectors, added to that of the token they end with; 0: none."""
     ngram_rows: int = number(16384, "[1, 10000000]")
     """Rows for the n-grams of each length, which are hashed to them."""
+    ngram_dropout: float = number(0.5, "[0, 1)")
+    """Share of those n-grams that are left out while training: rare ones would be learned by heart."""
     zero_init: bool = False
     """Begin with every residual branch, and an output layer that is not tied, at zero: each layer starts as identity."""

@@ -9,11 +9,12 @@ share a row. Departures: rows begin at zero, so that what was never seen says no
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.models.spelling import NgramEmbedding, Spelling
+from glassformer.nn.dropout import Dropout
 
 MULTIPLIER = 6364136223846793005
 """Of a linear congruential generator modulo 2⁶⁴ (Knuth, "The Art of Computer Programming", 3.3.4): it spreads the ids of
@@ -31,12 +32,15 @@ class HashedNgramEmbedding(NgramEmbedding):
         longest: tokens of the longest n-gram, at least 2.
         rows: of the table of each length.
         d_model: width of a row.
+        dropout: share of a token's n-grams that are left out while training, the sum of the others being made up for
+            them. A long n-gram stands in few places and tells what comes next there: the model would learn by heart.
         special: ids below this one are special tokens.
     """
 
-    def __init__(self, longest: int, rows: int, d_model: int, special: int = 0) -> None:
+    def __init__(self, longest: int, rows: int, d_model: int, dropout: float = 0.0, special: int = 0) -> None:
         super().__init__(1 + (longest - 1) * rows, d_model, std=0.0, how="sum")
         self.longest, self.rows, self.special = longest, rows, special
+        self.dropout = Dropout(dropout)
 
     def numbers(
         self, ids: Int[Tensor, "B L"], n_new: int, segments: Int[Tensor, "B L"] | None = None
@@ -58,7 +62,15 @@ class HashedNgramEmbedding(NgramEmbedding):
         return torch.stack(found, dim=-1)[:, ids.shape[1] - n_new :]
 
     def of(self, ids: Int[Tensor, "B L"], n_new: int, segments: Int[Tensor, "B L"] | None = None) -> Spelling:
-        """What `forward` reads of the last T = n_new tokens, those before them being known."""
+        """What `forward` reads of the last T = n_new tokens, those before them being known; some left out in training."""
         numbers = self.numbers(ids, n_new, segments)
+        if self.training:
+            kept = self.dropout(torch.ones(numbers.shape, device=ids.device))
+            numbers = torch.where(kept > 0, numbers, 0)
         which = torch.arange(numbers.shape[0] * n_new, device=ids.device).view(-1, n_new)
         return Spelling(which, numbers.flatten(0, 1))
+
+    def forward(self, spelling: Spelling) -> Float[Tensor, "B S D"]:
+        """A vector a token; zeros where it ends no n-gram."""
+        x = super().forward(spelling)
+        return x / (1 - self.dropout.p) if self.training else x

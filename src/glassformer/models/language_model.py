@@ -28,8 +28,10 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config, self.max_len = config, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
-        longest, rows = config.longest_ngram, config.ngram_rows
-        self.ngrams = HashedNgramEmbedding(longest, rows, config.d_model, special) if longest > 1 else None
+        self.ngrams = None
+        if config.longest_ngram > 1:
+            sizes = config.longest_ngram, config.ngram_rows, config.d_model
+            self.ngrams = HashedNgramEmbedding(*sizes, config.ngram_dropout, special)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, config.zero_init)
