@@ -38,7 +38,7 @@ const STEPS: Record<string, Words> = {
   rows: ["Embedding rows", "Each id picks its row of the embedding table: a vector found by training.", "x_t = E[id_t]"],
   scaled: ["Embedding, scaled", "Times √d, as in the paper, so that the positions added next do not drown it.", "x_t · \\sqrt{d}"],
   spelling: ["N-grams", "How each token is spelled: its parts of 3 to 5 letters, < and > at its ends, or its bytes.", "g_t = spell(t)"],
-  "spelling:hashed": ["N-grams", "The tokens before are read with each token: the n-grams it ends, each hashed to a row of a table.", "g_{t,n} = hash(t_{i−n+1}, …, t_i)"],
+  "spelling:hashed": ["N-grams", "The tokens before are read with each token: the n-grams it ends, each hashed to a row of a table.", "g_{t,n} = hash_n(t)"],
   "ngrams:sum": ["Sum of the n-grams", "The vectors of the n-grams that a token ends, added up: what stands before it is told before any layer looks back.", "s_t = ∑_n G[g_{t,n}]"],
   ngrams: ["Mean of the n-grams", "The vectors of a token’s n-grams, averaged: unknown words have them too.", "s_t = \\frac{1}{n} ∑_i G[g_{t,i}]"],
   spelled: ["Token + n-grams", "Token and n-grams in one vector.", "x_t = x_t + s_t"],
