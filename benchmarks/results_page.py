@@ -132,22 +132,24 @@ def ablation_table(ablation: Facts) -> str:
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
     first = ablation["rows"][0]["scores"]
+    digits = 3 if ablation.get("unit") == "nats" else 2  # percent and BLEU are tens
     rows = []
     for row in ablation["rows"]:
-        cells = [_ablated(row["scores"].get(name)) for name in names]
+        cells = [_ablated(row["scores"].get(name), digits) for name in names]
         both = [name for name in names if name in row["scores"] and name in first]
         difference = (
             np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
         )
-        rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.2f}"])
+        rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
     return table(["lever", *names, "difference"], rows)
 
 
-def _ablated(scores: Any) -> str:
+def _ablated(scores: Any, digits: int) -> str:
     if scores is None:
         return "–"
     values = np.atleast_1d(np.asarray(scores, float))
-    return f"{values.mean():.2f}" + (f" (sd {values.std(ddof=1):.2f})" if len(values) > 1 else "")
+    spread = f" (sd {values.std(ddof=1):.{digits}f})" if len(values) > 1 else ""
+    return f"{values.mean():.{digits}f}{spread}"
 
 
 def ablation_notes(ablation: Facts) -> list[str]:

@@ -161,6 +161,8 @@ def test_an_ablation_is_held_against_its_first_row() -> None:
         "| no n-grams | 79.00 (sd 1.41) | 67.00 | -2.50 |",
         "| no dropout | – | 71.00 | +1.00 |",
     ]
+    nats = [{"lever": "all", "scores": {"a": 1.3497}}]
+    assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
     text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
     assert (
         "### Own sets" in text
