@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding, NgramCache
+from glassformer.nn import DecoderCache
 
 ROWS = 1000
 
@@ -109,3 +110,19 @@ def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
     missing = with_ngrams.load_state_dict(plain.state_dict(), strict=False)
     assert missing.missing_keys == ["ngrams.weight"]
     torch.testing.assert_close(with_ngrams(ids), plain(ids))
+
+
+def test_recent_ids_go_with_their_rows() -> None:
+    cache, ids = NgramCache(1), torch.arange(12).view(2, 6)
+    assert cache.with_recent(ids[:, :1], 2).tolist() == [[0], [6]]
+    assert torch.equal(cache.with_recent(ids[:, 1:4], 2), ids[:, :4])
+    cache.select(torch.tensor([1, 0, 1]))
+    assert torch.equal(cache.with_recent(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])
+
+
+def test_a_cache_that_knows_no_ids_is_refused() -> None:
+    model = LanguageModel(
+        ModelConfig(n_layers=1, d_model=8, n_heads=2, longest_ngram=3, ngram_rows=50), 20, 40
+    )
+    with pytest.raises(ValueError, match="new_cache"):
+        model(torch.tensor([[6, 7]]), cache=DecoderCache(1))

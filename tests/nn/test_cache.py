@@ -68,14 +68,6 @@ def test_hypotheses_and_sentences_are_selected_apart() -> None:
         assert torch.equal(layer.cross_attention.values, memory[[1]])
 
 
-def test_recent_ids_go_with_their_rows() -> None:
-    cache, ids = DecoderCache(1), torch.arange(12).view(2, 6)
-    assert cache.with_recent(ids[:, :1], 2).tolist() == [[0], [6]]
-    assert torch.equal(cache.with_recent(ids[:, 1:4], 2), ids[:, :4])
-    cache.select(torch.tensor([1, 0, 1]))
-    assert torch.equal(cache.with_recent(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])
-
-
 def test_positions_go_on_where_the_cache_ends() -> None:
     cache = DecoderCache(1)
     device = torch.device("cpu")

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.models.spelling import NgramEmbedding, Spelling
+from glassformer.nn.cache import DecoderCache
 from glassformer.nn.dropout import Dropout
 
 MULTIPLIER = 6364136223846793005
@@ -74,3 +75,22 @@ class HashedNgramEmbedding(NgramEmbedding):
         """A vector a token; zeros where it ends no n-gram."""
         x = super().forward(spelling)
         return x / (1 - self.dropout.p) if self.training else x
+
+
+class NgramCache(DecoderCache):
+    """A cache that knows the last ids of each row, too: an n-gram looks back at ids and not at keys."""
+
+    def __init__(self, n_layers: int) -> None:
+        super().__init__(n_layers)
+        self._recent: Tensor | None = None
+
+    def with_recent(self, ids: Int[Tensor, "B n"], most: int) -> Int[Tensor, "B m"]:
+        """New ids behind those of earlier calls, of which the last `most` are kept."""
+        seen = ids if self._recent is None else torch.cat([self._recent, ids], dim=1)
+        self._recent = seen[:, max(0, seen.shape[1] - most) :]
+        return seen
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        if self._recent is not None:
+            self._recent = self._recent.index_select(0, rows)
+        super().select(rows)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding, NgramCache
 from glassformer.nn.cache import DecoderCache, positions_of
 from glassformer.nn.masks import Mask
 from glassformer.nn.positions import positions_within
@@ -60,7 +60,8 @@ class LanguageModel(nn.Module):
         """What `forward` projects on the vocabulary.
 
         Raises:
-            ValueError: segments with a cache, which does not know the segments of what it holds.
+            ValueError: segments with a cache, which does not know the segments of what it holds; a cache that is not of
+                `new_cache`, for a model with n-grams.
         """
         if segments is None:
             positions = positions_of(ids.shape[1], cache, ids.device)
@@ -78,9 +79,16 @@ class LanguageModel(nn.Module):
     ) -> list[Float[Tensor, "B T D"]]:
         if self.ngrams is None:
             return []
-        seen = ids if cache is None else cache.with_recent(ids, self.ngrams.longest - 1)
+        seen = ids
+        if cache is not None:
+            if not isinstance(cache, NgramCache):
+                raise ValueError(
+                    "a model with n-grams needs a cache that knows ids: that of its `new_cache()`"
+                )
+            seen = cache.with_recent(ids, self.ngrams.longest - 1)
         return [self.ngrams(self.ngrams.of(seen, ids.shape[1], segments))]
 
     def new_cache(self) -> DecoderCache:
         """An empty cache for `forward`."""
-        return DecoderCache(len(self.decoder.layers))
+        kind = DecoderCache if self.ngrams is None else NgramCache
+        return kind(len(self.decoder.layers))

@@ -81,7 +81,6 @@ class DecoderCache:
 
     def __init__(self, n_layers: int) -> None:
         self.layers = [LayerCache() for _ in range(n_layers)]
-        self._recent: Tensor | None = None
 
     @property
     def length(self) -> int:
@@ -90,16 +89,8 @@ class DecoderCache:
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these hypotheses, in this order."""
-        if self._recent is not None:
-            self._recent = self._recent.index_select(0, rows)
         for layer in self.layers:
             layer.self_attention.select(rows)
-
-    def with_recent(self, ids: Int[Tensor, "B n"], most: int) -> Int[Tensor, "B m"]:
-        """New ids behind those of earlier calls, of which `most` are kept: for what looks back at ids and not at keys."""
-        seen = ids if self._recent is None else torch.cat([self._recent, ids], dim=1)
-        self._recent = seen[:, max(0, seen.shape[1] - most) :]
-        return seen
 
     def select_memory(self, sentences: Int[Tensor, " R"]) -> None:
         """Keep the memory of these sentences, in this order."""
