@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.explain import Record, Trace
+from glassformer.explain.explanation import Explanation
 
 
 def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
@@ -70,6 +71,16 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
         case "pin_zero":
             return torch.cat([torch.zeros_like(x[0]), x[0]], dim=-1)
     raise AssertionError(f"{record.op} is not an operation")
+
+
+def check_every_record(e: Explanation, model: nn.Module) -> None:
+    """Every record of an explanation has its source line, and is what its operation makes of its inputs."""
+    assert e.trace is not None
+    for record in e.records.values():
+        again = recompute(e.trace, model, record)
+        assert record.source is not None, record.id
+        if again is not None:
+            torch.testing.assert_close(record.value.double(), again, atol=1e-5, rtol=1e-5)
 
 
 def sinusoids(n: int, d: int) -> Tensor:

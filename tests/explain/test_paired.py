@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tests.explain.recompute import recompute
+from tests.explain.recompute import check_every_record
 from tests.explain.spelling_runs import spelling_run
 
 from glassformer.explain.explanation import TraceRequest, explain
@@ -49,12 +49,7 @@ def test_a_token_names_the_pair_that_it_ends(run: Run) -> None:
 def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str) -> None:
     run = spelling_run(positions=positions, bigrams=40)
     e = run.explain(TEXT)
-    assert e.trace is not None
-    for record in e.records.values():
-        again = recompute(e.trace, run.model, record)
-        assert record.source is not None, record.id
-        if again is not None:
-            torch.testing.assert_close(record.value.double(), again, atol=1e-5, rtol=1e-5)
+    check_every_record(e, run.model)
     assert e.records["embedding.bigrams"].value.abs().max() > 0.1
     assert e.records["embedding.bigrams"].inputs == ("embedding.pairs",)
     assert e.records["embedding.paired"].inputs == ("embedding.spelled", "embedding.bigrams")

@@ -114,6 +114,8 @@ def test_tied_embeddings_are_one_matrix() -> None:
 def test_n_grams_have_so_many_rows_a_length() -> None:
     plain, chosen = LanguageModel(SMALL, 20, 12), replace(SMALL, longest_ngram=4, ngram_rows=50)
     assert n_parameters(LanguageModel(chosen, 20, 12)) == n_parameters(plain) + (1 + 3 * 50) * 8
+    left_out = LanguageModel(replace(chosen, ngram_dropout=0.25), 20, 12).ngrams
+    assert left_out is not None and left_out.dropout.p == 0.25
     assert n_parameters(LanguageModel(replace(SMALL, longest_ngram=1), 20, 12)) == n_parameters(plain)
 
 

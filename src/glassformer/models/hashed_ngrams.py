@@ -1,9 +1,9 @@
 """Vectors of the n-grams that a token ends, beside its own: what "e" means after "th" and what it means after "wh".
 
-A language model of characters has to learn to look back before it can tell one "e" from another: its first layers do
-little else. Tables of n-grams tell it at once, and cost one lookup a token, no product (Pagnoni et al. 2024, "Byte Latent
-Transformer", 3.2.1). As there an n-gram's row is a hash of it, so that none has to be listed, counted or stored; two may
-share a row. Departures: rows begin at zero, so that what was never seen says nothing; n begins at 2; the sum is not divided.
+A language model of characters has to learn to look back before it can tell one "e" from another. Tables of n-grams tell
+it at once, by a lookup for each length and no product (Pagnoni et al. 2024, "Byte Latent Transformer", 3.2.1). As there an
+n-gram's row is a hash of it, so that none has to be listed, counted or stored; two may share a row. Departures: rows begin
+at zero, so that what was never seen says nothing; n begins at 2; the sum is not divided.
 """
 
 from __future__ import annotations
