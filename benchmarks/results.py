@@ -17,7 +17,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.results_page import curves_png, page
@@ -45,9 +47,9 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
 
     Returns:
         section, command, note and start; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
-        ci95 of a single run; also (other scores of the first run), baselines, parameters, updates, flops and seconds
-        of a run in the mean, hardware, and curve, [seconds, validation score] of the first run. Of what others start
-        from (`is_start`) only section, command and cost: it need not have been tested.
+        ci95 of a single run; also (other scores) and baselines, parameters, updates, flops and seconds, each of a run
+        in the mean, hardware, and curve, [seconds, validation score] of the first run. Of what others start from
+        (`is_start`) only section, command and cost: it need not have been tested.
     """
     runs = runs_of(path)
     if not runs:
@@ -79,8 +81,11 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "valid": spread_of([value for run in runs if (value := validated(run)) is not None] or [0.0]),
         "ci95": first.score.interval if len(runs) == 1 else None,
         "n_test": evaluation.n,
-        "also": {telling.metric(name).title: telling.score(evaluation, name).text for name in others},
-        "baselines": _baselines(first),
+        "also": {
+            telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name)
+            for name in others
+        },
+        "baselines": _baselines(runs),
         "parameters": first.n_parameters,
         **cost,
         "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
@@ -124,13 +129,21 @@ def without_paths(command: str) -> str:
     return re.sub(r" --out[ =]\S+", "", command).strip()
 
 
-def _baselines(run: RunFacts) -> dict[str, str]:
-    """Yardsticks by what they are called, as written, in the metric of the run."""
-    rivals = run.evaluation.baselines if run.evaluation else {}
-    name, telling = run.score.metric.name, run.telling
+def mean_text(run: RunFacts, evaluations: Sequence[Evaluation | None], name: str) -> str:
+    """The mean of a score over evaluations that have it, written as the task of a run writes it; "" where none has."""
+    scores = [run.telling.score(e, name).value for e in evaluations if e]
+    known = [score for score in scores if score is not None]
+    return run.telling.score(Evaluation(scores={name: fmean(known)}), name).text if known else ""
+
+
+def _baselines(runs: Sequence[RunFacts]) -> dict[str, str]:
+    """Yardsticks by what they are called, in the metric of the runs and their mean: some take part of a run."""
+    first, rivals = runs[0], [run.evaluation.baselines for run in runs if run.evaluation]
     told = {
-        telling.baselines.get(k, k): telling.score(Evaluation(scores=row), name).text
-        for k, row in rivals.items()
+        first.telling.baselines.get(name, name): mean_text(
+            first, [Evaluation(scores=each[name]) for each in rivals if name in each], first.score.metric.name
+        )
+        for name in (rivals[0] if rivals else {})
     }
     return {called: value for called, value in told.items() if value}
 

@@ -52,6 +52,13 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     )
     beside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
     assert set(facts["baselines"]) == beside
+    seeds = [
+        json.loads((runs / "three" / f"seed-{n}" / "report.json").read_text(encoding="utf-8"))["evaluation"]
+        for n in (1, 2)
+    ]
+    averaged = sum(e["baselines"]["hybrid"]["accuracy"] for e in seeds) / 2
+    assert facts["baselines"]["averaged with TF-IDF"] == f"{averaged:.1%}"
+    assert facts["also"]["Macro F1"] == f"{sum(e['macro_f1'] for e in seeds) / 2:.1%}"
     data = json.loads((runs / "three" / "seed-1" / "data.json").read_text(encoding="utf-8"))
     expected = 3 * data["preflight"]["flops_per_token"] * data["splits"]["train"]["n_tokens"]
     assert (

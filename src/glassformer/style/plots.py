@@ -34,6 +34,9 @@ STYLE: Any = {
     "axes.facecolor": PAPER, "figure.facecolor": PAPER, "savefig.facecolor": PAPER,
 }  # fmt: skip
 
+BESIDE = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
+"""Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
+
 
 @contextmanager
 def style() -> Iterator[None]:
@@ -78,7 +81,9 @@ def new_figure(
 
 
 def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.075) -> None:
-    """Write labels to the right of points, pushed apart so that none overlap; lines that go on do not cross them.
+    """Write labels to the right of points, pushed apart so that none overlap.
+
+    Where one would cover a line that goes on there, it stands over or under its point instead, if that place is free.
 
     Args:
         axes: where; its limits must be final.
@@ -96,8 +101,26 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
                 heights[i] += short / 2
     ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
     for height, (_, x, _, text, colour) in zip(heights, placed, strict=True):
-        axes.annotate(text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-                      color=colour, va="center", annotation_clip=False, parse_math=False, bbox=ground)  # fmt: skip
+        label = axes.annotate(
+            text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points", color=colour,
+            va="center", annotation_clip=False, parse_math=False, bbox=ground)  # fmt: skip
+        if _covers_a_line(axes, label):
+            for x_offset, y_offset, side in BESIDE:
+                label.set(position=(x_offset, y_offset), horizontalalignment=side)
+                if not _covers_a_line(axes, label):
+                    break
+            else:
+                label.set(position=(7, 0), horizontalalignment="left")
+
+
+def _covers_a_line(axes: Any, label: Any) -> bool:
+    """Whether a point of any line lies under a label."""
+    box = label.get_window_extent()
+    for line in axes.lines:
+        x, y = line.get_transform().transform(line.get_path().interpolated(40).vertices).T
+        if ((box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)).any():
+            return True
+    return False
 
 
 def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
