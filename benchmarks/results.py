@@ -170,8 +170,9 @@ def train(name: str, command: str, out: Path) -> None:
     begun = RunFolder(out).resumable or SeedsFolder(out).exists
     line = f"glassformer train --resume {out}" if begun else f"{command} --out {out}"
     console.say(f"{name}: {line}")
-    module = f'"{sys.executable}" -m glassformer'
-    if subprocess.run(line.replace("glassformer", module, 1), shell=True, check=False).returncode:
+    module = f'"{sys.executable}" -m glassformer '
+    typed = " && ".join(re.sub("^glassformer ", lambda _: module, each) for each in line.split(" && "))
+    if subprocess.run(typed, shell=True, check=False).returncode:
         console.warn(f"{name} did not finish; make results-train goes on with it")
 
 

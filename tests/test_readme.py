@@ -17,6 +17,7 @@ from glassformer.cli import (
     evaluate,
     explain,
     flags,
+    label,
     predict,
     recipes,
     train,
@@ -30,6 +31,7 @@ ARGUMENTS = {
     "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments, "train": train.TrainArguments,
 }  # fmt: skip
+AHEAD = {"encode": encode.EncodeArguments, "label": label.LabelArguments}
 DOCUMENTS = sorted(
     p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md"
 )
@@ -41,13 +43,18 @@ def commands(text: str) -> list[str]:
     for line in text.splitlines():
         match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(glassformer [a-z].*)", line)
         if match:
-            found.append(re.split(r"\s+[<>|#]", match.group(1))[0].rstrip())
+            found += re.split(r"\s+[<>|#]", match.group(1))[0].rstrip().split(" && ")
     return found
 
 
 def test_commands_are_found() -> None:
-    text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is"
-    assert commands(text) == ["glassformer train imdb --out x", "glassformer predict r", "glassformer is"]
+    text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is && so"
+    assert commands(text) == [
+        "glassformer train imdb --out x",
+        "glassformer predict r",
+        "glassformer is",
+        "so",
+    ]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
@@ -56,9 +63,9 @@ def test_documented_commands_exist(path: Path) -> None:
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
         rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...")]
-        if verb == "data" and rest[0] == "encode":
-            words, given = flags.split_words(encode.EncodeArguments, rest[1:], encode.VERB)
-            flags.parse(encode.EncodeArguments, given, encode.VERB)
+        if verb == "data" and rest[0] in AHEAD:
+            words, given = flags.split_words(AHEAD[rest[0]], rest[1:], f"data {rest[0]}")
+            flags.parse(AHEAD[rest[0]], given, f"data {rest[0]}")
             continue
         words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:

@@ -146,6 +146,10 @@ def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
     assert lines == [
         f"-m glassformer train imdb --out {tmp_path / 'new'}", f"-m glassformer train --resume {runs / 'three'}"
     ]  # fmt: skip
+    monkeypatch.setattr(results.subprocess, "run", lambda line, **_: lines.append(line) or note(line))
+    results.train("after", "glassformer data label glassformer && glassformer train imdb", tmp_path / "after")
+    module = f'"{sys.executable}" -m glassformer'
+    assert lines[2] == f"{module} data label glassformer && {module} train imdb --out {tmp_path / 'after'}"
 
 
 def test_words() -> None:

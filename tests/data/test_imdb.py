@@ -10,6 +10,7 @@ import pytest
 from glassformer.config import DataConfig
 from glassformer.data import imdb
 from glassformer.data.datasets import load_text_data
+from glassformer.data.pseudo_labels import without_labels
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
@@ -183,6 +184,14 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
     assert films[0].isdisjoint(films[1])
     assert "aclImdb/train/unsup" in data.hashes
     assert load_text_data(form, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
+
+
+def test_reviews_to_label_are_of_other_films_than_validation_and_were_never_labelled(archive):
+    data = DataConfig(dataset="imdb", data_dir=str(archive), valid_fraction=0.3)
+    texts, labelled = without_labels([], data).text, load(archive, valid_fraction=0.3)
+    assert texts and all(text.startswith("train unsup") for text in texts)
+    films = [{text.split("<")[0].split()[3] for text in part} for part in (texts, labelled.valid.text)]
+    assert films[0].isdisjoint(films[1])
 
 
 def test_a_review_of_the_test_split_is_not_pretrained_on_under_another_name(folder):

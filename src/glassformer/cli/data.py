@@ -1,4 +1,4 @@
-"""`glassformer data`: what would be read, looked at before anything trains on it."""
+"""`glassformer data`: what would be read, looked at before anything trains on it; and what is made ahead of training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass, field
 import tyro
 
 from glassformer import console
-from glassformer.cli import encode, flags
+from glassformer.cli import encode, flags, label
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.recipes import load_recipe, recipe_for_files
 from glassformer.style.words import shortened
 
+AHEAD = {"encode": encode, "label": label}
+"""What is made ahead of training, each with flags of its own."""
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
 SHOWN_CHARS = 100
@@ -21,10 +23,10 @@ SHOWN_CHARS = 100
 
 @dataclass(frozen=True)
 class DataArguments:
-    """Check own files (data check classify --train-file …), show what is read (data show imdb), or encode text ahead.
+    """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text, label texts.
 
-    The word after check or show is a recipe: classify, translate and lm for files of your own. What encode takes is told
-    by `data encode --help`.
+    The word after check or show is a recipe: classify, translate and lm for files of your own. What encode and label
+    take is told by `data encode --help` and `data label --help`.
     """
 
     json: bool = False
@@ -34,15 +36,15 @@ class DataArguments:
 
 def run(argv: Sequence[str]) -> int:
     """The verb."""
-    if argv and argv[0] == "encode":
-        return encode.run(argv[1:])
+    if argv and argv[0] in AHEAD:
+        return AHEAD[argv[0]].run(argv[1:])
     words, given = flags.split_words(DataArguments, argv, "data")
     if "--help" in given and len(words) < 2:
         flags.parse(DataArguments, given, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         came = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, show or encode, {came}", hint)
+        raise UsageError(f"data takes check, show, encode or label, {came}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(given, usage))

@@ -76,6 +76,8 @@ class DataConfig:
     """Validate on the test split. Only to restate published work that did so; every report says it."""
     limit: int | None = number(None, "[1, inf)")
     """Use only so many training examples, drawn by seed (a quick look; the report says it)."""
+    pseudo_file: str | None = None
+    """Texts that a trained model has labelled (data label RUN …), to train on as well: self-training."""
     files: FilesConfig = field(default_factory=FilesConfig, metadata=BY_DATASET)
     """For `dataset = "files"`."""
     multi30k: Multi30kConfig = field(default_factory=Multi30kConfig, metadata=BY_DATASET)

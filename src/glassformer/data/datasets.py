@@ -8,6 +8,7 @@ from __future__ import annotations
 from glassformer.config import Config, DataConfig
 from glassformer.data import dates, imdb, multi30k, own_files, shakespeare
 from glassformer.data.forms import Form
+from glassformer.data.pseudo_labels import with_pseudo_labels
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 from glassformer.recipes import check_config
@@ -54,4 +55,4 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
         raise UsageError(
             f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}."
         )
-    return limited(text, data.limit, data.split_seed)
+    return with_pseudo_labels(form, data, limited(text, data.limit, data.split_seed))

@@ -40,6 +40,7 @@ class Split:
         source: where the texts came from, for messages ("aclImdb/train").
         published: the answers once more, for a score that can be laid beside others'.
         shards: a running text that was encoded ahead, in place of `text`, which is then empty.
+        n_pseudo: how many of the texts, the last ones, have their answer from a model and not from people.
 
     Raises:
         DataError: when the columns are not equally long.
@@ -50,6 +51,7 @@ class Split:
     source: str = ""
     published: Published | None = None
     shards: Shards | None = None
+    n_pseudo: int = 0
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -71,6 +73,11 @@ class Split:
         if self.answer is None:
             raise DataError(f"{self.source or 'a split'}: there is nothing that belongs to the texts")
         return self.answer
+
+    @property
+    def of_people(self) -> Split:
+        """The examples whose answers people gave."""
+        return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """The rows at `index`, in that order, under a new name if `source` is given."""

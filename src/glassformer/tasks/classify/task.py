@@ -166,8 +166,9 @@ class Classify(Task):
         scores = score(np.array(corpus.labels), probabilities, self.labels)
         scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
         if train is not None:
-            known = self._numbers(train), self._numbers(split)
-            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
+            people = train.of_people
+            known = self._numbers(people), self._numbers(split)
+            scores["baselines"] = fit_baselines(people.text, known[0], split.text, known[1], probabilities)
         results = [self._result(text, p) for text, p in zip(split.text, probabilities, strict=True)]
         rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.

@@ -39,7 +39,7 @@ class LanguageModelling(Task):
     metric = "nats_per_token"
     telling = LanguageModellingTelling()
     ignores = PARALLEL_FILES | {
-        "data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams",
+        "data.files.text_column", "data.files.label_column", "data.pseudo_file", "text.truncate", "text.ngrams", "text.bigrams",
         "model.n_decoder_layers", "model.pooling",
         "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
     }  # fmt: skip

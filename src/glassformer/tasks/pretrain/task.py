@@ -54,6 +54,7 @@ class Pretrain(Task):
         | WINDOWS
         | {
             "data.files.label_column",
+            "data.pseudo_file",
             "data.use_test_as_validation",
             "text.truncate",
             "model.n_decoder_layers",

@@ -40,7 +40,8 @@ class Translate(Task):
     telling = TranslateTelling()
     ignores = (
         frozenset(
-            "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams model.pooling".split()
+            "data.files.text_column data.files.label_column data.pseudo_file text.truncate text.ngrams text.bigrams "
+            "model.pooling".split()
         )
         | WINDOWS
     )

@@ -1,0 +1,102 @@
+"""Texts that a model has labelled join the training part, behind what people labelled, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets import load_text_data
+from glassformer.data.pseudo_labels import without_labels
+from glassformer.data.splits import Split
+from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
+
+FORM = TASKS["classify"].form
+
+
+def write_jsonl(path: Path, rows: list[tuple[str, str]]) -> str:
+    lines = [json.dumps({"text": text, "label": label, "probability": 0.99}) for text, label in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataConfig:
+    """Twenty labelled texts under headings of their own, four of them to validate on."""
+    table = tmp_path / "t.csv"
+    rows = [f"text {i},{'good' if i % 2 else 'bad'}\n" for i in range(20)]
+    table.write_text("opinion,verdict\n" + "".join(rows), encoding="utf-8")
+    files = FilesConfig(train_file=str(table), text_column="opinion", label_column="verdict")
+    return DataConfig(files=files, valid_fraction=0.2)
+
+
+def with_file(data: DataConfig, path: str) -> DataConfig:
+    return DataConfig(files=data.files, valid_fraction=data.valid_fraction, pseudo_file=path)
+
+
+def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path) -> None:
+    alone = load_text_data(FORM, data)
+    mine, held_out = alone.train.text[0], alone.valid.text[0]
+    other = "bad" if alone.train.answers[0] == "good" else "good"
+    path = write_jsonl(
+        tmp_path / "p.jsonl", [("new", "good"), (mine, other), (held_out, "bad"), ("newer", "bad")]
+    )
+    both = load_text_data(FORM, with_file(data, path))
+    assert both.train.text == [*alone.train.text, "new", "newer"]
+    assert both.train.answers == [*alone.train.answers, "good", "bad"]
+    assert both.train.n_pseudo == 2 and both.train.of_people == alone.train
+    assert both.valid == alone.valid and both.test == alone.test
+    assert path in both.hashes and set(alone.hashes) < set(both.hashes)
+    told = both.notes[-1]
+    assert told.startswith("self-training: 2 of 18 training texts were labelled by a model")
+    assert "2 that the data set has already were left out" in told
+
+
+def test_what_people_labelled_is_all_there_is_without_a_file() -> None:
+    split = Split(["a", "b"], ["x", "y"])
+    assert split.of_people is split
+
+
+def test_a_limit_counts_what_people_labelled(data: DataConfig, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "p.jsonl", [("new", "good")])
+    few = DataConfig(files=data.files, valid_fraction=0.2, limit=6, pseudo_file=path)
+    train = load_text_data(FORM, few).train
+    assert (len(train), train.n_pseudo) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (
+            [("new", "good"), ("newer", "superb")],
+            r"p\.jsonl:2: label 'superb' is not one of the training data's",
+        ),
+        ([("text 1", "good"), ("text 2", "bad")], "each of its texts is in the data set already"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(
+    data: DataConfig, tmp_path: Path, rows: list[tuple[str, str]], told: str
+) -> None:
+    path = write_jsonl(tmp_path / "p.jsonl", rows)
+    with pytest.raises(DataError, match=told):
+        load_text_data(FORM, with_file(data, path))
+
+
+def test_a_file_that_is_not_there_is_named(data: DataConfig, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.jsonl"):
+        load_text_data(FORM, with_file(data, str(tmp_path / "nowhere.jsonl")))
+
+
+def test_texts_to_label_come_from_any_kind_of_file(data: DataConfig, tmp_path: Path) -> None:
+    lines, table = tmp_path / "a.txt", tmp_path / "b.csv"
+    lines.write_text("one\n\ntwo\n", encoding="utf-8")
+    table.write_text("id,opinion\n1,three\n2,four\n", encoding="utf-8")
+    assert without_labels([lines, table], data, "opinion").text == ["one", "two", "three", "four"]
+    with pytest.raises(UsageError, match="nothing says which texts to label"):
+        without_labels([], data)
+    (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"empty\.txt"):
+        without_labels([tmp_path / "empty.txt"], data)
