@@ -24,7 +24,8 @@ class LabelArguments:
     """Label texts with a run, and keep those it is sure of: data label RUN [FILES…] --out labelled.jsonl.
 
     FILES are .txt, one text a line, or CSV, TSV or JSONL, or folders of .txt. Without any, a run on IMDB labels the
-    reviews that have no labels. To train on both: glassformer train classify … --pseudo-file labelled.jsonl.
+    reviews that have no labels. They should be of the kind that the run knows: it may be as sure of others, and wrong.
+    To train on both: glassformer train classify … --pseudo-file labelled.jsonl.
     """
 
     out: str | None = None
@@ -75,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
     if a.json:
         console.write_json({"out": a.out, "texts": len(texts), "kept": dict(kept), "labelled": dict(seen)})
     else:
-        rows = [(name, f"{seen[name]:,}", f"{kept[name]:,}") for name in labels]
+        rows = [(name, f"{seen[name]:,}", f"{kept[name]:,}") for name in labels if seen[name]]
         console.write_table(
             ("label", "texts", "kept"), [*rows, ("all", f"{len(texts):,}", f"{kept.total():,}")]
         )
