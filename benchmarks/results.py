@@ -28,7 +28,7 @@ from glassformer import console
 from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
-from glassformer.report.seeds import load_seeds, spread_of, validated
+from glassformer.report.seeds import SeedsFacts, load_seeds, spread_of, validated
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Evaluation, Facts
@@ -47,11 +47,11 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
 
     Returns:
         section, command, note and start; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
-        ci95 of a single run; also (other scores) and baselines, parameters, updates, flops and seconds, each of a run
+        ci95 of a single run; also (other scores, and that of several seeds as one) and baselines, parameters, updates, flops and seconds, each of a run
         in the mean, hardware, and curve, [seconds, validation score] of the first run. Of what others start from
         (`is_start`) only section, command and cost: it need not have been tested.
     """
-    runs = runs_of(path)
+    seeds, runs = seeds_of(path), runs_of(path)
     if not runs:
         return None
     cost = {
@@ -84,7 +84,8 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "also": {
             telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name)
             for name in others
-        },
+        }
+        | ({"the seeds as one": seeds.averaged.text} if seeds and seeds.averaged else {}),
         "baselines": _baselines(runs),
         "parameters": first.n_parameters,
         **cost,
@@ -96,10 +97,17 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
 def runs_of(path: Path) -> list[RunFacts]:
     """The finished runs that a folder holds: none, itself, or those of all its seeds."""
     if SeedsFolder(path).exists:
-        begun = [seed for seed in SeedsFolder(path).read()[1] if SeedsFolder(path).run(seed).finished]
-        seeds = load_seeds(SeedsFolder(path)) if begun else None
-        return seeds.runs if seeds and seeds.settled else []
+        return seeds.runs if (seeds := seeds_of(path)) else []
     return [load_facts(path)] if RunFolder(path).finished else []
+
+
+def seeds_of(path: Path) -> SeedsFacts | None:
+    """What a folder of several seeds holds; None where it is none, or a seed is still to be trained."""
+    folder = SeedsFolder(path)
+    if not folder.exists or not any(folder.run(seed).finished for seed in folder.read()[1]):
+        return None
+    seeds = load_seeds(folder)
+    return seeds if seeds.settled else None
 
 
 def flops(run: RunFacts) -> float:

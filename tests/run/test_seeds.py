@@ -63,8 +63,25 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     assert report["test"]["sd"] == pytest.approx(statistics.stdev(accuracies))
     assert (report["test"]["min"], report["test"]["max"]) == (min(accuracies), max(accuracies))
     best = max(report["runs"], key=lambda run: run["valid"])
+    said = [
+        [
+            json.loads(line)
+            for line in (three / f"seed-{s}" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        for s in (4, 5, 6)
+    ]
+    means = [
+        {name: sum(a["probabilities"][name] for a in rows) for name in ("awful", "fine", "great")}
+        for rows in zip(*said, strict=True)
+    ]
+    right = [
+        max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, said[0], strict=True)
+    ]
+    assert report["averaged"]["metric"] == "accuracy"
+    assert report["averaged"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
     text = (three / "report.md").read_text(encoding="utf-8")
+    assert f"their probabilities: **{100 * statistics.fmean(right):.1f}%**" in text
     assert "3 seeds: **" in text and f"{best['run']}, best by validation" in text and "None" not in text
 
 
@@ -83,6 +100,29 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
 
 class Killed(Exception):
     """What ends a run in the middle of a seed."""
+
+
+def test_together_they_label_by_their_mean(
+    three: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, out = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")], tmp_path / "out.jsonl"
+    (tmp_path / "texts.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert (
+        main(["data", "label", str(three), str(tmp_path / "texts.txt"), "--least", "0", "--out", str(out)])
+        == 0
+    )
+    assert "by the mean of 3 seeds" in capsys.readouterr().err
+    said = [
+        [a["probabilities"] for a in glassformer.load(run.path).predict(lines)]
+        for run in SeedsFolder(three).trained
+    ]
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in rows] == lines
+    for i, row in enumerate(rows):
+        mean = {name: statistics.mean(one[i][name] for one in said) for name in said[0][i]}
+        assert row["label"] == max(mean, key=mean.__getitem__)
+        assert row["probability"] == pytest.approx(mean[row["label"]], abs=1e-6)
+    assert len({one[0]["great"] for one in said}) == 3, "the seeds are not of one mind"
 
 
 def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:

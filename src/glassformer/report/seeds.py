@@ -9,16 +9,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.files import atomic_write_text, write_json
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Facts
 from glassformer.style.words import cell_text, duration, fenced, table
+from glassformer.tasks.telling import Score
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,18 @@ class SeedsFacts:
     def settled(self) -> bool:
         """Whether no score is still to come: seeds without one ended in no number."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
+
+    @cached_property
+    def averaged(self) -> Score | None:
+        """The score of all runs as one, by what each said of every example; None where that cannot be averaged."""
+        said = [rows for run in self.runs if (rows := RunFolder(run.path).read_predictions())]
+        if len(said) < max(2, len(self.runs)) or len({len(rows) for rows in said}) > 1:
+            return None
+        try:
+            evaluation = self.runs[0].telling.averaged(said)
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.path}: a file of predictions lacks {error}") from error
+        return None if evaluation is None else self.runs[0].telling.score(evaluation)
 
     def scores(self) -> list[float]:
         """The test score of each run, the one to quote first."""
@@ -101,6 +117,7 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
 
 def seeds_report(facts: SeedsFacts) -> Facts:
     """The report as data. `best` is a folder's name, and none while seeds are missing that may yet be trained."""
+    averaged = facts.averaged
     first, valid = facts.runs[0], [value for run in facts.runs if (value := validated(run)) is not None]
     return {
         "task": first.config.task,
@@ -110,6 +127,8 @@ def seeds_report(facts: SeedsFacts) -> Facts:
         "best": facts.best.path.name if facts.settled else None,
         "valid": {"metric": first.metric.name, **spread_of(valid)} if valid else None,
         "test": {"metric": first.score.metric.name, **spread_of(facts.scores())} if facts.scores() else None,
+        "averaged": averaged
+        and {"metric": averaged.metric.name, "value": averaged.value, "ci95": averaged.interval},
         "runs": [_run_facts(run) for run in facts.runs],
     }
 
@@ -160,6 +179,12 @@ def seeds_markdown(facts: SeedsFacts) -> str:
         f"is what chance does to one run of it. The best by validation is {best.path.name}: it is what `predict`, "
         "`evaluate` and `explain` use of this folder, and its test score is one draw, not the recipe's.",
     ]
+    if averaged := facts.averaged:
+        parts.append(
+            f"As one, by the mean of their probabilities: **{averaged.text}** (95%: "
+            f"{averaged.metric.between(averaged.interval)}). One folder answers so with `--model.members "
+            f"{len(facts.runs)}`; `glassformer data label {facts.path.name}` does with this one."
+        )
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
         parts.append(

@@ -47,6 +47,12 @@ class SeedsFolder:
             raise CheckpointError(f"{self.asked} does not say which seeds of what to train") from error
 
     @property
+    def trained(self) -> list[RunFolder]:
+        """The run of every seed; a CheckpointError, as of `best`, where not all of them are finished."""
+        _ = self.best  # refuses where one is missing
+        return [self.run(seed) for seed in self.read()[1]]
+
+    @property
     def best(self) -> RunFolder:
         """The run whose weights validated best, as the report names it.
 
