@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
         told = f"{path} is a run of {config.task}, and labels come from a classifier"
         raise UsageError(told, "name a run of classify")
     texts = without_labels([Path(word) for word in words[1:]], config.data, a.text_column)
-    by = f", by the mean of {len(runs)} seeds" if several.exists else ""
+    by = f", by the mean of {len(runs)} seeds" if len(runs) > 1 else ""
     console.say(f"labelling {len(texts):,} texts of {texts.source}{by}")
     seen, kept = Counter[str](), Counter[str]()
     answers = zip(*(run.predict_stream(texts.text) for run in runs), strict=True)

@@ -182,8 +182,8 @@ def seeds_markdown(facts: SeedsFacts) -> str:
     if averaged := facts.averaged:
         parts.append(
             f"As one, by the mean of their probabilities: **{averaged.text}** (95%: "
-            f"{averaged.metric.between(averaged.interval)}). One folder answers so with `--model.members "
-            f"{len(facts.runs)}`; `glassformer data label {facts.path.name}` does with this one."
+            f"{averaged.metric.between(averaged.interval)}). `glassformer data label {facts.path.name}` answers so; one "
+            f"run does after training with `--model.members {len(facts.runs) * first.config.model.members}`."
         )
     if facts.missing:
         named = ", ".join(map(str, facts.missing))

@@ -48,9 +48,9 @@ class SeedsFolder:
 
     @property
     def trained(self) -> list[RunFolder]:
-        """The run of every seed; a CheckpointError, as of `best`, where not all of them are finished."""
+        """The run of every seed but those that diverged; a CheckpointError, as of `best`, while one is to be trained."""
         _ = self.best  # refuses where one is missing
-        return [self.run(seed) for seed in self.read()[1]]
+        return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
 
     @property
     def best(self) -> RunFolder:
