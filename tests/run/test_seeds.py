@@ -178,6 +178,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     monkeypatch.setattr("glassformer.seeds._train", diverge)
     facts = go_on(folder)
     assert facts.missing == [5, 6] and facts.settled and folder.best.path.name == "seed-4"
+    assert [run.path.name for run in folder.trained] == ["seed-4"], "what has no weights labels nothing"
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
     assert "Without a score: seed 5, 6" in folder.report.read_text(encoding="utf-8")
 
