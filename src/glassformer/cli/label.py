@@ -66,8 +66,8 @@ def run(argv: Sequence[str]) -> int:
     several = SeedsFolder(path)
     paths = [run.path for run in several.trained] if several.exists else [path]
     runs = [glassformer.load(one, device=a.device, precision=a.precision) for one in paths]
-    config = runs[0].config
-    if config.task != "classify":
+    config, labels = runs[0].config, runs[0].task.label_names
+    if not labels:
         told = f"{path} is a run of {config.task}, and labels come from a classifier"
         raise UsageError(told, "name a run of classify")
     texts = without_labels([Path(word) for word in words[1:]], config.data, a.text_column)
@@ -81,7 +81,6 @@ def run(argv: Sequence[str]) -> int:
     atomic_write_chunks(
         out, _at_least_one(chunks, f"{path} is {a.least:g} sure of none of {len(texts):,} texts")
     )
-    labels = runs[0].task.label_names or []
     if a.json:
         console.write_json({"out": a.out, "texts": len(texts), "kept": dict(kept), "labelled": dict(seen)})
     else:
