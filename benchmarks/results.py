@@ -49,10 +49,10 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         section, command, note and start; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
         ci95 of a single run; also (other scores, and that of several seeds as one) and baselines, parameters, updates,
         flops and seconds, each of a run in the mean, hardware, and curve, [seconds, validation score] of the first
-        run. Of what others start from
-        (`is_start`) only section, command and cost: it need not have been tested.
+        run. Of what others start from (`is_start`) only section, command and cost: it need not have been tested.
     """
-    seeds, runs = seeds_of(path), runs_of(path)
+    seeds = seeds_of(path)
+    runs = seeds.runs if seeds else runs_of(path)
     if not runs:
         return None
     cost = {

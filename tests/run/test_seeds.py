@@ -98,10 +98,6 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
 
 
-class Killed(Exception):
-    """What ends a run in the middle of a seed."""
-
-
 def test_together_they_label_by_their_mean(
     three: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +119,10 @@ def test_together_they_label_by_their_mean(
         assert row["label"] == max(mean, key=mean.__getitem__)
         assert row["probability"] == pytest.approx(mean[row["label"]], abs=1e-6)
     assert len({one[0]["great"] for one in said}) == 3, "the seeds are not of one mind"
+
+
+class Killed(Exception):
+    """What ends a run in the middle of a seed."""
 
 
 def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:

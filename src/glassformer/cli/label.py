@@ -25,7 +25,7 @@ class LabelArguments:
 
     FILES are .txt, one text a line, or CSV, TSV or JSONL, or folders of .txt. Without any, a run on IMDB labels the
     reviews that have no labels. They should be of the kind that the run knows: it may be as sure of others, and wrong.
-    A run of several seeds labels by the mean of their probabilities, which is right more often than any of them.
+    A run of several seeds labels by the mean of their probabilities, as a rule right more often than any of them.
     To train on both: glassformer train classify … --pseudo-file labelled.jsonl.
     """
 

@@ -182,8 +182,8 @@ def seeds_markdown(facts: SeedsFacts) -> str:
     if averaged := facts.averaged:
         parts.append(
             f"As one, by the mean of their probabilities: **{averaged.text}** (95%: "
-            f"{averaged.metric.between(averaged.interval)}). `glassformer data label {facts.path.name}` answers so; one "
-            f"run does after training with `--model.members {len(facts.runs) * first.config.model.members}`."
+            f"{averaged.metric.between(averaged.interval)}). `glassformer data label {facts.path.name}` answers so; for "
+            f"one run that averages as many models, train with `--model.members {len(facts.runs) * first.config.model.members}`."
         )
     if facts.missing:
         named = ", ".join(map(str, facts.missing))

@@ -1,4 +1,4 @@
-"""Several classifiers as one: the mean of their probabilities is right more often than any of them.
+"""Several classifiers as one: the mean of their probabilities, as a rule right more often than any of them.
 
 What one seed gets wrong by chance the others rarely get wrong as well (Hansen and Salamon 1990). The models of one
 folder are averaged alike while they answer: `models/ensemble.py`.
