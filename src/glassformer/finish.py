@@ -17,6 +17,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.tensor_file import Weights
 from glassformer.runs.values import Evaluation
+from glassformer.style.words import counted
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
 
@@ -63,7 +64,7 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
 def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
     """Score the test split, where there is one, or the validation split, with full precision; keep all of it."""
     name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
-    console.say(f"evaluating on {split.source} ({len(split):,} examples)")
+    console.say(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
     scores = p.task.evaluate(model, split, p.config.decode, p.data.train)
     predictions = scores.pop("predictions")
     if p.config.data.use_test_as_validation:

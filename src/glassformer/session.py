@@ -31,6 +31,7 @@ from glassformer.runs.tensor_file import join_in
 from glassformer.runs.values import MetricsLine, pick
 from glassformer.runtime import choose_device, choose_precision, tuned
 from glassformer.sharding import give
+from glassformer.style.words import counted
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
@@ -66,7 +67,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         what = f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
         raise DataError(what, "look at the column of texts: glassformer data show")
     if (n_chars := sum(map(len, data.train.text))) >= MANY_CHARS:
-        told = f"{len(data.train.text):,} texts of {n_chars / 1e6:,.1f} million characters"
+        told = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
         console.say(f"reading     {told}: tokenizer and encoding can take minutes")
     task = kind.fit(config, data, tokenizer)
     cache = cache_dir() / "encoded"

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import console
 from glassformer.report.progress import TrainingProgress
-from glassformer.style.words import duration
+from glassformer.style.words import counted, duration
 from glassformer.training.loop import StepReport
 
 
@@ -101,3 +101,8 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
 )
 def test_durations(seconds: float, told: str) -> None:
     assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(("n", "told"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
+def test_how_many(n: int, told: str) -> None:
+    assert counted(n, "texts") == told

@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer import console
 from glassformer.runs.values import Evaluation
+from glassformer.style.words import counted
 
 TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
 """What a terminal has no use for; the report and the run folder have it."""
@@ -27,7 +28,7 @@ def headline_of(evaluation: Evaluation) -> str:
     metric, value, interval = task_class(evaluation.task).telling.score(evaluation)
     between = f" (95% interval {_plain(interval)})" if interval else ""
     quoted = f"{metric.name.replace('_', ' ')} {_plain(value)}{between}"
-    return f"{quoted} on {evaluation.n:,} {evaluation.split} examples"
+    return f"{quoted} on {counted(evaluation.n, f'{evaluation.split} examples')}"
 
 
 def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

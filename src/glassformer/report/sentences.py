@@ -8,7 +8,7 @@ from __future__ import annotations
 from glassformer.data.splits import LIMITED
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.facts import RunFacts
-from glassformer.style.words import code, duration, fenced, quoted
+from glassformer.style.words import code, counted, duration, fenced, quoted
 
 UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
 NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
@@ -22,7 +22,7 @@ def headline(facts: RunFacts) -> str:
     if value is None:
         return "Its evaluation holds no score."
     spread = f" (95% interval {metric.between(interval)})" if interval else ""
-    over = f"over {evaluation.n:,} {facts.telling.unit}"
+    over = f"over {counted(evaluation.n, facts.telling.unit)}"
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 
@@ -30,7 +30,7 @@ def model(facts: RunFacts) -> str:
     """Return what the model is: family, layers, width, heads, parameters, tokenizer."""
     model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.telling.family
     n = model.n_layers
-    parts = [f"{n} {'layer' if n == 1 else 'layers'}, d_model {model.d_model}, {model.n_heads} heads"]
+    parts = [f"{counted(n, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"]
     if facts.n_parameters:
         parts.append(f"{facts.n_parameters:,} parameters")
     if tokenizer:
@@ -95,11 +95,11 @@ def _few_scored(facts: RunFacts) -> list[str]:
     if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
         return []
     n, unit = evaluation.n, facts.telling.unit
-    counted = f"{n} {unit} were" if n > 1 else f"{n} {unit.removesuffix('s')} was"
+    few = f"Only {counted(n, unit)} {'was' if n == 1 else 'were'} scored"
     low, high = map(metric.write, interval)
     if low == high:  # drawn again and again from one sentence, which is always the same
-        return [f"Only {counted} scored, which says nothing of {metric.title} on others."]
-    return [f"Only {counted} scored: {metric.title} may be anything from {low} to {high}."]
+        return [f"{few}, which says nothing of {metric.title} on others."]
+    return [f"{few}: {metric.title} may be anything from {low} to {high}."]
 
 
 def use(facts: RunFacts, run: str) -> str:

@@ -35,6 +35,11 @@ def number(value: Number) -> str:
     return f"{value:.3g}" if abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
+def counted(n: int, units: str) -> str:
+    """Write how many there are of something that is named in the plural: `3,257 examples`, `1 example`."""
+    return f"{n:,} {units.removesuffix('s') if n == 1 else units}"
+
+
 def duration(seconds: Number) -> str:
     """Write seconds as 5.3 s, 42 s, 3 min 05 s or 2 h 05 min."""
     seconds = max(0, seconds)

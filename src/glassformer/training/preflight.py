@@ -16,7 +16,7 @@ from glassformer.data.unknown import count_unknown, unknown_texts, warning
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
 from glassformer.runs.values import SplitFacts
-from glassformer.style.words import duration, percent
+from glassformer.style.words import counted, duration, percent
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
@@ -45,11 +45,11 @@ class Preflight:
 
     def lines(self) -> list[str]:
         """The same for people."""
-        dropped = f", {self.dropped} pairs too long and left out" if self.dropped else ""
+        dropped = f", {counted(self.dropped, 'pairs')} too long and left out" if self.dropped else ""
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
-            f"data        {self.n_examples:,} examples, {self.n_tokens:,} tokens; {self.truncated_rate:.1%} of texts cut"
+            f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; {self.truncated_rate:.1%} of texts cut"
             f"{dropped}; {self.padding:.1%} padding",
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
@@ -118,12 +118,12 @@ def _too_few(run: RunContext) -> Iterator[str]:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield f"only {n:,} examples{among} to train on: expect little more than guessing on texts unlike them, and " \
+        yield f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on texts unlike them, and " \
               "give more before trying settings"  # fmt: skip
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield f"only {n_valid} example{'s' * (n_valid != 1)} to validate on: " \
+        yield f"only {counted(n_valid, 'examples')} to validate on: " \
               f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or " \
               "--valid-fraction"  # fmt: skip
 
