@@ -36,7 +36,7 @@ def number(value: Number) -> str:
 
 
 def counted(n: int, units: str) -> str:
-    """Write how many there are of something that is named in the plural: `3,257 examples`, `1 example`."""
+    """Write how many there are of something whose plural ends in s: `3,257 examples`, `1 example`."""
     return f"{n:,} {units.removesuffix('s') if n == 1 else units}"
 
 
