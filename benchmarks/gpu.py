@@ -92,7 +92,7 @@ class Packed(LanguageModelling):
             loss.item()
         return loss
 
-    def build_model(self) -> LanguageModel:
+    def build_member(self) -> LanguageModel:
         return LanguageModel(self.config.model, self.config.text.vocab_size, self.config.text.max_len)
 
 

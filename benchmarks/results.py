@@ -3,9 +3,10 @@
     python -m benchmarks.results [--runs runs/results] [--train]
 
 Each result is a run folder, or a folder of several seeds, of a name that `results.toml` lists (others are taken as
-they are). What the page needs of it is kept in `results.json`, so that the page can be made again without the runs:
-a folder that exists is read, one that does not is told as missing, and keeps what was known. `--train` first trains
-what is missing, one after the other; a run that was interrupted goes on. Ablations are `ablations.json`'s.
+they are), or, of results that answer together (`joined`), the scores that `evaluate --json` wrote. What the page
+needs of it is kept in `results.json`, so that the page can be made again without the runs: a folder that exists is
+read, one that does not is told as missing, and keeps what was known. `--train` first trains what is missing, one
+after the other; a run that was interrupted goes on. Ablations are `ablations.json`'s.
 How a page is made of these facts is in `results_page.py`.
 """
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.results_page import curves_png, page
+from benchmarks.results_page import curves_png, page, typed
 
 from glassformer import console
 from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
@@ -32,6 +33,7 @@ from glassformer.report.seeds import SeedsFacts, load_seeds, spread_of, validate
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Evaluation, Facts
+from glassformer.tasks import task_class
 
 ROOT = Path(__file__).parents[1]
 MOST_POINTS = 60
@@ -92,6 +94,40 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         **cost,
         "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
         "curve": curve(first),
+    }
+
+
+def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts | None:
+    """What the page says of results that answer together: scores of a file that `evaluate --json` wrote, the cost of all.
+
+    None where there is no file, or it is of other runs.
+    """
+    scores = read(path)
+    names = [f"{name}/" for name in wanted["joined"]]
+    if not scores or not all(any(name in f"{run}/" for run in scores.get("joined", [])) for name in names):
+        return None
+    telling, evaluation = task_class(scores["task"]).telling, Evaluation(scores=scores)
+    score = telling.score(evaluation)
+    others = [name for name in telling.names(evaluation) if name != score.metric.name][:2]
+    assert score.value is not None
+    return {
+        "section": wanted["section"],
+        "command": wanted["command"],
+        "note": wanted.get("note", ""),
+        "joined": wanted["joined"],
+        "task": scores["task"],
+        "metric": score.metric.name,
+        "score": spread_of([score.value]),
+        "ci95": score.interval,
+        "n_test": evaluation.n,
+        "also": {telling.metric(name).title: telling.score(evaluation, name).text for name in others},
+        "baselines": {},
+        **{
+            cost: sum(part[cost] * part["score"]["n"] for part in parts)
+            for cost in ("parameters", "updates", "flops", "seconds")
+        },
+        "hardware": parts[0]["hardware"],
+        "curve": [],
     }
 
 
@@ -165,7 +201,10 @@ def update(
     names += [name for name in known if name not in names]
     results, missing = dict[str, Facts](), list[str]()
     for name in names:
-        facts = collect(runs / name, wanted.get(name, {}))
+        asked = wanted.get(name, {})
+        parts = [results[part] for part in asked.get("joined", []) if part in results]
+        joined = "joined" in asked
+        facts = collect_joined(runs / f"{name}.json", asked, parts) if joined else collect(runs / name, asked)
         if facts is None:
             missing.append(name)
             facts = known.get(name)
@@ -174,14 +213,14 @@ def update(
     return results, missing
 
 
-def train(name: str, command: str, out: Path) -> None:
+def train(name: str, facts: Facts, out: Path) -> None:
     """Train a result that is missing, or go on with it; a run that fails leaves the others alone."""
     begun = RunFolder(out).resumable or SeedsFolder(out).exists
-    line = f"glassformer train --resume {out}" if begun else f"{command} --out {out}"
+    line = f"glassformer train --resume {out}" if begun else typed(facts, out)
     console.say(f"{name}: {line}")
     module = f'"{sys.executable}" -m glassformer '
-    typed = " && ".join(re.sub("^glassformer ", lambda _: module, each) for each in line.split(" && "))
-    if subprocess.run(typed, shell=True, check=False).returncode:
+    shell = " && ".join(re.sub("^glassformer ", lambda _: module, each) for each in line.split(" && "))
+    if subprocess.run(shell, shell=True, check=False).returncode:
         console.warn(f"{name} did not finish; make results-train goes on with it")
 
 
@@ -217,8 +256,9 @@ def main(root: Path = ROOT) -> None:
     wanted = tomllib.loads((root / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
     if arguments.train:
         for name, facts in wanted.items():
-            if not runs_of(arguments.runs / name):
-                train(name, facts["command"], arguments.runs / name)
+            out = arguments.runs / name
+            if not (out.with_suffix(".json").is_file() if "joined" in facts else runs_of(out)):
+                train(name, facts, out)
     known = read(root / "benchmarks" / "results.json") or {}
     results, missing = update(arguments.runs, wanted, known)
     write(root, results, read(root / "benchmarks" / "ablations.json") or [])

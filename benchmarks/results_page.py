@@ -19,9 +19,10 @@ INTRODUCTION = """\
 
 Everything here was trained from random weights, with a tokenizer fitted on the training split and nothing downloaded
 but the data. Choices were made on validation data; a test split is opened when a run is finished. Where there are
-several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands with
-its 95% interval over the test examples. Cost is that of one run: updates and validations, without the final test; of a
-run that goes on from another, that of both. FLOPs are those of the updates, forward and backward.
+several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands
+with its 95% interval over the test examples. Cost is that of one run: updates and validations, without the final
+test; of a run that goes on from another, that of both; of runs that answer together (`evaluate RUN,RUN`), that of
+all. FLOPs are those of the updates, forward and backward.
 
 The page is made by `make results` from finished run folders; what it needs of them is kept in `benchmarks/results.json`.
 `make results-train` trains what is missing, one after the other, and goes on where it was interrupted. Commands that
@@ -93,11 +94,10 @@ def results_table(results: dict[str, Facts]) -> str:
 def score_text(facts: Facts) -> str:
     """`Accuracy 87.3% (sd 0.4, 86.9–87.7%)` of several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` of one run."""
     metric, score = task_class(facts["task"]).telling.metric(facts["metric"]), facts["score"]
-    spread = metric.between(facts["ci95"])
-    told = f" (95%: {spread})" if spread else ""
     if score["n"] > 1:
-        told = f" (sd {metric.write(score['sd']).removesuffix('%')}, {metric.between([score['min'], score['max']])})"
-    return f"{metric.title} {metric.write(score['mean'])}{told}"
+        return f"{metric.title} {metric.around(score['mean'], score['sd'], score['min'], score['max'])}"
+    spread = metric.between(facts["ci95"])
+    return f"{metric.title} {metric.write(score['mean'])}{f' (95%: {spread})' if spread else ''}"
 
 
 def validation_metric(facts: Facts) -> Metric:
@@ -107,6 +107,8 @@ def validation_metric(facts: Facts) -> Metric:
 
 def _validated(facts: Facts) -> str:
     """The validation score, with its name where it is not that of the test score."""
+    if "valid" not in facts:  # of results that are joined
+        return "–"
     metric = validation_metric(facts)
     value = metric.write(facts["valid"]["mean"])
     return value if metric.name == facts["metric"] else f"{metric.title} {value}"
@@ -115,8 +117,13 @@ def _validated(facts: Facts) -> str:
 def commands(results: dict[str, Facts]) -> list[str]:
     """What to type for each result, and once for each that some go on from."""
     first = dict(facts["first"] for facts in results.values() if "first" in facts)
-    typed = {**first, **{name: facts["command"] for name, facts in results.items()}}
-    return [f"{command} --out runs/results/{name}" for name, command in typed.items()]
+    wanted = {**{name: {"command": command} for name, command in first.items()}, **results}
+    return [typed(facts, f"runs/results/{name}") for name, facts in wanted.items()]
+
+
+def typed(facts: Facts, out: object) -> str:
+    """What to type for a result at `out`, a run folder, or the name of a file where results are joined."""
+    return f"{facts['command']} > {out}.json" if "joined" in facts else f"{facts['command']} --out {out}"
 
 
 def in_powers(flops: float) -> str:

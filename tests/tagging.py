@@ -122,7 +122,7 @@ class Tag(Task):
             n_labels=n,
         )
 
-    def build_model(self) -> Tagger:
+    def build_member(self) -> Tagger:
         text = self.config.text
         return Tagger(self.config.model, self.tokenizer.vocab_size, len(self.tags), text.max_len)
 

@@ -143,15 +143,43 @@ def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
         return type("Ended", (), {"returncode": 0})
 
     monkeypatch.setattr(results.subprocess, "run", note)
-    results.train("new", "glassformer train imdb", tmp_path / "new")
-    results.train("three", "glassformer train classify", runs / "three")
+    results.train("new", {"command": "glassformer train imdb"}, tmp_path / "new")
+    results.train("three", {"command": "glassformer train classify"}, runs / "three")
     assert lines == [
         f"-m glassformer train imdb --out {tmp_path / 'new'}", f"-m glassformer train --resume {runs / 'three'}"
     ]  # fmt: skip
     monkeypatch.setattr(results.subprocess, "run", lambda line, **_: lines.append(line) or note(line))
-    results.train("after", "glassformer data label glassformer && glassformer train imdb", tmp_path / "after")
+    after = {"command": "glassformer data label glassformer && glassformer train imdb"}
+    results.train("after", after, tmp_path / "after")
     module = f'"{sys.executable}" -m glassformer'
     assert lines[2] == f"{module} data label glassformer && {module} train imdb --out {tmp_path / 'after'}"
+
+
+def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    command = "glassformer evaluate runs/results/three/seed-1,runs/results/three/seed-2 --json"
+    wanted = {
+        **WANTED,
+        "both": {"section": "Reviews: made", "command": command, "joined": ["three"]},
+    }
+    (folder / "three").symlink_to(runs / "three")
+    found, missing = results.update(folder, wanted, {})
+    assert "both" not in found and "both" in missing
+    seeds = [runs / "three" / f"seed-{n}" for n in (1, 2)]
+    scores = glassformer.load(*seeds).evaluate()
+    (folder / "both.json").write_text(json.dumps(scores, default=str), encoding="utf-8")
+    found, _ = results.update(folder, wanted, {})
+    both, three = found["both"], found["three"]
+    assert both["score"] == {"n": 1, "mean": scores["accuracy"], "sd": None} | dict.fromkeys(
+        ("min", "max"), scores["accuracy"]
+    )
+    assert both["ci95"] == scores["ci95"]
+    assert (both["parameters"], both["updates"]) == (2 * three["parameters"], 2 * three["updates"])
+    text = page(found, [], [])
+    assert f"{command} > runs/results/both.json" in text and "--out runs/results/three" in text
+    (folder / "both.json").write_text(json.dumps({**scores, "joined": ["runs/other"]}, default=str))
+    assert "both" not in results.update(folder, wanted, {})[0]  # those are the scores of something else
 
 
 def test_words() -> None:

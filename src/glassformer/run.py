@@ -22,6 +22,7 @@ from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.precision import at_precision
 from glassformer.ranks import launched
 from glassformer.recipes import config_from_dict, load_recipe, override
@@ -101,18 +102,34 @@ def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -
     return load(out) if console.speaks() else None
 
 
-def load(path: str | Path, *, device: str = "auto", precision: str | None = None) -> Run:
+def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
+    With others it answers and is scored as an ensemble of them all, by the mean of their probabilities, class by class
+    or token by token; as a rule better than the best of them, and as many times slower.
+
     Args:
-        path: the folder. device: where to compute.
+        path: the folder. others: those of more runs of the same task, tokenizer and classes; their sizes may differ.
+        device: where to compute.
         precision: in which it answers and is scored, "auto", "fp32", "bf16", "fp16" or "int8"; as in training when
             absent, and there "auto" is bf16 where the processor multiplies it natively. `explain` is always fp32.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
-        UsageError: a device or a precision that this machine does not have.
+        UsageError: a device or a precision that this machine does not have, or others that cannot join.
     """
+    run = _load(path, device, precision)
+    joining = [_load(other, device, precision) for other in others]
+    for other in joining:
+        _check_joins(run, other)
+    if not joining:
+        return run
+    members = [member for each in (run, *joining) for member in members_of(each.model)]
+    paths = tuple(other.path for other in joining)
+    return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
+
+
+def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.trained_model()
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
@@ -123,17 +140,34 @@ def load(path: str | Path, *, device: str = "auto", precision: str | None = None
     return Run(folder.path, task, model.to(target).eval(), target, chosen)
 
 
+def _check_joins(run: Run, other: Run) -> None:
+    """Refuse a run whose answers are not of the same tokens, or classes, as those of another."""
+    ours, theirs = run.task, other.task
+    for what, same in (
+        ("task", ours.name == theirs.name),
+        ("tokenizer", ours.tokenizer.sha256 == theirs.tokenizer.sha256),
+        ("classes", ours.label_names == theirs.label_names),
+        ("longest text (text.max_len)", ours.config.text.max_len == theirs.config.text.max_len),
+    ):
+        if not same:
+            told = f"{other.path} cannot answer together with {run.path}: its {what} is another"
+            raise UsageError(told, "join runs of one recipe on the same data")
+
+
 class Run:
     """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
-    `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in.
+    `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in. `joined` are the folders of
+    other runs that answer together with it.
     """
 
     def __init__(
-        self, path: Path, task: Task, model: nn.Module, device: torch.device, precision: Precision = "fp32"
-    ) -> None:
+        self, path: Path, task: Task, model: nn.Module, device: torch.device, precision: Precision = "fp32",
+        joined: tuple[Path, ...] = (),
+    ) -> None:  # fmt: skip
         self.path, self.task, self.model, self.device = path, task, model, device
         self.precision: Precision = precision
+        self.joined = joined
 
     @property
     def config(self) -> Config:
@@ -186,6 +220,9 @@ class Run:
         """
         from glassformer.explain.explanation import TraceRequest, explain
 
+        if self.joined:
+            told = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
+            raise UsageError(told, f"load it alone: glassformer.load({str(self.path)!r})")
         self._decode(options)  # refuses options that are none
         asked = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
         return explain(self, asked)
@@ -199,7 +236,8 @@ class Run:
         chosen, train_split, name = self._split(split, data)
         with tuned(self.device):
             scores = self.task.evaluate(self._answering, chosen, self._decode(options), train_split)
-        return {"task": self.task.name, "split": name, "precision": self.precision} | scores
+        together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
+        return {"task": self.task.name, "split": name, "precision": self.precision} | together | scores
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.check import check_data
 from glassformer.data.datasets import load_text_data
 from glassformer.data.pseudo_labels import without_labels
 from glassformer.data.splits import Split
@@ -83,6 +84,17 @@ def test_what_cannot_be_added_is_refused(
     path = write_jsonl(tmp_path / "p.jsonl", rows)
     with pytest.raises(DataError, match=told):
         load_text_data(FORM, with_file(data, path))
+
+
+def test_a_check_reads_them_too(data: DataConfig, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "p.jsonl", [("new", "good"), ("text 3", "bad"), ("newer", "superb")])
+    bad = check_data(FORM, with_file(data, path))
+    assert [(error.path, error.line, error.kind) for error in bad.errors] == [(path, 3, "label")]
+    good = write_jsonl(tmp_path / "g.jsonl", [("new", "good"), ("text 3", "bad")])
+    report = check_data(FORM, with_file(data, good))
+    assert report.ok and report.sizes["pseudo"] == 2 and report.counts["pseudo: also in training"] == 1
+    old = write_jsonl(tmp_path / "o.jsonl", [("text 3", "bad")])
+    assert [error.kind for error in check_data(FORM, with_file(data, old)).errors] == ["nothing new"]
 
 
 def test_a_file_that_is_not_there_is_named(data: DataConfig, tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tests.explain.spelling_runs import spelling_run
+from tests.serving import TEXTS
+from tests.small import CPU, config_of, data_of, small_run
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.facts import run_facts
+from glassformer.explain.looking import decode
 from glassformer.explain.page.report import report_html
 from glassformer.run import Run
 from glassformer.runs.snapshots import save_snapshot
@@ -117,3 +121,25 @@ def test_a_checkpoint_of_an_ensemble_has_members_too(tmp_path: Path) -> None:
     e = run.explain(TEXT, member=2, checkpoint="step-00000008")
     assert torch.equal(e.subject.model.ngrams.weight, 2 * run.model.members[1].ngrams.weight)
     assert e.together is not None and e.together.size == 2
+
+
+@pytest.mark.parametrize("task", ["translate", "lm"])
+def test_members_that_write_are_looked_into_too(task: str) -> None:
+    config = config_of(task)
+    small = small_run(replace(config, model=replace(config.model, members=2)), data_of(task))
+    torch.manual_seed(1)
+    run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
+    text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
+    [expected] = run.predict(text, **options)
+    for member, model in enumerate(run.model.members, start=1):
+        e = run.explain(text, member=member, **options)
+        assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
+        alone = Run(run.path, run.task, model, CPU)
+        key = "translation" if task == "translate" else "text"
+        assert e.answer["headline"] == expected[key]
+        assert e.together.own["headline"] == alone.predict(text, **options)[0][key]
+        assert decode(run, e.request)["answer"] == e.answer
+    if task == "translate":
+        given = run.explain(text, target="abc")
+        assert given.answer["headline"] == given.together.own["headline"] == "abc"
+        assert given.answer["detail"] != given.together.own["detail"]

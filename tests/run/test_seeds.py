@@ -236,3 +236,6 @@ def test_spreads() -> None:
     assert spread_of([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
     assert in_words(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
     assert in_words(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
+    # The spread of 2.103 has its three decimals: 0.007, not 0.00653.
+    assert in_words(metric("bits_per_char"), [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
+    assert in_words(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd under 0.001, 2.100–2.100)"

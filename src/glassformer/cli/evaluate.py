@@ -16,7 +16,10 @@ from glassformer.errors import UsageError
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Score a run: classification beside two baselines, translation with signatures, text in nats and bits."""
+    """Score a run: classification beside two baselines, translation with signatures, text in nats and bits.
+
+    Several runs of one recipe, apart by commas, are scored as one, by the mean of their probabilities.
+    """
 
     split: Literal["test", "valid", "train"] = "test"
     """Which split of the run's own data."""
@@ -50,14 +53,14 @@ def run(argv: Sequence[str]) -> int:
     """The verb."""
     words, given = flags.split_words(EvaluateArguments, argv, "evaluate")
     if "--help" in given and not words:
-        flags.parse(EvaluateArguments, given, "evaluate RUN")
-    path = flags.run_folder(flags.one_word(words, "run folder", "evaluate runs/imdb"))
-    arguments, config, options = flags.parse_for_run(EvaluateArguments, given, path, "evaluate")
+        flags.parse(EvaluateArguments, given, "evaluate RUN[,RUN,…]")
+    paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
+    arguments, config, options = flags.parse_for_run(EvaluateArguments, given, paths[0], "evaluate")
     data = test_data(arguments, config)
 
     import glassformer
 
-    trained = glassformer.load(path, device=arguments.device, precision=arguments.precision)
+    trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
     return 0
 

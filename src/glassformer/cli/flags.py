@@ -187,6 +187,11 @@ def run_folder(word: str, whole: bool = False) -> Path:
     raise CheckpointError(f"{path} {wrong}", nearest(path.name, siblings).strip() or hint)
 
 
+def run_folders(word: str) -> list[Path]:
+    """The run folders of `RUN` or `RUN,RUN,…`, which are to answer together; the errors are those of `run_folder`."""
+    return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]
+
+
 def changed(new: Any, old: Any) -> dict[str, Any]:
     """The fields in which two configurations of one kind differ, with the new values."""
     return {f.name: getattr(new, f.name) for f in fields(new) if getattr(new, f.name) != getattr(old, f.name)}

@@ -61,22 +61,19 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.data.pseudo_labels import without_labels
     from glassformer.files import atomic_write_chunks
     from glassformer.runs.seeds_folder import SeedsFolder
-    from glassformer.tasks.classify.averaging import mean_answer
 
     several = SeedsFolder(path)
     paths = [run.path for run in several.trained] if several.exists else [path]
-    runs = [glassformer.load(one, device=a.device, precision=a.precision) for one in paths]
-    config, labels = runs[0].config, runs[0].task.label_names
+    trained = glassformer.load(*paths, device=a.device, precision=a.precision)
+    config, labels = trained.config, trained.task.label_names
     if not labels:
         told = f"{path} is a run of {config.task}, and labels come from a classifier"
         raise UsageError(told, "name a run of classify")
     texts = without_labels([Path(word) for word in words[1:]], config.data, a.text_column)
-    by = f", by the mean of {len(runs)} seeds" if len(runs) > 1 else ""
+    by = f", by the mean of {len(paths)} seeds" if len(paths) > 1 else ""
     console.say(f"labelling {len(texts):,} texts of {texts.source}{by}")
     seen, kept = Counter[str](), Counter[str]()
-    answers = zip(*(run.predict_stream(texts.text) for run in runs), strict=True)
-    said = ({"text": of_each[0]["text"]} | mean_answer(of_each) for of_each in answers)
-    sure = _sure(said, a.least, seen, kept)
+    sure = _sure(trained.predict_stream(texts.text), a.least, seen, kept)
     chunks = (json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in sure)
     atomic_write_chunks(
         out, _at_least_one(chunks, f"{path} is {a.least:g} sure of none of {len(texts):,} texts")

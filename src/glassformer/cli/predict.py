@@ -25,7 +25,8 @@ from glassformer.errors import DataError, UsageError
 class PredictArguments:
     """Use a run on the texts given as arguments, or on stdin, one text a line.
 
-    Behind a lone -- everything is text, also what begins with a dash.
+    Behind a lone -- everything is text, also what begins with a dash. Several runs of one recipe, apart by commas,
+    answer as one, by the mean of their probabilities.
     """
 
     prompt: str | None = None
@@ -47,17 +48,17 @@ def run(argv: Sequence[str]) -> int:
     words, given = flags.split_words(PredictArguments, argv, "predict")
     if not words:
         if "--help" in given:
-            flags.parse(PredictArguments, given, "predict RUN [TEXT ...]")
+            flags.parse(PredictArguments, given, "predict RUN[,RUN,…] [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
-    path = flags.run_folder(words[0])
-    arguments, _, options = flags.parse_for_run(PredictArguments, given, path, "predict")
+    paths = flags.run_folders(words[0])
+    arguments, _, options = flags.parse_for_run(PredictArguments, given, paths[0], "predict")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
 
     import glassformer
 
-    trained = glassformer.load(path, device=arguments.device, precision=arguments.precision)
+    trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     n = cut = 0
     for n, result in enumerate(trained.predict_stream(texts or stdin_lines(), **options), start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))

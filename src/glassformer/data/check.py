@@ -16,6 +16,7 @@ from glassformer.data.datasets import load_text_data
 from glassformer.data.documents import read_documents
 from glassformer.data.forms import Form
 from glassformer.data.own_files import data_parts, read_parts
+from glassformer.data.pseudo_labels import read_pseudo_labels
 from glassformer.data.reading import Findings, Problem
 from glassformer.data.shards import Shards, is_shards
 from glassformer.data.splits import Split
@@ -64,6 +65,8 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
         splits = {n: Split([text for _, text in read_documents(path, findings)]) for n, path in parts.items()}
     else:
         rows = read_parts(form, data_parts(form, data), data, findings)
+        if data.pseudo_file is not None:
+            rows["pseudo"], _ = read_pseudo_labels(form, Path(data.pseudo_file), rows, findings)
         splits = {name: part.split() for name, part in rows.items()}
     _count(splits, findings.counts)
     if form.answers == "label" and "train" in splits:

@@ -7,7 +7,7 @@ and so does the yardstick beside a score: a bag of words learns from people's la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from glassformer.data.forms import Form
 from glassformer.data.own_files import read_parts
 from glassformer.data.reading import Findings
 from glassformer.data.splits import Split, TextData
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import UsageError
 
 WITHOUT_LABELS = {"imdb": imdb.load_texts}
 """What belongs to a built-in data set and has no labels, what its validation part must not know left out."""
@@ -62,16 +62,10 @@ def with_pseudo_labels(form: Form, data: DataConfig, text: TextData) -> TextData
     if data.pseudo_file is None:
         return text
     path, findings = Path(data.pseudo_file), Findings()
-    unchecked = replace(form, check=lambda rows, findings: None)
-    rows = read_parts(unchecked, {"train": path}, DataConfig(), findings)["train"]
     train = text.train
-    people = Rows(train.text, train.answers, range(len(train)), Path(train.source))
-    form.check({"train": people, "pseudo": rows}, findings)
+    parts = {name: _as_rows(split) for name, split in text.splits().items()}
+    rows, added = read_pseudo_labels(form, path, parts, findings)
     findings.raise_if_any()
-    known = {known for split in text.splits().values() for known in split.text}
-    added = [i for i, new in enumerate(rows.text) if new not in known]
-    if not added:
-        raise DataError(f"{path}: each of its texts is in the data set already", "label others")
     note = (
         f"self-training: {len(added):,} of {len(train) + len(added):,} training texts were labelled by a model ({path}"
         + (
@@ -92,3 +86,21 @@ def with_pseudo_labels(form: Form, data: DataConfig, text: TextData) -> TextData
         notes=[*text.notes, *findings.notes, note],
         hashes={**text.hashes, **findings.hashes},
     )
+
+
+def read_pseudo_labels(
+    form: Form, path: Path, parts: Mapping[str, Rows], findings: Findings
+) -> tuple[Rows, list[int]]:
+    """What such a file holds, and which of its texts are in none of the `parts`; problems go to `findings`."""
+    unchecked = replace(form, check=lambda rows, findings: None)
+    rows = read_parts(unchecked, {"train": path}, DataConfig(), findings)["train"]
+    form.check({"train": parts["train"], "pseudo": rows}, findings)
+    known = {known for part in parts.values() for known in part.text}
+    added = [i for i, new in enumerate(rows.text) if new not in known]
+    if rows.text and not added:
+        findings.error(path, 0, "nothing new", "each of its texts is in the data set already; label others")
+    return rows, added
+
+
+def _as_rows(split: Split) -> Rows:
+    return Rows(split.text, split.answers, range(len(split)), Path(split.source))

@@ -27,6 +27,7 @@ Kind = Literal[
     "label",
     "line counts",
     "empty file",
+    "nothing new",
 ]
 """What can be wrong; the name is part of the report."""
 

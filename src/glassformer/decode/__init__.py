@@ -4,7 +4,7 @@ from glassformer.decode.generate import generate_ids
 from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
-from glassformer.decode.stepper import LanguageModelStepper, Stepper, TranslatorStepper
+from glassformer.decode.stepper import LanguageModelStepper, Stepper, TranslatorStepper, translating, writing
 from glassformer.decode.translate import translate_ids
 
 __all__ = [
@@ -17,4 +17,6 @@ __all__ = [
     "generate_ids",
     "sample",
     "translate_ids",
+    "translating",
+    "writing",
 ]

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from glassformer.config import DecodeConfig
 from glassformer.decode.processes import divided, processes_for
 from glassformer.decode.sampling import BEGIN_WITH, sample
-from glassformer.decode.stepper import LanguageModelStepper
+from glassformer.decode.stepper import writing
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
+from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.runtime import many_shapes
 from glassformer.threads import make_room
@@ -23,7 +24,7 @@ FEWEST_ROWS = 16
 
 
 def generate_ids(
-    model: LanguageModel,
+    model: LanguageModel | Ensemble,
     prompts: Sequence[Sequence[int]],
     config: DecodeConfig,
     *,
@@ -40,7 +41,7 @@ def generate_ids(
     (`sampling.window_start`).
 
     Args:
-        model: the language model; it is put in evaluation mode meanwhile.
+        model: the language model, or an ensemble of them; it is put in evaluation mode meanwhile.
         prompts: ids, at least one each; of a prompt longer than the context only the end is read.
         config: `max_new_tokens`, `temperature` (0 is greedy), `top_k`, `top_p`, `min_p`, `decode_seed`.
         eos: token that ends a text, not returned. banned: tokens never written (padding, BOS).
@@ -63,7 +64,7 @@ def generate_ids(
     def go_on(batch: list[int]) -> list[list[int]]:
         make_room()
         texts = sample(
-            LanguageModelStepper(model, use_cache),
+            writing(model, use_cache),
             [prompts[i] for i in batch],
             config,
             limits=[config.max_new_tokens] * len(batch),

@@ -6,13 +6,15 @@ through a cache of keys and values or, to check the cache, by reading everything
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.models.translator import Branches
 from glassformer.nn.cache import DecoderCache
 
@@ -140,3 +142,47 @@ class TranslatorStepper(_ModelStepper):
         grown = tokens.view(n_sentences, width)
         logits = self._model.decode(grown, self._memory, self._mask, cache=cache, branches=branches)
         return logits.view(n, 1, -1)
+
+
+class EnsembleStepper:
+    """Several models that advance over the same tokens; the next is that of the mean of their probabilities.
+
+    Args:
+        steppers: one of each model, at the same place.
+    """
+
+    def __init__(self, steppers: Sequence[Stepper]) -> None:
+        self._steppers = list(steppers)
+        self.max_len = min(stepper.max_len for stepper in steppers)
+        self.device = steppers[0].device
+
+    def reset(self) -> None:
+        for stepper in self._steppers:
+            stepper.reset()
+
+    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        return mean_logits([stepper.advance(tokens) for stepper in self._steppers])
+
+    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        for stepper in self._steppers:
+            stepper.select(rows, sentences)
+
+
+def writing(model: LanguageModel | Ensemble, use_cache: bool = True) -> Stepper:
+    """A stepper of a language model, or of an ensemble of them; see `LanguageModelStepper`."""
+    return _together([LanguageModelStepper(cast(LanguageModel, m), use_cache) for m in members_of(model)])
+
+
+def translating(
+    model: Translator | Ensemble,
+    src: Int[Tensor, "B S"],
+    src_padding_mask: Bool[Tensor, "B S"] | None = None,
+    use_cache: bool = True,
+) -> Stepper:
+    """A stepper of a translator, or of an ensemble of them; see `TranslatorStepper`."""
+    models = [cast(Translator, m) for m in members_of(model)]
+    return _together([TranslatorStepper(m, src, src_padding_mask, use_cache) for m in models])
+
+
+def _together(steppers: Sequence[Stepper]) -> Stepper:
+    return steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)

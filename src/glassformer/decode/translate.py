@@ -19,9 +19,10 @@ from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.processes import divided, processes_for
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
-from glassformer.decode.stepper import TranslatorStepper
+from glassformer.decode.stepper import translating
 from glassformer.errors import UsageError
 from glassformer.models import Translator
+from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.runtime import many_shapes
 from glassformer.threads import make_room
@@ -35,7 +36,7 @@ LENGTH_RATIO, LENGTH_MARGIN = 2, 20
 
 
 def translate_ids(
-    model: Translator,
+    model: Translator | Ensemble,
     sources: Sequence[Sequence[int]],
     config: DecodeConfig,
     special: Special,
@@ -52,7 +53,7 @@ def translate_ids(
     the row number of its source, too: `first_row` + its place in the list.
 
     Args:
-        model: the translator, wherever it is; it is put in evaluation mode meanwhile.
+        model: the translator, or an ensemble of them, wherever it is; it is put in evaluation mode meanwhile.
         sources: ids as in training, EOS included. A source without any ids has an empty translation.
         config: how to search, or with `config.sample` how to sample.
         special: the ids that pad sources, and begin and end translations.
@@ -87,7 +88,7 @@ def translate_ids(
 class _Job:
     """What is the same for all batches of a call."""
 
-    model: Translator
+    model: Translator | Ensemble
     sources: Ragged
     config: DecodeConfig
     special: Special
@@ -103,7 +104,7 @@ class _Job:
         numbers, (pad, bos, eos) = np.repeat(batch, each), self.special
         device, longest = next(self.model.parameters()).device, self.model.max_len
         src, real = (torch.from_numpy(x).to(device) for x in self.sources.padded(numbers, pad))
-        stepper = TranslatorStepper(self.model, src, None if real.all() else real, self.use_cache)
+        stepper = translating(self.model, src, None if real.all() else real, self.use_cache)
         lengths = self.sources.lengths[numbers].tolist()
         limits = [length_limit(n, longest, self.config.max_new_tokens) for n in lengths]
         if self.config.sample:
@@ -118,7 +119,7 @@ class _Job:
 
 
 def _check(
-    model: Translator,
+    model: Translator | Ensemble,
     sources: Sequence[Sequence[int]],
     config: DecodeConfig,
     prefixes: Sequence[Sequence[int]] | None,

@@ -40,6 +40,22 @@ class Metric:
         low, high = self.write(interval[0]), self.write(interval[1])
         return f"{low.removesuffix('%') if high.endswith('%') else low}–{high}"
 
+    def around(self, mean: Number, sd: Number | None, low: Number, high: Number) -> str:
+        """Write the mean of several scores with their spread: `87.3% (sd 0.4, 86.9–87.7%)`.
+
+        The standard deviation has the decimals of the mean: more would promise what three seeds cannot know.
+        """
+        told = self.write(mean)
+        spread = "" if sd is None else f"sd {self._to_the_decimals_of(told, sd)}, "
+        return f"{told} ({spread}{self.between([low, high])})"
+
+    def _to_the_decimals_of(self, told: str, sd: Number) -> str:
+        if told.endswith("%"):
+            return self.write(sd).removesuffix("%")
+        decimals = len(told.partition(".")[2])
+        least = 10**-decimals
+        return f"under {least:g}" if 0 < sd < least / 2 else f"{sd:.{decimals}f}"
+
 
 _tenths, _four_places = "{:.1f}".format, "{:.4f}".format
 

@@ -15,18 +15,19 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import (
     Hypothesis,
-    LanguageModelStepper,
     Special,
-    TranslatorStepper,
     beam_search,
     sample,
     translate_ids,
+    translating,
+    writing,
 )
 from glassformer.decode.search_log import SearchStep
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exactly import asking
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.ensemble import Ensemble
 from glassformer.text.tokenizer import Tokenizer
 
 OF_SCORING = frozenset({"bleu_tokenize"})
@@ -142,7 +143,11 @@ class SearchRecorder:
 
 
 def translate(
-    model: Translator, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
+    model: Translator | Ensemble,
+    tokenizer: Tokenizer,
+    source: Sequence[int],
+    config: DecodeConfig,
+    prefix: list[int],
 ) -> DecodeLog:
     """Translate one source (EOS included) as `Translate.predict` does, and tell how.
 
@@ -165,7 +170,7 @@ def translate(
     recorder = SearchRecorder(t)
     with asking(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
-        stepper = TranslatorStepper(model, src)
+        stepper = translating(model, src)
         found = beam_search(
             stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder
         )[0]
@@ -173,7 +178,7 @@ def translate(
 
 
 def write(
-    model: LanguageModel,
+    model: LanguageModel | Ensemble,
     tokenizer: Tokenizer,
     prompt: Sequence[int],
     config: DecodeConfig,
@@ -183,7 +188,7 @@ def write(
     t = tokenizer
     with asking(model):
         found = sample(
-            LanguageModelStepper(model), [prompt], config,
+            writing(model), [prompt], config,
             limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,
             banned=banned,
         )[0]  # fmt: skip

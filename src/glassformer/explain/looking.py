@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_norms
@@ -23,7 +23,7 @@ from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.explained import Explained, Omitted
 from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.manifest import manifest
-from glassformer.explain.members import Together, answer_of_all, at_member
+from glassformer.explain.members import Together, at_member, decision_of_all
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.preparing.kinds import kind_of, prepare
 from glassformer.explain.preparing.prepared import Prepared
@@ -60,7 +60,7 @@ def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Expla
         together, warnings = None, prepared.warnings
         if isinstance(whole.model, Ensemble):
             together = Together(len(whole.model.members), request.member, said)
-            said = answer_of_all(subject.task, whole.model, prepared.model_inputs)
+            said = _answer_of_all(whole, request, prepared)
             warnings = [*warnings, together.sentence(said)]
     return Explained(
         subject=subject, request=request, id=trace_id, model_inputs=prepared.model_inputs,
@@ -74,9 +74,11 @@ def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
     """{"decode", "answer", "streams"} of a manifest, without looking inside where that can be spared."""
     if not kind_of(subject.task).decides and request.target is None:
         with tuned(subject.device):
-            subject = at_checkpoint(subject, request.checkpoint)
-            prepared = prepare(subject, request)
-        said = answers.written(prepared.answer, prepared.decode)
+            whole = at_checkpoint(subject, request.checkpoint)
+            prepared = prepare(at_member(whole, request.member), request)
+            said = answers.written(prepared.answer, prepared.decode)
+            if isinstance(whole.model, Ensemble):
+                said = _answer_of_all(whole, request, prepared)
         log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
         return {"decode": log, "answer": said, "streams": streams}
     told = manifest(look(subject, request))
@@ -108,6 +110,16 @@ def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
 
 def _answer(predictions: list[Prediction], decode: DecodeLog, prepared: Prepared) -> Answer:
     return answers.written(prepared.answer, decode) if decode.hypotheses else answers.decided(predictions[0])
+
+
+def _answer_of_all(whole: Subject, request: TraceRequest, prepared: Prepared) -> Answer:
+    """What an ensemble decides or writes, or how likely it finds the target that was given."""
+    if kind_of(whole.task).decides:
+        return decision_of_all(whole.task, cast(Ensemble, whole.model), prepared.model_inputs)
+    if prepared.decode.kind == "given":
+        return answers.written(prepared.answer, _scored(whole, prepared))
+    written = prepare(whole, request)
+    return answers.written(written.answer, written.decode)
 
 
 def _decoding_check(

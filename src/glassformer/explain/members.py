@@ -38,8 +38,8 @@ class Together:
         return asdict(self)
 
 
-def answer_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
-    """The answer of the mean of an ensemble's probabilities, which decide."""
+def decision_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
+    """The class that the mean of an ensemble's probabilities decides for."""
     with asking(model):
         return decided(predict(task, answer(model, **inputs), [None], [None])[0])
 

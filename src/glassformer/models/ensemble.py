@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean of what several classifiers say.
+    """The mean of what several models say of a text, or of the next token.
 
     They differ in their random starts and in what dropout hides from each, err differently for it, and the mean
     of their probabilities errs less than they do (Hansen and Salamon 1990; Lakshminarayanan et al. 2017).
@@ -25,10 +26,20 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "B C"]:
-        """Logarithms of the mean probabilities, which serve as logits: softmax gives the mean back."""
-        said = torch.stack([member(*args, **kwargs).float().log_softmax(dim=-1) for member in self.members])
-        return said.logsumexp(dim=0) - torch.log(torch.tensor(float(len(self.members))))
+    @property
+    def max_len(self) -> int:
+        """Most tokens that all of them can read."""
+        return min(int(member.max_len) for member in self.members)  # pyright: ignore[reportArgumentType]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "... V"]:
+        """The logits of `mean_logits`, over classes or tokens."""
+        return mean_logits([member(*args, **kwargs) for member in self.members])
+
+
+def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... V"]:
+    """Logarithms of the mean of several models' probabilities, which serve as logits: softmax gives the mean back."""
+    said = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
+    return said.logsumexp(dim=0) - math.log(len(logits))
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:

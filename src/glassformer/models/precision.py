@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import UsageError
+from glassformer.models.ensemble import Ensemble
 from glassformer.models.language_model import LanguageModel
 from glassformer.models.masked_language_model import MaskedLanguageModel
 from glassformer.models.translator import Translator
@@ -128,6 +129,8 @@ def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
     """
     if precision == "fp32":
         return model
+    if isinstance(model, Ensemble):
+        return Ensemble([at_precision(member, precision) for member in model.members]).train(model.training)
     model = copy.deepcopy(model).requires_grad_(False)
     linear = {"bf16": Bf16Linear, "fp16": Fp16Linear, "int8": Int8Linear}[precision]
     for parent in list(model.modules()):

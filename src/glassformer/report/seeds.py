@@ -99,8 +99,22 @@ def spread_of(values: Sequence[float]) -> Facts:
 def in_words(metric: Metric, values: Sequence[float]) -> str:
     """A mean with its spread: `87.3% (sd 0.4, 86.9–87.7%)`."""
     facts = spread_of(values)
-    sd = "" if facts["sd"] is None else f"sd {metric.write(facts['sd']).removesuffix('%')}, "
-    return f"{metric.write(facts['mean'])} ({sd}{metric.between([facts['min'], facts['max']])})"
+    return metric.around(facts["mean"], facts["sd"], facts["min"], facts["max"])
+
+
+def _as_one(facts: SeedsFacts) -> str:
+    """How to ask all of them together, and what that scores where it is known."""
+    words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
+    if averaged := facts.averaged:
+        interval = averaged.metric.between(averaged.interval)
+        told = f"As one, by the mean of their probabilities: **{averaged.text}** (95%: {interval}). `predict` answers so"
+    else:
+        told = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
+    members = len(facts.runs) * facts.runs[0].config.model.members
+    return (
+        f"{told} if they are named together, `{words}`; for one run that averages as many models, train with "
+        f"`--model.members {members}`."
+    )
 
 
 def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
@@ -179,12 +193,8 @@ def seeds_markdown(facts: SeedsFacts) -> str:
         f"is what chance does to one run of it. The best by validation is {best.path.name}: it is what `predict`, "
         "`evaluate` and `explain` use of this folder, and its test score is one draw, not the recipe's.",
     ]
-    if averaged := facts.averaged:
-        parts.append(
-            f"As one, by the mean of their probabilities: **{averaged.text}** (95%: "
-            f"{averaged.metric.between(averaged.interval)}). `glassformer data label {facts.path.name}` answers so; for "
-            f"one run that averages as many models, train with `--model.members {len(facts.runs) * first.config.model.members}`."
-        )
+    if len(facts.runs) > 1:
+        parts.append(_as_one(facts))
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
         parts.append(

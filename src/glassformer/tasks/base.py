@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
@@ -25,6 +26,7 @@ from glassformer.data.corpus import EncodedCorpus, Encoder, corpus_of_shards, en
 from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.ranks import ALONE, Ranks
@@ -172,9 +174,14 @@ class Task(ABC):
 
     # --- from batches to losses and scores ------------------------------------------------------------------
 
-    @abstractmethod
     def build_model(self) -> nn.Module:
-        """A new model for this tokenizer, randomly initialised."""
+        """A new model for this tokenizer, randomly initialised: one, or an ensemble of as many as are asked for."""
+        members = [self.build_member() for _ in range(self.config.model.members)]
+        return members[0] if len(members) == 1 else Ensemble(members)
+
+    @abstractmethod
+    def build_member(self) -> nn.Module:
+        """One new model."""
 
     @classmethod
     @abstractmethod
@@ -183,7 +190,7 @@ class Task(ABC):
 
     @abstractmethod
     def forward_flops(self, length: float) -> float:
-        """FLOPs of a forward pass a real token, for texts of `length` tokens; see `models/cost.py`."""
+        """FLOPs of a forward pass of one model a real token, for texts of `length` tokens; see `models/cost.py`."""
 
     @abstractmethod
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -194,7 +201,15 @@ class Task(ABC):
         return self.logits(model, batch)[batch.labels != IGNORE_INDEX]
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Cross-entropy summed over the labels of a batch, in nats."""
+        """Cross-entropy summed over the labels of a batch, in nats.
+
+        Of an ensemble in training the mean over its members, each of which learns by itself; else that of their mean.
+        """
+        asked = members_of(model) if model.training else [model]
+        return torch.stack([self.loss_sum_of_one(each, batch, label_smoothing) for each in asked]).mean()
+
+    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """`loss_sum` of a model as it stands."""
         return cross_entropy_sum(self.logits(model, batch), batch.labels, label_smoothing)
 
     @abstractmethod

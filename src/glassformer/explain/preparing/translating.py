@@ -21,11 +21,12 @@ from glassformer.explain.preparing.prepared import (
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Span, make_stream, written_spans
 from glassformer.models import Translator
+from glassformer.models.ensemble import Ensemble
 
 
 def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> Prepared:
     """The source with its end token, and the target after [BOS]: the best that a search finds, or the one given."""
-    t, model = subject.task.tokenizer, cast(Translator, subject.model)
+    t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
     most, empty = subject.task.config.text.max_len, not request.text.strip()
     ids, spans = ([], []) if empty else (t.encode(request.text), t.spans(request.text))
     notes = warnings_of(ids, range(min(most, len(ids))), t, "the text", "head")

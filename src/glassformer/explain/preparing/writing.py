@@ -18,6 +18,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.spelled import with_ngrams
 from glassformer.explain.streams import Span, make_stream, written_spans
 from glassformer.models import LanguageModel
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.text.tokenizer import Tokenizer
 
 NEW_TOKENS = 40
@@ -31,7 +32,7 @@ def own_settings(config: DecodeConfig) -> DecodeConfig:
 
 def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> Prepared:
     """The prompt as far as it is seen, and what is sampled after it."""
-    t, model = subject.task.tokenizer, cast(LanguageModel, subject.model)
+    t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
     own, own_spans = t.encode(request.text), t.spans(request.text)
     notes = warnings_of(own, range(len(own)), t, "the prompt", "tail")
     prompt: list[int] = [*(own or [t.eos_id]), *request.prefix]
@@ -60,8 +61,9 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
         n_given=len(prompt) - seen_from, n_pad=request.pad,
     )  # fmt: skip
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}  # causal: padding behind is not seen
-    if model.ngrams is not None:
-        stream = with_ngrams(stream, model.ngrams)
+    ngrams = cast(LanguageModel, members_of(model)[0]).ngrams  # members of one run read the same
+    if ngrams is not None:
+        stream = with_ngrams(stream, ngrams)
     following = following_of(everything[seen_from + 1 :], new.finished, t.eos_id, len(ids))
     wrote = Wrote(stream.n_given - 1, stream.n_given - len(request.prefix), banned)
     written = t.decode(new.ids)

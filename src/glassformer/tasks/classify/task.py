@@ -24,7 +24,6 @@ from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
 from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
-from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import PARALLEL_FILES, WINDOWS, Task
@@ -132,11 +131,10 @@ class Classify(Task):
             spelling_of(corpus, index),
         )  # fmt: skip
 
-    def build_model(self) -> TextClassifier | Ensemble:
+    def build_member(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.spelling) if t.spelling else 0
-        members = [TextClassifier(c.model, *sizes, t.bigrams) for _ in range(c.model.members)]
-        return members[0] if len(members) == 1 else Ensemble(members)
+        return TextClassifier(c.model, *sizes, t.bigrams)
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:
@@ -147,11 +145,6 @@ class Classify(Task):
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask, batch.spelling)
-
-    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Of an ensemble the mean over its members, each of which learns by itself."""
-        each = [super(Classify, self).loss_sum(m, batch, label_smoothing) for m in members_of(model)]
-        return torch.stack(each).mean()
 
     def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
         logits, labels = self._all_logits(model, corpus), torch.from_numpy(np.array(corpus.labels)).long()

@@ -23,6 +23,7 @@ from glassformer.evaluate.language import score
 from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
+from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORDS, Task
 from glassformer.tasks.lm import rules
@@ -95,7 +96,7 @@ class LanguageModelling(Task):
             n_tokens=int(real.sum()), n_labels=int((stop + 1 - first).sum()),
         )  # fmt: skip
 
-    def build_model(self) -> LanguageModel:
+    def build_member(self) -> LanguageModel:
         c = self.config
         return LanguageModel(c.model, self.tokenizer.vocab_size, c.text.max_len, len(SPECIAL_TOKENS))
 
@@ -113,10 +114,10 @@ class LanguageModelling(Task):
         """What `logits` projects on the vocabulary, (B, T, D)."""
         return cast(LanguageModel, model).read(batch.ids)
 
-    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         rows = self.config.train.loss_rows
         if not rows or not model.training:
-            return super().loss_sum(model, batch, label_smoothing)
+            return super().loss_sum_of_one(model, batch, label_smoothing)
         hidden, labels = self.read(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = ProjectedCrossEntropySum.apply(
             hidden, cast(LanguageModel, model).projection, labels, label_smoothing, IGNORE_INDEX, rows
@@ -162,6 +163,6 @@ class LanguageModelling(Task):
         """
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
-        model = cast(LanguageModel, model)
+        model = cast("LanguageModel | Ensemble", model)
         written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=self.banned, first_row=first)
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -126,7 +126,7 @@ class Pretrain(Task):
         ahead = self.tokenizer.spelling.reaching_ahead if self.tokenizer.spelling else []
         return torch.tensor(ahead) if any(ahead) else None
 
-    def build_model(self) -> MaskedLanguageModel:
+    def build_member(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
         n_ngrams = len(t.spelling) if t.spelling else 0
         return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams, t.bigrams)
@@ -148,7 +148,7 @@ class Pretrain(Task):
     def scored_logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return self.logits(model, batch)
 
-    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels = batch.labels[batch.labels != IGNORE_INDEX]
         return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
 

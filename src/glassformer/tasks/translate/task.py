@@ -21,6 +21,7 @@ from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
+from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import WINDOWS, WORDS, Task
 from glassformer.tasks.translate import rules
@@ -115,7 +116,7 @@ class Translate(Task):
             n_tokens=int(real.sum()) + n_labels, n_labels=n_labels,
         )  # fmt: skip
 
-    def build_model(self) -> Translator:
+    def build_member(self) -> Translator:
         size = self.tokenizer.vocab_size
         # One position more than the longest text: the end token of the source, the start token of the target.
         return Translator(self.config.model, size, self.config.text.max_len + 1)
@@ -177,6 +178,6 @@ class Translate(Task):
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source, ids with an end token; an empty one is not asked of the model."""
-        model, t = cast(Translator, model), self.tokenizer
+        model, t = cast("Translator | Ensemble", model), self.tokenizer
         special = Special(t.pad_id, t.bos_id, t.eos_id)
         return translate_ids(model, sources, decode, special, first_row=first)

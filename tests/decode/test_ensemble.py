@@ -1,0 +1,119 @@
+"""Several models that decode together: every next token is that of the mean of their probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import Special, generate_ids, translate_ids
+from glassformer.decode.stepper import EnsembleStepper, TranslatorStepper, translating, writing
+from glassformer.models.ensemble import Ensemble, mean_logits, members_of
+from glassformer.models.precision import at_precision
+
+BEAM = DecodeConfig(beam_size=4, n_best=3, max_new_tokens=16)
+
+
+@pytest.fixture(scope="module")
+def translators(toy):
+    """Of different sizes, whose vocabulary is the same."""
+    return Ensemble([toy.translator(0), toy.translator(1, n_layers=1, d_ff=16), toy.translator(2)]).eval()
+
+
+def translate(toy, model, sources, config=BEAM, **options):
+    return translate_ids(model, sources, config, Special(toy.PAD, toy.BOS, toy.EOS), **options)
+
+
+def log_prob_of(model, toy, source, ids):
+    """Of a whole translation, end included, in one pass over all of it."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *ids]]))[0]
+    said = logits.log_softmax(-1)
+    return sum(said[i, token].item() for i, token in enumerate([*ids, toy.EOS]))
+
+
+def test_the_mean_is_of_probabilities_not_of_logits() -> None:
+    sure, unsure = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    mean = mean_logits([sure, unsure]).exp()
+    assert torch.allclose(mean, (sure.softmax(-1) + unsure.softmax(-1)) / 2)
+
+
+def test_a_search_finds_what_one_pass_finds_as_likely(toy, translators) -> None:
+    for source, found in zip(s := toy.sentences(3, 8), translate(toy, translators, s), strict=True):
+        assert len(found) == 3
+        for hypothesis in found:
+            if hypothesis.finished:
+                expected = log_prob_of(translators, toy, source, hypothesis.ids)
+                assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
+
+
+def test_together_they_say_what_none_says_alone(toy, translators) -> None:
+    sources, likeliest = (
+        toy.sentences(4, 12),
+        DecodeConfig(beam_size=8, n_best=8, length_penalty=0.0, max_new_tokens=16),
+    )
+    of_all, *of_each = (
+        translate(toy, model, sources, likeliest) for model in (translators, *translators.members)
+    )
+    ranked = [[[h.ids for h in found] for found in by] for by in (of_all, *of_each)]
+    assert ranked[0] not in ranked[1:]
+    others = [
+        max(log_prob_of(translators, toy, source, h[0].ids) for h in at)
+        for source, *at in zip(sources, *of_each, strict=True)
+    ]
+    assert sum(found[0].log_prob for found in of_all) > sum(others) - 1e-3
+
+
+def test_a_cache_changes_nothing(toy, translators) -> None:
+    sources = toy.sentences(5, 6)
+    for way in (BEAM, DecodeConfig(beam_size=1), DecodeConfig(sample=True, n_best=2, top_p=0.9)):
+        cached, anew = (translate(toy, translators, sources, way, use_cache=use) for use in (True, False))
+        assert [[h.ids for h in found] for found in cached] == [[h.ids for h in found] for found in anew]
+
+
+def test_twice_the_same_model_is_that_model(toy) -> None:
+    one, sources = toy.translator(0), toy.sentences(6, 6)
+    alone, twice = (translate(toy, model, sources) for model in (one, Ensemble([one, one]).eval()))
+    for a, b in zip(alone, twice, strict=True):
+        assert [h.ids for h in a] == [h.ids for h in b]
+        assert [h.log_prob for h in a] == pytest.approx([h.log_prob for h in b], abs=1e-3)
+
+
+def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:
+    both = Ensemble([toy.language_model(0), toy.language_model(1, d_ff=16)]).eval()
+    greedy = DecodeConfig(temperature=0.0, max_new_tokens=8)
+    [written] = generate_ids(both, [[4, 5]], greedy)
+    text = [4, 5]
+    for token in written:
+        with torch.inference_mode():
+            assert token == int(both(torch.tensor([text]))[0, -1].argmax())
+        text.append(token)
+    stepper = writing(both)
+    tokens = torch.tensor([text])
+    first = stepper.advance(tokens)
+    stepper.reset()
+    assert torch.equal(stepper.advance(tokens), first)
+
+
+def test_one_model_has_a_stepper_of_its_own_and_the_shortest_context_counts(toy) -> None:
+    source = torch.tensor([[4, 5, 2]])
+    assert isinstance(translating(toy.translator(), source), TranslatorStepper)
+    short = Ensemble([toy.translator(max_len=32), toy.translator(max_len=12)])
+    stepper = translating(short, source)
+    assert isinstance(stepper, EnsembleStepper)
+    assert stepper.max_len == short.max_len == 12
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_every_member_is_cut_to_the_precision(toy, precision) -> None:
+    whole = Ensemble([toy.translator(0, tie_embeddings=True), toy.translator(1)]).eval()
+    cut = at_precision(whole, precision)
+    assert not cut.training and len(members_of(cut)) == 2
+    src, tgt = torch.tensor([[4, 5, 2]]), torch.tensor([[toy.BOS, 7]])
+    with torch.inference_mode():
+        said = [at_precision(member, precision)(src, tgt) for member in whole.members]
+        assert torch.allclose(cut(src, tgt), mean_logits(said))
+        assert not torch.equal(cut(src, tgt), whole(src, tgt))
+    assert math.isfinite(float(cut(src, tgt).sum()))
