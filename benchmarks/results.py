@@ -100,11 +100,12 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
 def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts | None:
     """What the page says of results that answer together: scores of a file that `evaluate --json` wrote, the cost of all.
 
-    None where there is no file, or it is of other runs.
+    None where there is no file, it is of other runs, or nothing is known of one of them.
     """
     scores = read(path)
     names = [f"{name}/" for name in wanted["joined"]]
-    if not scores or not all(any(name in f"{run}/" for run in scores.get("joined", [])) for name in names):
+    runs = [f"{run}/" for run in (scores or {}).get("joined", [])]
+    if len(parts) < len(names) or not all(any(name in run for run in runs) for name in names):
         return None
     telling, evaluation = task_class(scores["task"]).telling, Evaluation(scores=scores)
     score = telling.score(evaluation)

@@ -120,8 +120,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     """
     run = _load(path, device, precision)
     joining = [_load(other, device, precision) for other in others]
-    for other in joining:
-        _check_joins(run, other)
+    for i, other in enumerate(joining):
+        _check_joins([run, *joining[:i]], other)
     if not joining:
         return run
     members = [member for each in (run, *joining) for member in members_of(each.model)]
@@ -140,8 +140,13 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
     return Run(folder.path, task, model.to(target).eval(), target, chosen)
 
 
-def _check_joins(run: Run, other: Run) -> None:
-    """Refuse a run whose answers are not of the same tokens, or classes, as those of another."""
+def _check_joins(runs: Sequence[Run], other: Run) -> None:
+    """Refuse a run that is among them already, or whose answers are not of the same tokens, or classes, as theirs."""
+    if other.path.resolve() in [run.path.resolve() for run in runs]:
+        raise UsageError(
+            f"{other.path} is named twice", "name each run once: a folder of seeds is its best run"
+        )
+    run = runs[0]
     ours, theirs = run.task, other.task
     for what, same in (
         ("task", ours.name == theirs.name),

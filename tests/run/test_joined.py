@@ -105,6 +105,8 @@ def test_commands_take_runs_apart_by_commas(
     assert main(["evaluate", together, "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["joined"] == together.split(",") and scores["n"] == 54
+    assert main(["evaluate", together]) == 0
+    assert f"{trained['a']}, {trained['b']}" in capsys.readouterr().out
     assert main(["predict", together, "one red", "--json"]) == 0
     expected = glassformer.load(trained["a"], trained["b"]).predict("one red")
     assert json.loads(capsys.readouterr().out) == expected[0]
@@ -115,6 +117,8 @@ def test_commands_take_runs_apart_by_commas(
 def test_what_cannot_join_is_refused_and_an_explanation_looks_into_one(trained: dict[str, Path]) -> None:
     with pytest.raises(UsageError, match="its tokenizer is another"):
         glassformer.load(trained["a"], trained["other"])
+    with pytest.raises(UsageError, match="named twice"):
+        glassformer.load(trained["a"], trained["b"], trained["a"].parent / "b")
     run: Run = glassformer.load(trained["a"], trained["b"])
     with pytest.raises(UsageError, match="looks into one"):
         run.explain("one red")

@@ -45,5 +45,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, list):
-        return " to ".join(map(_plain, value)) if len(value) == 2 else ", ".join(map(_plain, value))
+        interval = len(value) == 2 and not isinstance(value[0], str)
+        return (" to " if interval else ", ").join(map(_plain, value))
     return str(value)

@@ -11,7 +11,12 @@ from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.checkpoints import Loaded, Subject
 from glassformer.explain.predictions import predict
 from glassformer.models.ensemble import Ensemble
+from glassformer.style.words import shortened
 from glassformer.tasks import Task
+
+
+SHOWN_CHARS = 80
+"""Of what each of them wrote, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class Together:
 
     def sentence(self, answer: Answer) -> str:
         """What a reader must know, given the answer of all."""
-        own, all_ = (f"{said['headline']} {said['detail']}" for said in (self.own, answer))
+        own, all_ = (
+            f"{shortened(said['headline'], SHOWN_CHARS)} ({said['detail']})" for said in (self.own, answer)
+        )
         return (
             f"an ensemble of {self.size} models: this is member {self.member}, which says {own}; "
             f"together they say {all_}"

@@ -32,7 +32,7 @@ def model(facts: RunFacts) -> str:
     n = model.n_layers
     parts = [f"{counted(n, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"]
     if facts.n_parameters:
-        parts.append(f"{facts.n_parameters:,} parameters")
+        parts.append(f"{facts.n_parameters:,} parameters{' in all' if model.members > 1 else ''}")
     if tokenizer:
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
         if tokenizer.get("spelled"):
