@@ -14,7 +14,6 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.style.words import shortened
 from glassformer.tasks import Task
 
-
 SHOWN_CHARS = 80
 """Of what each of them wrote, in a sentence."""
 
