@@ -80,8 +80,8 @@ def new_figure(
     return figure, axes
 
 
-def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.075) -> None:
-    """Write labels to the right of points, pushed apart so that none overlap.
+def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.095) -> None:
+    """Write labels to the right of points, those over one another pushed apart.
 
     Where one would cover a line that goes on there, it stands over or under its point instead, if that place is free.
 
@@ -92,18 +92,29 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     """
     points = [axes.transLimits.transform(axes.transScale.transform(label[:2])) for label in labels]
     placed = sorted((float(point[1]), *label) for point, label in zip(points, labels, strict=True))
-    heights = [row[0] for row in placed]
-    for _ in range(50):  # relax: push overlapping neighbours apart by equal amounts
-        for i in range(1, len(heights)):
-            short = gap - (heights[i] - heights[i - 1])
-            if short > 1e-9:
-                heights[i - 1] -= short / 2
-                heights[i] += short / 2
     ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    for height, (_, x, _, text, colour) in zip(heights, placed, strict=True):
-        label = axes.annotate(
+    written = [
+        axes.annotate(
             text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points", color=colour,
-            va="center", annotation_clip=False, parse_math=False, bbox=ground)  # fmt: skip
+            va="center", annotation_clip=False, parse_math=False, bbox=ground)
+        for height, x, _, text, colour in placed
+    ]  # fmt: skip
+    spans = [(box.x0, box.x1) for box in (label.get_window_extent() for label in written)]
+    heights = [row[0] for row in placed]
+    near = [
+        (i, j)
+        for j in range(len(spans))
+        for i in range(j)
+        if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
+    ]
+    for _ in range(50):  # relax: push those that are over one another apart by equal amounts
+        for i, j in near:
+            short = gap - (heights[j] - heights[i])
+            if short > 1e-9:
+                heights[i] -= short / 2
+                heights[j] += short / 2
+    for label, height, (_, x, *_) in zip(written, heights, placed, strict=True):
+        label.xy = (x, height)
         if _covers_a_line(axes, label):
             for x_offset, y_offset, side in BESIDE:
                 label.set(position=(x_offset, y_offset), horizontalalignment=side)
