@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.recipes import check_config
 from glassformer.training.objective import objective_of, step_uphill, two_way_divergence
 
@@ -117,6 +119,42 @@ def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str)
     plain = torch.autograd.grad(run.task.loss_sum(model, batch), weights)
     for a, b in zip(found, plain, strict=True):
         assert torch.allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-3 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
+    """With dropout, and the loss of the text as it is differentiated again and not remembered."""
+    run = small(task, label_smoothing=0.1)
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    weights = [p for p in state.model.parameters() if p.requires_grad]
+    vectors: list[torch.Tensor] = []
+    tables = [module for module in state.model.modules() if isinstance(module, TokenEmbedding)]
+
+    def loss_with(change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        hooks = [table.register_forward_hook(lambda *call: change(call[-1])) for table in tables]
+        loss = run.task.loss_sum(state.model, batch, 0.1)
+        for hook in hooks:
+            hook.remove()
+        return loss
+
+    torch.manual_seed(3)
+    loss = loss_with(lambda x: vectors.append(x) or x)
+    slopes = torch.autograd.grad(loss, vectors, retain_graph=True)
+    steps = iter([step_uphill(x.detach(), slope, 0.1) for x, slope in zip(vectors, slopes, strict=True)])
+    above = loss_with(lambda x: x + next(steps))
+    expected = torch.autograd.grad((loss + above) / 2, weights, allow_unused=True)
+
+    torch.manual_seed(3)
+    minimised, reported = objective_of(replace(run.config.train, adversarial=0.1))(
+        run.task, state.model, batch
+    )
+    minimised.backward()
+    assert minimised.item() == pytest.approx((loss + above).item() / 2, rel=1e-6)
+    assert reported.item() == pytest.approx(loss.item(), rel=1e-6)
+    for weight, gradient in zip(weights, expected, strict=True):
+        assert (weight.grad is None) == (gradient is None)
+        if weight.grad is not None and gradient is not None:
+            assert torch.allclose(weight.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_what_is_computed_again_can_be_computed_twice() -> None:
