@@ -15,7 +15,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.recipes import check_config
-from glassformer.training.objective import objective_of, step_uphill, two_way_divergence
+from glassformer.training.objective import Differentiated, objective_of, step_uphill, two_way_divergence
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
 
@@ -155,6 +155,16 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
         assert (weight.grad is None) == (gradient is None)
         if weight.grad is not None and gradient is not None:
             assert torch.allclose(weight.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_that_two_weights_share_is_scaled_once() -> None:
+    first, second = (torch.zeros(3, requires_grad=True) for _ in range(2))
+    slope = torch.tensor([1.0, 2.0, 3.0])
+    known = Differentiated.apply(torch.tensor(5.0), [slope, slope], first, second)
+    assert known.item() == 5.0
+    (known * 0.5).backward()
+    assert first.grad is not None and second.grad is not None
+    assert first.grad.tolist() == second.grad.tolist() == [0.5, 1.0, 1.5]
 
 
 def test_what_is_computed_again_can_be_computed_twice() -> None:

@@ -112,12 +112,15 @@ def _uphill(
     with _embeddings_pass(model, lambda x: x + next(steps)):
         above = task.loss_sum(model, batch, label_smoothing)
     used = [(weight, g) for weight, g in zip(weights, of_weights, strict=True) if g is not None]
-    known = _Differentiated.apply(loss.detach(), [g for _, g in used], *(weight for weight, _ in used))
+    known = Differentiated.apply(loss.detach(), [g for _, g in used], *(weight for weight, _ in used))
     return (known + above) / 2, loss.detach()
 
 
-class _Differentiated(torch.autograd.Function):
-    """A value whose gradients are known already, as if it were computed from those tensors here."""
+class Differentiated(torch.autograd.Function):
+    """A value whose gradients are known, as if it were computed from those tensors here; to be asked for them once.
+
+    They are scaled where they lie: a copy of a large table's would cost what a second backward pass does.
+    """
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *_tensors: Tensor) -> Tensor:
@@ -126,7 +129,10 @@ class _Differentiated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        return None, None, *(gradient * upstream[0] for gradient in ctx.gradients)
+        gradients, ctx.gradients = ctx.gradients, None
+        for gradient in {id(gradient): gradient for gradient in gradients}.values():  # two may share one
+            gradient.mul_(upstream[0])
+        return None, None, *gradients
 
 
 @contextmanager
