@@ -119,7 +119,7 @@ def _uphill(
 class Differentiated(torch.autograd.Function):
     """A value whose gradients are known, as if it were computed from those tensors here; to be asked for them once.
 
-    They are scaled where they lie: a copy of a large table's would cost what a second backward pass does.
+    They are scaled where they lie: copies of large tables' would cost what is saved.
     """
 
     @staticmethod
