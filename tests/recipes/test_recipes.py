@@ -21,9 +21,11 @@ from glassformer.config import (
     TextConfig,
     TrainConfig,
 )
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import checks, config_from_dict, dump_config, load_recipe, override, recipe_names
 from glassformer.recipes.checks import chooser, sections
+from glassformer.recipes.removed import REMOVED
+from glassformer.runs.folder import RunFolder
 
 SECTIONS = {
     "data": DataConfig,
@@ -267,6 +269,39 @@ def test_an_old_recipe_loads_unless_it_asks_for_what_cannot_be() -> None:
     with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
         config_from_dict({"train": train | {"weight_decay": 0.1}}, "mine")
     assert caught.value.hint == "use adamw or sgd or muon: --optimizer adamw"
+
+
+def test_a_removed_setting_loads_at_the_value_that_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REMOVED, "train.gone", 0.0)
+    monkeypatch.setitem(REMOVED, "train.muon.gone", 5)
+    path, muon = tmp_path / "config.toml", '[train]\noptimizer = "muon"\n'
+    path.write_text(f'task = "lm"\n{muon}gone = 0.0\n[train.muon]\ngone = 5\n', encoding="utf-8")
+    config = RunFolder(tmp_path).read_config()
+    assert config == replace(load_recipe(path), recipe="")
+    assert config == Config(task="lm", train=TrainConfig(optimizer="muon"))
+    assert "gone" not in dump_config(config)
+    for key, told in [("[train]\ngone = 2.0", "train.gone was removed and can only be 0.0; got 2.0"),
+                      (f"{muon}[train.muon]\ngone = 6", "train.muon.gone was removed and can only be 5; got 6")]:  # fmt: skip
+        path.write_text(f'task = "lm"\n{key}\n', encoding="utf-8")
+        with pytest.raises(CheckpointError, match=told) as caught:
+            RunFolder(tmp_path).read_config()
+        assert str(path) in caught.value.message
+
+
+def test_every_removed_setting_is_unknown_to_the_configuration() -> None:
+    for key in REMOVED:
+        table, _, name = key.rpartition(".")
+        with pytest.raises(UsageError, match=f"{name} was removed"):
+            checks.build(Config, nested(table, {name: "no value of it"}), "", "mine")
+
+
+def nested(path: str, table: dict) -> dict:
+    """A table inside the sections of a path, `train.muon`."""
+    for section in reversed(path.split(".") if path else []):
+        table = {section: table}
+    return table
 
 
 def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:

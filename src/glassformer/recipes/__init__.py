@@ -1,7 +1,7 @@
 """Recipes: a whole run's configuration as a TOML file, shipped here or passed by path.
 
-This module finds, reads and writes them; what a value may be is `checks.py`, where it belongs `places.py`.
-None of them imports torch.
+This module finds, reads and writes them; what a value may be is `checks.py`, where it belongs `places.py`, what is
+no setting any more `removed.py`. None of them imports torch.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin,
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.errors import UsageError
+from glassformer.recipes.removed import drop_removed
 
 Section = TypeVar("Section")
 
@@ -64,7 +65,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
 
 
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
-    """A section from a table of plain values; what is left out keeps its default.
+    """A section from a table of plain values; what is left out keeps its default, settings of `REMOVED` are dropped.
 
     In messages it is called `section` (`train.adamw`; the whole configuration has no name), in `where`, a file.
 
@@ -75,6 +76,7 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
         raise UsageError(f"{where}: {section} must be a table, [{section}]; got {values!r}")
     known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
     prefix = f"{section}." if section else ""
+    values = drop_removed(values, section, where)
     for key in values:
         if key not in known:
             place = f"in [{section}]" if section else "at the top"
