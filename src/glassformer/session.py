@@ -246,7 +246,7 @@ def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
     extra = {"progress": asdict(state.progress), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
-        save_checkpoint(folder.checkpoints, name, tensors, extra, keep=p.config.train.keep)
+        save_checkpoint(folder.checkpoints, name, tensors, extra)
     except ResourceError as error:
         console.warn(f"{error.message}; this checkpoint is not saved, the previous one stands")
         return False

@@ -16,7 +16,7 @@ from tests.run.test_end_to_end import write_reviews
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 FLAGS = (
-    "--epochs 6 --save-every 7 --keep 3 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64"
 ).split()
 

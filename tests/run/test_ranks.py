@@ -19,7 +19,7 @@ from tests.together import environment_of, free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 FLAGS = (
-    "--epochs 6 --save-every 7 --keep 3 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64 "
     "--model.dropout 0 --model.embedding-dropout 0 --word-mask-prob 0 --word-unknown-prob 0"
 ).split()

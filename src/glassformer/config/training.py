@@ -108,8 +108,6 @@ class TrainConfig:
     """Score the training split too at each validation, for a table of both."""
     save_every: int = number(1000, "[1, inf)")
     """Updates between checkpoints besides those at each validation."""
-    keep: int = number(2, "[1, inf)")
-    """Newest checkpoints to keep, the best apart."""
     snapshots: bool = False
     """Keep the weights of the start and of updates 16, 32, 64 … too, to watch the model form (`explain`, Compare)."""
     seed: int = number(1, "[0, 4294967295]")

@@ -11,7 +11,6 @@ What the state is, this module does not know: tensors under names, and a JSON ob
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,11 +22,11 @@ from glassformer.runs.values import Facts, parse_object
 
 KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"
+KEEP = 2
+"""How many checkpoints a run keeps: the newest, and the one before it, which stands in where the newest is damaged."""
 
 
-def save_checkpoint(
-    folder: Path, name: str, tensors: Weights, state: Facts, *, keep: int, protect: Collection[str] = ()
-) -> Path:
+def save_checkpoint(folder: Path, name: str, tensors: Weights, state: Facts, *, keep: int = KEEP) -> Path:
     """Save a checkpoint and return its folder; kill the process at any instant and the newest committed one still loads.
 
     A sound checkpoint of this name is left as it is, since a step has one state; a damaged one is
@@ -38,7 +37,6 @@ def save_checkpoint(
         name: "step-" and the step in eight digits, so that names sort by age.
         tensors: by name; on any device, in any layout; cut in shards, the others must `join_in`. state: whatever JSON holds.
         keep: how many to keep up to this one, itself included; older ones are removed afterwards.
-        protect: names never removed.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.
@@ -53,8 +51,7 @@ def save_checkpoint(
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoints(folder) if path.name <= name][:-keep]:
-            if path.name not in protect:
-                remove_folder(path)
+            remove_folder(path)
     return target
 
 
