@@ -9,8 +9,10 @@ import torch
 from tests.small import Small, config_of, data_of, small, small_run
 from tests.states import state_sha256
 
+from glassformer.decode.hypothesis import Hypothesis
 from glassformer.errors import DivergedError
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.tasks.translate.task import Translate
 from glassformer.training.loop import StepReport
 from glassformer.training.state import TrainState, average
 
@@ -168,6 +170,27 @@ def test_the_training_split_is_scored_too_when_asked() -> None:
     run = small("classify", score_train=True, epochs=1)
     valid = run.run(run.new_state())[-1].valid
     assert valid is not None and {"loss", "accuracy", "train_loss", "train_accuracy"} <= valid.keys()
+
+
+def test_training_scores_compare_each_pair_with_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding for training drops pairs that are too long or empty; the scores must not shift by them."""
+
+    def reverse(
+        task: Translate, model: object, sources: list[list[int]], *_: object
+    ) -> list[list[Hypothesis]]:
+        return [
+            [Hypothesis(ids[-2::-1], 0.0, 0.0, finished=True)] for ids in sources
+        ]  # without the end token
+
+    monkeypatch.setattr(Translate, "_translate", reverse)
+    data = data_of("translate", 12)
+    sources, targets = list(data.train.text), list(data.train.answers)
+    sources[0], targets[0], sources[4] = "a" * 40, "b" * 40, ""
+    data = replace(data, train=replace(data.train, text=sources, answer=targets))
+    run = small_run(config_of("translate", score_train=True, epochs=1), data)
+    assert len(run.context.train) == 10
+    valid = run.run(run.new_state())[-1].valid
+    assert valid is not None and valid["train_exact_match"] == 10 / 12
 
 
 def test_little_data_is_not_validated_after_every_few_updates() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 
 from torch import nn
 
@@ -39,7 +40,7 @@ class Validator:
         weights, run = state.weights(), self.run
         scores = self.score(state.asked, weights, run.valid, run.data.valid)
         if self.config.score_train:
-            on_train = self.score(state.asked, weights, run.train, run.data.train)
+            on_train = self.score(state.asked, weights, self.whole_train, run.data.train)
             scores |= {f"train_{name}": value for name, value in on_train.items()}
         state.recent.append(copy_weights(weights))
         at.n_validations += 1
@@ -56,6 +57,14 @@ class Validator:
         took = time.perf_counter() - began
         at.seconds, at.seconds_validating = at.seconds + took, at.seconds_validating + took
         return scores
+
+    @cached_property
+    def whole_train(self) -> EncodedCorpus:
+        """The training split with one example per text, as `Task.validate` expects: encoding for training may drop some."""
+        train, split = self.run.train, self.run.data.train
+        if self.task.form.roles is None or len(train) == len(split):
+            return train
+        return self.task.encode(split, training=False)
 
     def score(
         self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
