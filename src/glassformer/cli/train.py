@@ -77,11 +77,9 @@ def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
-    special = {
-        name: value for name in ("dry_run", "overfit_batch", "seeds") if (value := getattr(arguments, name))
-    }
+    modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
     with TrainingProgress() as progress:
-        return glassformer.train(config, out=out, on_report=progress, **special)
+        return glassformer.train(config, out=out, on_report=progress, **modes)
 
 
 def _resume(words: list[str], given: list[str]) -> int:
