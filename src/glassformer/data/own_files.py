@@ -152,6 +152,10 @@ def _set_aside(form: Form, train: Split, data: DataConfig, findings: Findings) -
     else:
         parts = random_group_split(train.text, data.valid_fraction, data.split_seed)
     rest, held_out = parts
+    if len(rest) > 1 and len({train.text[i] for i in rest}) == 1:
+        distinct = len(set(train.text))
+        what = f"{train.source}: {len(train)} examples with {distinct} different texts leave one text to train on"
+        raise DataError(f"{what}, {len(rest)} times, and {len(held_out)} examples to validate on", more)
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     valid = train.take(held_out, f"{train.source} (set aside)")
