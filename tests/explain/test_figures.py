@@ -82,7 +82,7 @@ def test_attention_is_what_was_recorded(explanations: dict[str, Explanation], ta
     stack = "decoder" if task == "lm" else "encoder"
     weights = np.asarray(explanation.records[f"{stack}.1.self.weights"])
     pieces = [p.replace("▁", "␣") for p in explanation.streams[0].pieces]
-    (axes,) = panels(explanation.plot.attention(layer=2, head=1))
+    (axes,) = panels(explanation.plot.attention(layer=2, head=1, block="self"))
     drawn = cells(axes)
     assert drawn is not None
     seen = ~np.ma.getmaskarray(drawn)
@@ -92,7 +92,7 @@ def test_attention_is_what_was_recorded(explanations: dict[str, Explanation], ta
     np.testing.assert_array_equal(hatched(axes, seen.shape), masked)
     assert labels(axes.yaxis) == labels(axes.xaxis) == pieces
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
-    all_heads = panels(explanation.plot.attention())
+    all_heads = panels(explanation.plot.attention(block="self"))
     assert len(all_heads) == 2
     for head, axes in enumerate(all_heads):
         drawn = cells(axes)
@@ -104,7 +104,9 @@ def test_cross_attention_and_the_stack_that_is_asked_for(explanations: dict[str,
     plot, records = explanations["translate"].plot, explanations["translate"].records
     for figure, id in [
         (plot.attention(1, 2, "cross"), "decoder.0.cross.weights"),
-        (plot.attention(1, 2), "encoder.0.self.weights"),
+        (plot.attention(1, 2), "decoder.0.cross.weights"),
+        (plot.attention(1, 2, "self"), "encoder.0.self.weights"),
+        (plot.attention(1, 2, stack="encoder"), "encoder.0.self.weights"),
         (plot.attention(1, 2, stack="decoder"), "decoder.0.self.weights"),
     ]:
         drawn = cells(panels(figure)[0])

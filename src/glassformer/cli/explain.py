@@ -1,7 +1,7 @@
 """`glassformer explain`: look inside a run, in the browser, in one HTML file, in a figure or as JSON.
 
-Without --out, --figure or --json the page is served on this machine until Ctrl-C. Layers and heads are
-counted from 1 here, as on the page; in Python they are counted from 0.
+Without --out, --figure or --json the page is served on this machine until Ctrl-C. How layers and heads are counted
+is said in `glassformer.explain`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Record:
     """One captured step.
 
     Attributes:
-        id: "decoder.1.cross.weights"; layers and heads are counted from 0.
+        id: "decoder.1.cross.weights".
         op: the operation, one of those listed in `wiring.py`.
         inputs: ids of the records it was computed from, in the order of the operation.
         params: role ("weight", "bias") to the name of a parameter or buffer of the model.

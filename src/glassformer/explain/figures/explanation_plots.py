@@ -29,8 +29,7 @@ class ExplanationPlots(TracePlots):
         self._explanation = explanation
 
     def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
-        cross = any(id.endswith(".cross.weights") for id in self._records)
-        if self._explanation.window is not None or not cross or None not in (layer, shifted):
+        if self._explanation.window is not None or not self._has_cross or None not in (layer, shifted):
             return super()._reading(layer, shifted)
         found = readings(self._explanation)
         fits = [r for r in found if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
@@ -59,8 +58,6 @@ def save_figure(
 ) -> None:  # fmt: skip
     """Write a figure of an explanation: attention, positions, alignment or attribution.
 
-    Attention of a translator is its cross attention.
-
     Raises:
         UsageError: another kind or suffix, or the model has no such thing.
         ResourceError: the file cannot be written.
@@ -69,8 +66,7 @@ def save_figure(
     plots = ExplanationPlots(explanation)
     match kind:
         case "attention":
-            crosses = any(id.endswith(".cross.weights") for id in explanation.records)
-            figure = plots.attention(layer, head, "cross" if crosses else "self")
+            figure = plots.attention(layer, head)
         case "positions":
             figure = plots.positions()
         case "alignment":

@@ -1,8 +1,7 @@
 """Figures of a forward pass for papers and slides: attention, positions, alignment of a translation.
 
 Each method returns a matplotlib `Figure`, to be shown, changed or saved. How they look is in
-`style.py`; what knows a whole explanation is in `explanation_plots.py`. Layers and heads are counted from 1
-here, as on the page and in the command; in the ids of records they are counted from 0.
+`style.py`; what knows a whole explanation is in `explanation_plots.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class TracePlots:
         self,
         layer: int | None = None,
         head: int | None = None,
-        block: Literal["self", "cross"] = "self",
+        block: Literal["self", "cross"] | None = None,
         stack: Literal["encoder", "decoder"] | None = None,
         tokens: Tokens | None = None,
     ) -> Any:
@@ -46,13 +45,15 @@ class TracePlots:
         Args:
             layer: counted from 1; the last when absent.
             head: counted from 1; all heads when absent.
-            block: self attention or cross attention.
-            stack: where there is self attention in both: the encoder's when absent.
+            block: self-attention or cross-attention; when absent cross-attention if the trace holds it and no
+                stack is named, else self-attention.
+            stack: where there is self-attention in both: the encoder's when absent.
             tokens: pieces to write beside rows and columns.
 
         Raises:
             UsageError: the trace holds no such layer or head.
         """
+        block = block or ("cross" if stack is None and self._has_cross else "self")
         id, number = self._weights_id(block, stack, layer)
         record = self._records[id]
         weights, masked = _one_text(record), self._masked(id)
@@ -147,6 +148,10 @@ class TracePlots:
                 words=("translation", "source"),
                 best=True,
             )
+
+    @property
+    def _has_cross(self) -> bool:
+        return any(id.endswith(".cross.weights") for id in self._records)
 
     def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
         """The layer, counted from 1, and the step at which an alignment is read, and words on the choice."""
