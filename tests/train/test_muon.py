@@ -43,7 +43,7 @@ def test_singular_values_come_near_one_and_directions_stay(
     torch.manual_seed(0)
     u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
     spread = torch.logspace(0, -1.5, min(shape))  # from 1 to .03: what a gradient has
-    found = orthogonalise((u * spread @ v)[None], 5, dtype)[0].float()
+    found = orthogonalise((u * spread @ v)[None], dtype)[0].float()
     values = torch.linalg.svdvals(found)
     assert values.min() > 0.5 and values.max() < 1.3
     inside = u.T @ found @ v.T  # diagonal where the directions are the same
@@ -55,7 +55,7 @@ def test_it_is_the_iteration_of_torch() -> None:
     ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
     theirs.data.copy_(ours.data)
     group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
-    optimizers = Muon([group], 5, torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
+    optimizers = Muon([group], torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
     for seed in range(4):
         gradient = torch.randn(24, 8, generator=torch.Generator().manual_seed(seed))
         ours.grad, theirs.grad = gradient.clone(), gradient.clone()
@@ -77,7 +77,7 @@ def test_matrices_of_layers_turn_and_the_rest_is_adamw() -> None:
         if is_matrix_of_a_layer(name):
             assert parameter.grad is not None
             m, n = parameter.shape
-            turned = orthogonalise(parameter.grad[None], 5, torch.float32)[0] * max(1, m / n) ** 0.5
+            turned = orthogonalise(parameter.grad[None], torch.float32)[0] * max(1, m / n) ** 0.5
             torch.testing.assert_close(parameter, old[name] - 0.05 * turned, msg=name)
         else:
             torch.testing.assert_close(parameter, expected[name], msg=name)

@@ -48,8 +48,6 @@ class MuonConfig(AdamConfig):
     """Decay of the mean of the matrices' gradients."""
     weight_decay: float = number(0.0, "[0, inf)")
     """Decoupled weight decay, of the matrices of the layers only."""
-    newton_schulz_steps: int = number(5, "[1, 99]")
-    """Rounds of the iteration that makes an update orthogonal: fewer cost less and leave it rougher."""
 
 
 @dataclass(frozen=True)

@@ -20,21 +20,23 @@ from glassformer.nn import Decoder, Encoder
 from glassformer.runtime import choose_precision
 
 COEFFICIENTS = 3.4445, -4.775, 2.0315
-"""a, b, c of the iteration, tuned by Jordan for the steepest rise near zero: five rounds bring singular values from
-about .01 to between .7 and 1.2, which serves as well as exactly 1."""
+"""a, b, c of the iteration, tuned by Jordan for the steepest rise near zero."""
+NEWTON_SCHULZ_STEPS = 5
+"""Iterations, as in Jordan et al. 2024: they bring singular values from about .01 to between .7 and 1.2, which serves
+as well as exactly 1."""
 
 
-def orthogonalise(matrices: Float[Tensor, "B M N"], steps: int, dtype: torch.dtype) -> Float[Tensor, "B M N"]:
-    """About U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz: X ← a X + (b A + c A²) X with A = X Xᵀ, `steps` times.
+def orthogonalise(matrices: Float[Tensor, "B M N"], dtype: torch.dtype) -> Float[Tensor, "B M N"]:
+    """About U Vᵀ of each matrix U S Vᵀ, by Newton–Schulz: X ← a X + (b A + c A²) X with A = X Xᵀ.
 
-    Each round is an odd polynomial of the singular values, which are at most 1 after division by the norm; it pushes
+    Each iteration is an odd polynomial of the singular values, which are at most 1 after division by the norm; it pushes
     them towards 1 and leaves the singular vectors alone. `dtype` is what products are computed in.
     """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = (matrices.mT if tall else matrices).to(dtype)  # wide: A is the smaller of the two squares
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(steps):
+    for _ in range(NEWTON_SCHULZ_STEPS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
@@ -47,9 +49,9 @@ class Muon(torch.optim.Optimizer):
     the same size as a square one's.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], steps: int, dtype: torch.dtype) -> None:
+    def __init__(self, groups: list[dict[str, Any]], dtype: torch.dtype) -> None:
         super().__init__(groups, {})
-        self.steps, self.dtype = steps, dtype
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -64,7 +66,7 @@ class Muon(torch.optim.Optimizer):
                     alike.setdefault(matrix.shape, []).append(matrix)
             for shape, matrices in alike.items():
                 looked_at = torch.stack([self._nesterov(matrix, group["momentum"]) for matrix in matrices])
-                updates = orthogonalise(looked_at, self.steps, self.dtype)
+                updates = orthogonalise(looked_at, self.dtype)
                 rate = group["lr"] * math.sqrt(max(1.0, shape[0] / shape[1]))
                 for matrix, update in zip(matrices, updates, strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])
@@ -111,4 +113,4 @@ def muon_beside_adamw(model: nn.Module, config: TrainConfig) -> Together:
     group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / config.lr}
     group |= {"momentum": c.momentum, "weight_decay": c.weight_decay}
     adamw = torch.optim.AdamW(others, config.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)
-    return Together(Muon([group], c.newton_schulz_steps, dtype), adamw)
+    return Together(Muon([group], dtype), adamw)
