@@ -114,8 +114,6 @@ class TrainConfig:
     """Keep only what goes into each layer and compute the rest again for its gradient: a third more work, far less memory."""
     compile: bool = False
     """Compile each layer (torch.compile): a minute or more at the start, for long runs on a GPU."""
-    static_shapes: bool = False
-    """Fill the last batch of an epoch, so that all updates have one shape; for compiled layers."""
     loss_rows: int = number(0, "[0, inf)")
     """Tokens whose scores over the vocabulary are in memory at a time; 0 for all of a batch."""
     shard: bool = False

@@ -40,9 +40,7 @@ PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
 ) | {"train.bpe_dropout", "train.two_way"}
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
-WINDOWS = frozenset(
-    "train.static_shapes train.loss_rows model.longest_ngram model.ngram_rows model.ngram_dropout".split()
-)
+WINDOWS = frozenset("train.loss_rows model.longest_ngram model.ngram_rows model.ngram_dropout".split())
 """Settings of windows of a running text and of its model, for the `ignores` of tasks that read examples."""
 
 WORDS = 20_000

@@ -27,7 +27,6 @@ from glassformer.threads import make_room
 from glassformer.training.context import RunContext
 from glassformer.training.objective import objective_of
 from glassformer.training.schedule import lr_factor
-from glassformer.training.shapes import filled, rows_of_piece
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
@@ -102,9 +101,6 @@ def train_steps(
 def own_batches(run: RunContext, corpus: EncodedCorpus, entries: Sequence[np.ndarray]) -> list[Batch]:
     """This process's share of the entries of an update, where the model is."""
     made = [(run.task.make_batch(corpus, rows), counts) for rows, counts in run.ranks.pieces(entries)]
-    if run.config.train.static_shapes:
-        shape = rows_of_piece(run.config, run.ranks.size), run.config.text.max_len
-        made = [(filled(batch, *shape, run.task.tokenizer.pad_id), counts) for batch, counts in made]
     return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
 
 
