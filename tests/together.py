@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -30,6 +31,7 @@ from glassformer.sharding import whole
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, own_batches, train_steps, update
+from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -171,6 +173,25 @@ def diverge(ranks: Ranks) -> list[Any]:
         same = all(torch.equal(before[name], p) for name, p in state.model.named_parameters())
         return [error.message, same, [int(i) for batch in batches for i in batch.index[:5]]]
     return []
+
+
+def stop_during_validation(ranks: Ranks) -> list[list[Any]]:
+    """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
+    run, state = _begin(ranks, "classify", 60, {})
+    request, validator = StopRequest(), Validator(run)
+    score = validator.score
+
+    def told(*args: Any) -> dict[str, float]:
+        if ranks.rank == ranks.size - 1:
+            request.signal = signal.SIGTERM
+        return score(*args)
+
+    validator.score, seen = told, []
+    for report in train_steps(state, run, validator, request):
+        seen.append([report.valid is not None, report.stop])
+        if report.stop is not None:
+            break
+    return seen
 
 
 def pace(ranks: Ranks) -> list[float]:

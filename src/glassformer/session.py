@@ -41,7 +41,7 @@ from glassformer.training.fitting import fit_to_data
 from glassformer.training.initial import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
-from glassformer.training.signals import stop_requests
+from glassformer.training.signals import interrupted, stop_requests
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -201,10 +201,9 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
         try:
             with p.ranks.watched(lambda: _standing(state, folder), on):
                 for report in train_steps(state, p, Validator(p), request):
-                    stopping = request.signal is not None
-                    saved = _keep(report, state, p, folder, lines, on_report, stopping)
-                    if stopping and not state.progress.finished:
-                        raise request.interrupted(state.progress.step, folder.path, saved)
+                    saved = _keep(report, state, p, folder, lines, on_report)
+                    if report.stop is not None and not state.progress.finished:
+                        raise interrupted(report.stop, report.step, folder.path, saved)
         except DivergedError as error:
             if p.ranks.first:
                 folder.note_divergence(state.progress.step + 1, error.message)
@@ -220,7 +219,7 @@ def _standing(state: TrainState, folder: RunFolder) -> str:
 
 def _keep(
     report: StepReport, state: TrainState, p: RunContext, folder: RunFolder, lines: TextIO,
-    on_report: OnReport | None, stopping: bool,
+    on_report: OnReport | None,
 ) -> bool:  # fmt: skip
     """Log and show an update, and save where it is time to; returns whether everything is saved."""
     lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
@@ -228,7 +227,7 @@ def _keep(
         on_report(report)
     if p.config.train.snapshots and is_snapshot_step(report.step):
         _keep_snapshot(state, p, folder)
-    if report.valid is None and report.step % p.config.train.save_every and not stopping:
+    if report.valid is None and report.step % p.config.train.save_every and report.stop is None:
         return False
     lines.flush()
     return save_state(state, p, folder)

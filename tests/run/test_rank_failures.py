@@ -19,8 +19,9 @@ from tests.together import environment_of
 
 from glassformer import files, ranks
 from glassformer.training import loop
+from glassformer.training.validation import Validator
 
-from .test_ranks import curve, ended, new_run, saved, start, torchrun
+from .test_ranks import curve, ended, new_run, rows, saved, start, torchrun
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 
@@ -62,6 +63,27 @@ def fall_silent() -> None:
         return update(state, run, batches, lr)
 
     loop.update = silent
+
+
+def terminate_in_validation() -> None:
+    """SIGTERM reaches the last process alone, while it validates for the first time."""
+    score = Validator.score
+
+    def terminated(self: Validator, *args: Any) -> dict[str, float]:
+        if self.run.ranks.size > 1 and self.run.ranks.rank == self.run.ranks.size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return score(self, *args)
+
+    Validator.score = terminated
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_path: Path) -> None:
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run"), before=terminate_in_validation))
+    assert codes == [143, 143], said
+    assert said[0].count("everything is saved") == 1 and said[1] == "", said
+    validated = [row["step"] for row in rows(tmp_path, "run") if row.get("valid")]
+    assert saved(tmp_path, "run")[-1] == f"step-{validated[0] + 1:08d}" and len(validated) == 1
 
 
 @pytest.mark.slow

@@ -68,13 +68,18 @@ def saved(tmp_path: Path, name: str) -> list[str]:
     return sorted(path.name for path in (tmp_path / name / "checkpoints").glob("step-*"))
 
 
+def rows(tmp_path: Path, name: str) -> list[dict]:
+    """The lines of a run's log."""
+    lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
 def curve(tmp_path: Path, name: str) -> dict[str, list]:
     """Losses, norms and validations by update."""
-    lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
-    numbers = {key: [row[key] for row in rows] for key in ("loss", "grad_norm", "lr")}
-    scores = [value for row in rows for value in (row.get("valid") or {}).values()]
+    logged = rows(tmp_path, name)
+    assert [row["step"] for row in logged] == list(range(1, len(logged) + 1))
+    numbers = {key: [row[key] for row in logged] for key in ("loss", "grad_norm", "lr")}
+    scores = [value for row in logged for value in (row.get("valid") or {}).values()]
     return numbers | {"valid": scores}
 
 

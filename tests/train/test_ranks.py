@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import time
 from pathlib import Path
 from threading import Thread
@@ -11,7 +12,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.together import differ, diverge, mixed_devices, other_versions, pace, together, train, validate
+from tests.together import (
+    differ,
+    diverge,
+    mixed_devices,
+    other_versions,
+    pace,
+    stop_during_validation,
+    together,
+    train,
+    validate,
+)
 from torch.distributed import TCPStore
 
 from glassformer import console, files
@@ -112,6 +123,13 @@ def test_two_processes_train_the_run_of_one() -> None:
     first, second = together(2, train, "classify", 4, 30, settings)
     assert first == second, "replicas are equal to the byte"
     near(first, train(ALONE, "classify", 4, 30, settings))
+
+
+def test_a_signal_during_validation_stops_all_processes_after_the_next_update() -> None:
+    """What reached one process too late to be agreed on must not end it alone."""
+    first, second = together(2, stop_during_validation)
+    assert first == second and [stop for _, stop in first[:-1]] == [None] * (len(first) - 1)
+    assert first[-2:] == [[True, None], [False, signal.SIGTERM]]
 
 
 @pytest.mark.slow

@@ -49,6 +49,8 @@ class StepReport:
     threads: int | None = None
     valid: dict[str, float] | None = None
     best: bool = False
+    stop: int | None = None
+    """The signal after which the run stops here, the same in every process."""
 
 
 def train_steps(
@@ -56,7 +58,8 @@ def train_steps(
 ) -> Iterator[StepReport]:
     """Update `state` until its budget is spent or patience is lost, one report an update.
 
-    A `request` to stop that reached one process is one to all after the update; who reads the reports heeds it.
+    A `request` to stop that reached one process by the end of an update is in the reports of all, `StepReport.stop`;
+    one that comes later, during validation, is in those of the next update. Who reads the reports stops there.
     """
     at, c, request = state.progress, run.config.train, request or StopRequest()
     corpus_of = run.task.varied(run.train)
@@ -79,14 +82,14 @@ def train_steps(
             share = spent(state, c, len(plan))
             if share >= 1.0:
                 at.finished = "budget"
-            n_tokens, n_slots = agree(run, batches, request)
+            n_tokens, n_slots, stop = agree(run, batches, request)
             report = StepReport(
                 at.step, epoch, loss, lr, grad_norm,
                 tokens_per_s=n_tokens / elapsed,
                 padding=1 - n_tokens / max(1, n_slots),
                 seconds=at.seconds, progress=share,
                 eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
-                threads=n_threads if run.device.type == "cpu" else None,
+                threads=n_threads if run.device.type == "cpu" else None, stop=stop,
             )  # fmt: skip
             if at.position >= len(plan):
                 at.epoch, at.position = at.epoch + 1, 0
@@ -104,14 +107,14 @@ def own_batches(run: RunContext, corpus: EncodedCorpus, entries: Sequence[np.nda
     return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
 
 
-def agree(run: RunContext, batches: list[Batch], request: StopRequest) -> list[float]:
-    """Tokens and slots of an update over all processes; a request to stop becomes everyone's with the same message."""
+def agree(
+    run: RunContext, batches: list[Batch], request: StopRequest
+) -> tuple[float, float, signal.Signals | None]:
+    """Return tokens and slots of an update over all processes, and the signal that has reached any of them."""
     own = [sum(b.n_tokens for b in batches), sum(b.n_slots for b in batches)]
     stops = signal.SIGINT, signal.SIGTERM
-    *counts, interrupted, terminated = run.ranks.sum(*own, *(request.signal == number for number in stops))
-    if interrupted or terminated:
-        request.signal = stops[0 if interrupted else 1]
-    return counts
+    tokens, slots, *reached = run.ranks.sum(*own, *(request.signal == number for number in stops))
+    return tokens, slots, next((number for number, n in zip(stops, reached, strict=True) if n), None)
 
 
 def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:

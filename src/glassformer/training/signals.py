@@ -13,17 +13,17 @@ from glassformer.errors import Interrupted
 
 
 class StopRequest:
-    """Which signal arrived, if any."""
+    """Which signal reached this process, if any; when to heed it, all processes agree on (`loop.py`)."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
-    def interrupted(self, step: int, out: Path, saved: bool) -> Interrupted:
-        """The error that ends the run; its exit code is 130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
-        what = "everything is saved" if saved else "what came after the last checkpoint is lost"
-        told = f"stopped at update {step}; {what} in {out}"
-        exit_code = 128 + (self.signal or signal.SIGINT)
-        return Interrupted(told, f"go on with: glassformer train --resume {out}", exit_code)
+
+def interrupted(number: int, step: int, out: Path, saved: bool) -> Interrupted:
+    """Return the error that ends the run; its exit code is 130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
+    what = "everything is saved" if saved else "what came after the last checkpoint is lost"
+    told = f"stopped at update {step}; {what} in {out}"
+    return Interrupted(told, f"go on with: glassformer train --resume {out}", 128 + number)
 
 
 @contextmanager
