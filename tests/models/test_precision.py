@@ -59,6 +59,13 @@ def test_int8_gives_a_row_the_same_in_every_batch_to_the_last_bit() -> None:
         assert torch.equal(layer(x[:n]), together[:n])
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_int8_sums_are_exact_where_every_product_is_the_largest(sign: int) -> None:
+    """They would saturate on a processor without VNNI if its weights had 8 bits."""
+    layer, x = Int8Linear(torch.full((48, 640), float(sign))), torch.ones(3, 640)
+    torch.testing.assert_close(layer(x), torch.full((3, 48), 640.0 * sign))
+
+
 @needs_fbgemm
 def test_fp16_gives_a_row_the_same_in_every_batch_and_sums_in_fp32() -> None:
     torch.manual_seed(0)

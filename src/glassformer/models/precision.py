@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -91,7 +92,8 @@ class Int8Linear(nn.Module):
     """W x + b, with W in int8 beside a scale for each of its rows, and x cut to int8 by its own largest value.
 
     Every x has its own scale, and sums of integers are exact: what comes out for one does not depend on which
-    others share the batch. (Dynamic quantization in torch takes one scale for a whole batch, and does.)
+    others share the batch. (Dynamic quantization in torch takes one scale for a whole batch, and does.) On a
+    processor whose sums would saturate, W has 7 bits (`largest_int8_weight`).
 
     Args:
         weight: W (N, D). bias: b (N,), or None.
@@ -103,7 +105,7 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
-        integers, scale = cut_to_int8(weight.detach().float())
+        integers, scale = cut_to_int8(weight.detach().float(), largest_int8_weight())
         self.register_buffer("integers", integers.t())  # (D, N)
         self.register_buffer("scale", scale.t())  # (1, N)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
@@ -116,10 +118,21 @@ class Int8Linear(nn.Module):
         return y.view(*x.shape[:-1], -1)
 
 
-def cut_to_int8(x: Float[Tensor, "R D"]) -> tuple[Tensor, Float[Tensor, "R 1"]]:
-    """Each row as whole numbers from -127 to 127, (R, D) int8, times a scale, (R, 1)."""
-    scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30) / 127
+def cut_to_int8(x: Float[Tensor, "R D"], largest: int = 127) -> tuple[Tensor, Float[Tensor, "R 1"]]:
+    """Each row as whole numbers from -largest to largest, (R, D) int8, times a scale, (R, 1)."""
+    scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30) / largest
     return (x / scale).round_().to(torch.int8), scale
+
+
+@cache
+def largest_int8_weight() -> int:
+    """Return the largest whole number a weight may have for `_int_mm` to sum exactly on this processor: 127, or 64.
+
+    Without VNNI oneDNN adds two products (x + 128) w in 16 bits, which saturate; 255 * 64 * 2 still fits.
+    """
+    most = torch.full((32, 32), 127, dtype=torch.int8)
+    sums = torch._int_mm(most, most)  # pyright: ignore[reportPrivateImportUsage]
+    return 127 if bool((sums == 32 * 127 * 127).all()) else 64
 
 
 def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
