@@ -159,13 +159,10 @@ def flops(run: RunFacts) -> float:
 
 def curve(run: RunFacts) -> list[list[float]]:
     """[seconds, validation score] of a run, thinned."""
-    rows = [
-        row for row in run.validations if row.seconds is not None and run.validation_score(row)[0] is not None
-    ]
+    rows = [row for row in run.validations if row.seconds is not None]
     every = -(-len(rows) // MOST_POINTS) if rows else 1
     return [
-        [round(row.seconds or 0, 1), round(run.validation_score(row)[0], 5)]
-        for row in rows[::-1][::every][::-1]
+        [round(row.seconds or 0, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]
     ]
 
 

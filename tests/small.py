@@ -18,9 +18,7 @@ from glassformer.training.validation import Validator
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.1)
-TRAIN = TrainConfig(
-    epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device="cpu", ema_decay=0.9, average_last=2
-)
+TRAIN = TrainConfig(epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device="cpu", ema_decay=0.9)
 
 
 def config_of(task: str, **train: object) -> Config:

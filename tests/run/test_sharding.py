@@ -15,12 +15,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo 
 
 @pytest.mark.slow
 def test_a_sharded_run_of_two_goes_on_in_one_and_in_three_and_gives_a_model(tmp_path: Path) -> None:
-    [alone] = start(
-        tmp_path, 1, *new_run(tmp_path, "whole", "--snapshots", "--average-last", "2", "--epochs", "4")
-    )
+    [alone] = start(tmp_path, 1, *new_run(tmp_path, "whole", "--snapshots", "--epochs", "4"))
     assert alone.wait(180)[0] == 0
     go_on = ("train", "--resume", str(tmp_path / "parts"))
-    began = new_run(tmp_path, "parts", "--shard", "--snapshots", "--average-last", "2", "--epochs", "4")
+    began = new_run(tmp_path, "parts", "--shard", "--snapshots", "--epochs", "4")
     for size, arguments in ((2, began), (1, go_on)):
         before = saved(tmp_path, "parts")
         processes = start(tmp_path, size, *arguments)

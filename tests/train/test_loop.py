@@ -14,7 +14,7 @@ from glassformer.errors import DivergedError
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.tasks.translate.task import Translate
 from glassformer.training.loop import StepReport
-from glassformer.training.state import TrainState, average
+from glassformer.training.state import TrainState
 
 CLOCK = {"seconds", "seconds_validating"}
 
@@ -137,18 +137,6 @@ def test_patience_stops_on_the_metric() -> None:
     assert sum(r.valid is not None for r in reports) == 4  # the first is the best, three are not better
 
 
-def test_average_is_kept_only_if_it_validates_better() -> None:
-    run = small("classify", epochs=3, average_last=3, ema_decay=0.0)
-    state = run.new_state()
-    last = run.run(state)[-1].valid
-    assert last is not None and "averaged_accuracy" in last
-    assert state.progress.best_metric == max(
-        r for r in (state.progress.best_metric, last["averaged_accuracy"])
-    )
-    a, b = {"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}
-    assert average([a, b])["w"].item() == 2.0
-
-
 def test_masking_words_spares_special_tokens() -> None:
     from glassformer.training.loop import hide_words
 
@@ -211,11 +199,3 @@ def test_equal_metrics_are_decided_by_the_loss() -> None:
     reports = run.run(state)
     assert state.progress.finished == "budget" and reports[-1].epoch == 12
     assert state.progress.best_step > reports[0].step
-
-
-def test_a_run_that_patience_ends_tries_the_average_too() -> None:
-    run = small("classify", epochs=50, lr=0.0, patience=3, ema_decay=0.0, average_last=3)
-    state = run.new_state()
-    last = run.run(state)[-1].valid
-    assert state.progress.finished == "patience"
-    assert last is not None and "averaged_accuracy" in last

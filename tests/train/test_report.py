@@ -210,14 +210,6 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
         load_facts(run)
 
 
-def test_averaged_weights_that_were_better_are_named(fake_run: MakeRun) -> None:
-    run = fake_run("classify")
-    log = run / "metrics.jsonl"
-    last = {"step": 1600, "epoch": 4.2, "valid": {"loss": 0.3, "accuracy": 0.5, "averaged_accuracy": 0.95}}
-    log.write_text(log.read_text(encoding="utf-8") + json.dumps(last) + "\n", encoding="utf-8")
-    assert "average of the last validations' weights" in report_of(run)
-
-
 def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fake_run: MakeRun) -> None:
     with pytest.raises(CheckpointError, match=r"config\.toml"):
         write_report(tmp_path / "nowhere")

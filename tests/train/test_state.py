@@ -39,3 +39,18 @@ def test_random_states_of_accelerators_are_saved_and_restored(
         {name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress
     )  # of an older run
     assert drawn.tolist() == [5]
+
+
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+def test_a_state_holds_each_set_of_weights_once(ema_decay: float) -> None:
+    run = small("classify", ema_decay=ema_decay)
+    state = run.new_state()
+    run.run(state)
+    weights = {name for name, _ in state.model.named_parameters()}
+    expected = {f"{group}:{name}" for group in ("model", "best") for name in weights}
+    expected |= {f"ema:{name}" for name in weights if ema_decay}
+    adam = ("step", "exp_avg", "exp_avg_sq")
+    expected |= {f"optimizer:{name}/{key}" for name in weights for key in adam}
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    expected |= {f"rng:{name}" for name, available in here.items() if available}
+    assert state.tensors().keys() == expected

@@ -94,8 +94,6 @@ class TrainConfig:
     """Adversarial training: how far the text's vectors are moved to raise the loss, as a share of their length; about twice the time."""
     ema_decay: float = number(0.0, "[0, 1)")
     """Exponential moving average of the weights, used for validation and the final model; 0 for none."""
-    average_last: int = number(1, "[1, inf)")
-    """Average the weights of the last so many validations, and keep the average if it validates better."""
     patience: int | None = number(None, "[1, inf)")
     """Stop after so many validations without a better metric."""
     validate_every: float = number(1.0, "(0, inf)")

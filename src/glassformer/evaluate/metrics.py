@@ -86,11 +86,10 @@ METRICS: dict[str, Metric] = {
 def metric(name: str, own: Sequence[Metric] = ()) -> Metric:
     """Return the metric of a name: one of a task's `own`, one of the table, or, unknown, a score.
 
-    `train_accuracy` is accuracy on the training split, `averaged_accuracy` that of averaged weights.
+    `train_accuracy` is accuracy on the training split.
     """
-    for prefix, where in (("train_", " on train"), ("averaged_", ", averaged weights")):
-        if name.startswith(prefix):
-            base = metric(name.removeprefix(prefix), own)
-            return replace(base, name=name, title=base.title + where)
+    if name.startswith("train_"):
+        base = metric(name.removeprefix("train_"), own)
+        return replace(base, name=name, title=base.title + " on train")
     known = METRICS | {mine.name: mine for mine in own}
     return known.get(name) or Metric(name, name.replace("_", " ").capitalize())

@@ -6,7 +6,9 @@ from typing import Any
 
 from glassformer.errors import UsageError
 
-REMOVED: dict[str, Any] = {}
+REMOVED: dict[str, Any] = {
+    "train.average_last": 1,
+}
 """The key of each (`train.lr`), and the value at which a run computes what it computes without the setting."""
 
 

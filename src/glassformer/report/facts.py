@@ -79,25 +79,21 @@ class RunFacts:
 
         `data.json` names it; without that, the score the evaluation quotes, or the first logged.
         """
-        scored = (name for row in self.validations for name in row.valid or {})
-        logged = [name for name in scored if not name.startswith("averaged_")]
+        logged = [name for row in self.validations for name in row.valid or {}]
         wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]
         others = [name for name in logged if name != "loss"]
         return self.telling.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
 
-    def validation_score(self, row: MetricsLine) -> tuple[float | int, bool]:
-        """Return the metric of a validation, and whether it is that of averaged weights, which were better."""
-        scores, metric = row.valid or {}, self.metric
-        own, averaged = scores.get(metric.name), scores.get(f"averaged_{metric.name}")
-        if averaged is not None and (own is None or metric.better(averaged, own)):
-            return averaged, True
-        return (math.nan if own is None else own), False
+    def validation_score(self, row: MetricsLine) -> float:
+        """Return the metric of a validation; NaN where it has none."""
+        score = (row.valid or {}).get(self.metric.name)
+        return math.nan if score is None else score
 
     def best_validation(self) -> MetricsLine | None:
         """Return the validation with the best metric, the earliest among equals; None without any."""
-        rows = [row for row in self.validations if math.isfinite(self.validation_score(row)[0])]
+        rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
         sign = 1 if self.metric.higher_is_better else -1
-        return max(rows, key=lambda row: sign * self.validation_score(row)[0], default=None)
+        return max(rows, key=lambda row: sign * self.validation_score(row), default=None)
 
 
 def load_facts(path: Path | str) -> RunFacts:

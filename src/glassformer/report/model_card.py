@@ -58,5 +58,5 @@ def _scores(facts: RunFacts) -> list[str]:
     best = facts.best_validation()
     if best is None:
         return []
-    value = facts.metric.write(facts.validation_score(best)[0])
+    value = facts.metric.write(facts.validation_score(best))
     return [f"On validation, at update {best.step:,}: {facts.metric.title} {value}."]

@@ -81,7 +81,7 @@ def load_seeds(folder: SeedsFolder) -> SeedsFacts:
 def validated(run: RunFacts) -> float | None:
     """The validation metric of the weights that were kept."""
     best = run.best_validation()
-    return None if best is None else run.validation_score(best)[0]
+    return None if best is None else run.validation_score(best)
 
 
 def spread_of(values: Sequence[float]) -> Facts:

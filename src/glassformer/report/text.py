@@ -105,10 +105,9 @@ def _how_it_went(facts: RunFacts) -> list[str]:
         more = f"label smoothing of {train.label_smoothing:g} and dropout"
         told.append(f"The training loss includes {more}; the validation loss has neither.")
     if best := facts.best_validation():
-        value, averaged = facts.validation_score(best)
-        whose = "the average of the last validations' weights, at" if averaged else "the weights of"
+        value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
-        told.append(f"Kept: {whose} update {best.step:,} ({score}).")
+        told.append(f"Kept: the weights of update {best.step:,} ({score}).")
     return told
 
 
@@ -125,7 +124,7 @@ def _validations(facts: RunFacts) -> list[str]:
     if not rows:
         return ["There was no validation."]
     every = -(-len(rows) // MOST_VALIDATIONS)
-    metrics = [facts.telling.metric(key) for key in rows[-1].valid or {} if not key.startswith("averaged_")]
+    metrics = [facts.telling.metric(key) for key in rows[-1].valid or {}]
     body = []
     for row in rows[::-1][::every][::-1]:  # counted from the end: the last is always there
         scores = [(metric, (row.valid or {}).get(metric.name)) for metric in metrics]

@@ -6,7 +6,6 @@ What is saved and where is `runs/checkpoints.py`; this module only says what the
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -61,7 +60,6 @@ class TrainState:
     ema: MovingAverage | None
     progress: Progress = field(default_factory=Progress)
     best: Weights | None = None
-    recent: deque[Weights] = field(default_factory=deque)
 
     @staticmethod
     def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
@@ -73,9 +71,7 @@ class TrainState:
         parallel = ranks.wrap(model, config.shard)
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)
-        recent: deque[Weights] = deque(maxlen=config.average_last)
-        optimizer = make_optimizer(model, config)
-        return TrainState(model, parallel, asked, optimizer, ema, progress, recent=recent)
+        return TrainState(model, parallel, asked, make_optimizer(model, config), ema, progress)
 
     def weights(self) -> Weights:
         """The weights that are validated and kept: the moving average where there is one."""
@@ -91,7 +87,6 @@ class TrainState:
             "ema": self.ema.tensors if self.ema else {},
             "best": self.best or {},
             "rng": {name: generator.get_rng_state() for name, generator in _generators().items()},
-            **{f"recent{i}": weights for i, weights in enumerate(self.recent)},
         }
         return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
 
@@ -110,8 +105,6 @@ class TrainState:
         if self.ema is not None:
             self.ema.tensors = _as_in(self.model, groups.get("ema", {}))
         self.best = _as_in(self.model, groups["best"]) if "best" in groups else None
-        recent = sorted((name for name in groups if name.startswith("recent")), key=lambda n: int(n[6:]))
-        self.recent.extend(_as_in(self.model, groups[name]) for name in recent)
         known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
         self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
         for name, generator in _generators().items():
@@ -141,11 +134,6 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
 def copy_weights(weights: Weights) -> Weights:
     """A copy that later updates do not touch."""
     return {name: t.detach().clone() for name, t in weights.items()}
-
-
-def average(snapshots: list[Weights]) -> Weights:
-    """The mean of several sets of weights (paper, 6.1: the last checkpoints averaged)."""
-    return {name: torch.stack([w[name] for w in snapshots]).mean(dim=0) for name in snapshots[0]}
 
 
 def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool:

@@ -12,7 +12,7 @@ from glassformer.data.splits import Split
 from glassformer.runtime import autocast
 from glassformer.sharding import lent
 from glassformer.training.context import RunContext
-from glassformer.training.state import TrainState, Weights, average, copy_weights, is_better
+from glassformer.training.state import TrainState, Weights, copy_weights, is_better
 
 
 class Validator:
@@ -42,18 +42,12 @@ class Validator:
         if self.config.score_train:
             on_train = self.score(state.asked, weights, self.whole_train, run.data.train)
             scores |= {f"train_{name}": value for name, value in on_train.items()}
-        state.recent.append(copy_weights(weights))
         at.n_validations += 1
         at.validated_step = at.step
         self._keep_if_better(state, weights, scores)
         patience = self.config.patience
         if patience is not None and at.validations_since_best >= patience and not at.finished:
             at.finished = "patience"
-        if at.finished and len(state.recent) > 1:
-            mean = average(list(state.recent))
-            averaged = self.score(state.asked, mean, run.valid, run.data.valid)
-            scores |= {f"averaged_{name}": value for name, value in averaged.items()}
-            self._keep_if_better(state, mean, averaged)
         took = time.perf_counter() - began
         at.seconds, at.seconds_validating = at.seconds + took, at.seconds_validating + took
         return scores
