@@ -144,6 +144,15 @@ def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
     assert diagnose(_facts([*FALLING, *settled], [0.5, 0.002, 0.002])) == []
 
 
+@pytest.mark.parametrize("name", ["accuracy", "exact_match"])
+def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
+    improving = _facts(FALLING, [0.05, 0.03, 0.02])
+    assert "still improving" in diagnose(improving)[0].matter
+    rows = [replace(row, valid={"loss": 0.02, name: 0.997}) for row in improving.validations[-1:]]
+    assert diagnose(replace(improving, validations=[*improving.validations[:-1], *rows])) == []
+    assert diagnose(_facts(FALLING, [0.05, 0.01, 0.005])) == []  # of 2.1 nats at the start
+
+
 @pytest.mark.parametrize(
     ("facts", "matter", "remedy"),
     [

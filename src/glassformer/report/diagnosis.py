@@ -23,6 +23,10 @@ SPIKE = 2.0
 HEIGHT = 0.1
 """Least height of a jump, as a share of the loss at the start."""
 STILL_IMPROVING = 0.01
+SOLVED = {"accuracy": 0.99, "exact_match": 0.99}
+"""Scores from which on longer training has too little left to gain to be advised."""
+NEGLIGIBLE = 0.005
+"""Validation loss, as a share of the training loss at the start, below which the same holds."""
 FEW_EXAMPLES = 500
 
 
@@ -89,9 +93,16 @@ def validation_loss(facts: RunFacts) -> Iterator[Finding]:
             f"it overfits: the validation loss was best ({before:.3f}) at epoch {epoch:.1f} and ended at {last:.3f}",
             "fewer --epochs or a --patience, more --model.dropout or --word-mask-prob, a smaller model, or more data",
         )
-    if last < (1 - STILL_IMPROVING) * before:
+    if last < (1 - STILL_IMPROVING) * before and not _solved(facts, last):
         matter = f"it was still improving (validation loss {before:.3f} → {last:.3f})"
         yield Finding(matter, "train longer: more --epochs, --steps or --minutes")
+
+
+def _solved(facts: RunFacts, loss: float) -> bool:
+    """Whether what is left to gain, in the score or in the validation loss, is negligible."""
+    scores, start = facts.validations[-1].valid or {}, facts.logged("loss")[:1]
+    solved = any(scores.get(name, 0.0) >= enough for name, enough in SOLVED.items())
+    return solved or any(loss < NEGLIGIBLE * first for first in start)
 
 
 def text(facts: RunFacts) -> Iterator[Finding]:
