@@ -32,6 +32,12 @@ def test_demo_trains_shows_and_points_to_the_report(
     assert cli("demo", "--out", "runs/demo").code == 2
 
 
+def test_demo_offers_no_flag_that_it_refuses(cli: Callable) -> None:
+    assert "resume" not in cli("demo", "--help").out
+    refused = cli("demo", "--resume", "runs/demo")
+    assert refused.code == 2 and "demo has no flag --resume" in refused.err
+
+
 def test_demo_finds_a_free_folder(tmp_path: Path) -> None:
     from glassformer.cli.demo import _free_folder
 

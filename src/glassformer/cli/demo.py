@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
-from glassformer.cli.train import TrainArguments, train
+from glassformer.cli.train import NewRunArguments, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
@@ -23,7 +23,7 @@ N_SHOWN = 8
 OWN = "[de_DE] Mittwoch, 3. September 2014"
 
 
-class DemoArguments(TrainArguments):
+class DemoArguments(NewRunArguments):
     """Train the recipe `dates`, evaluate it on held-out dates, show a few predictions and where the report is."""
 
 
@@ -34,9 +34,6 @@ def run(argv: Sequence[str]) -> int:
         hint = f"to train it: glassformer train {words[0]}"
         raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
     arguments, config = flags.parse_for_recipe(DemoArguments, given, load_recipe("dates"), "demo")
-    if arguments.resume is not None or arguments.auto_resume:
-        hint = f"go on with one: glassformer train --resume {arguments.resume or 'RUN'}"
-        raise UsageError("demo starts a new run", hint)
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
     RunFolder(out).check_new()
     what = "Dates as people write them, in many languages → ISO 8601"

@@ -22,15 +22,11 @@ from glassformer.runs.seeds_folder import SeedsFolder
 
 
 @dataclass(frozen=True)
-class TrainArguments:
-    """Train a recipe (a shipped one by name, or a TOML file by path); `train RECIPE --help` shows what it can use."""
+class NewRunArguments:
+    """Flags of the commands that start a run."""
 
     out: str | None = None
     """Folder of the new run; runs/RECIPE when absent."""
-    resume: str | None = None
-    """Go on with this run instead of starting one."""
-    auto_resume: bool = False
-    """Go on where OUT holds a run already, else start one: for schedulers, which give the same command again."""
     dry_run: bool = False
     """Say what would be trained and how long it would take, and stop."""
     overfit_batch: bool = False
@@ -44,6 +40,16 @@ class TrainArguments:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: tyro.conf.OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
+
+
+@dataclass(frozen=True)
+class TrainArguments(NewRunArguments):
+    """Train a recipe (a shipped one by name, or a TOML file by path); `train RECIPE --help` shows what it can use."""
+
+    resume: str | None = None
+    """Go on with this run instead of starting one."""
+    auto_resume: bool = False
+    """Go on where OUT holds a run already, else start one: for schedulers, which give the same command again."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -72,7 +78,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def train(config: Config, out: Path, arguments: TrainArguments) -> Any:
+def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
     """Train with a progress bar; returns the run, or None where none was made (a dry run)."""
     import glassformer
     from glassformer.report.progress import TrainingProgress
