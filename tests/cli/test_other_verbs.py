@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import glassformer.recipes
 from glassformer.config import Config, DataConfig
-from glassformer.recipes import recipe_names
+from glassformer.recipes import config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import RunFacts
 from glassformer.runs.values import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
@@ -92,6 +94,14 @@ def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
     assert cli("recipes", tmp_path / "mine.toml").out == printed == cli("recipes", "show", "imdb").out
     assert json.loads(cli("recipes", "imdb", "--json").out)["data"]["dataset"] == "imdb"
     assert cli("recipes", "imbd").code == 2
+
+
+def test_a_recipe_is_printed_with_its_comments_or_resolved(cli: Callable) -> None:
+    shipped = (Path(glassformer.recipes.__file__).parent / "imdb.toml").read_text(encoding="utf-8")
+    assert "# " in shipped and cli("recipes", "imdb").out == shipped
+    resolved = cli("recipes", "imdb", "--resolved").out
+    assert "#" not in resolved and tomllib.loads(resolved) == config_to_dict(load_recipe("imdb"))
+    assert cli("recipes", "--resolved").code == 2
 
 
 def test_compare(cli: Callable, runs: Runs) -> None:

@@ -1,4 +1,4 @@
-"""`glassformer recipes`: what is shipped, or one recipe written out."""
+"""`glassformer recipes`: what is shipped, or one recipe as it is written or resolved."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 from glassformer import console
 from glassformer.cli import flags
-from glassformer.recipes import config_to_dict, dump_config, load_recipe, recipe_names
+from glassformer.errors import UsageError
+from glassformer.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 
 
 @dataclass(frozen=True)
 class RecipesArguments:
-    """List the recipes; or print one in full, to be edited and passed by path."""
+    """List the recipes; or print one with its comments, to be edited and passed by path."""
 
+    resolved: bool = False
+    """Print every setting of the recipe, defaults included, in place of its file."""
     json: bool = False
-    """JSON instead of a table or TOML."""
+    """JSON instead of a table or TOML; of one recipe, every setting."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -25,12 +28,15 @@ def run(argv: Sequence[str]) -> int:
     if words[:1] == ["show"]:
         words = words[1:]
     if words:
-        config = load_recipe(flags.one_word(words, "recipe", "recipes imdb"))
+        name = flags.one_word(words, "recipe", "recipes imdb")
         if arguments.json:
-            console.write_json(config_to_dict(config))
+            console.write_json(config_to_dict(load_recipe(name)))
         else:
-            console.write(dump_config(config).rstrip("\n"))
+            text = dump_config(load_recipe(name)) if arguments.resolved else recipe_text(name)
+            console.write(text.rstrip("\n"))
         return 0
+    if arguments.resolved:
+        raise UsageError("--resolved needs a recipe", "as in: glassformer recipes imdb --resolved")
     rows = [(name, config.task, config.note) for name in recipe_names() for config in [load_recipe(name)]]
     if arguments.json:
         for name, task, note in rows:

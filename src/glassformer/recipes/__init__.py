@@ -17,7 +17,7 @@ from glassformer.recipes.places import BUDGETS, config_from_dict, left_to_fit, o
 
 __all__ = [
     "BUDGETS", "TASK_NAMES", "check_config", "config_from_dict", "config_to_dict", "dump_config", "left_to_fit",
-    "load_recipe", "nearest", "override", "recipe_for_files", "recipe_names", "section_fields", "without_budget",
+    "load_recipe", "nearest", "override", "recipe_for_files", "recipe_names", "recipe_text", "section_fields", "without_budget",
 ]  # fmt: skip
 
 _FOLDER = Path(__file__).parent
@@ -47,6 +47,12 @@ def load_recipe(name_or_path: str | Path) -> Config:
     values = {"task": TASK_NAMES[0], "recipe": path.stem} | values
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     return config_from_dict(values, where, of_a_run=path.name == "config.toml")
+
+
+def recipe_text(name_or_path: str | Path) -> str:
+    """Return the text of a recipe as it was written, comments included; the errors are those of `load_recipe`."""
+    load_recipe(name_or_path)
+    return _find(str(name_or_path)).read_text(encoding="utf-8-sig")
 
 
 def dump_config(config: Config) -> str:
