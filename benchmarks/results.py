@@ -217,7 +217,7 @@ def train(name: str, facts: Facts, out: Path) -> None:
     line = f"glassformer train --resume {out}" if begun else typed(facts, out)
     console.say(f"{name}: {line}")
     module = f'"{sys.executable}" -m glassformer '
-    shell = " && ".join(re.sub("^glassformer ", lambda _: module, each) for each in line.split(" && "))
+    shell = re.sub(r"(^|&& |\| )glassformer ", lambda match: match[1] + module, line)
     if subprocess.run(shell, shell=True, check=False).returncode:
         console.warn(f"{name} did not finish; make results-train goes on with it")
 

@@ -37,7 +37,6 @@ EXCEPTIONS = {
     ("cli/evaluate.py", "__init__"): "likewise",
     ("cli/predict.py", "__init__"): "likewise",
     ("cli/explain.py", "__init__"): "likewise",
-    ("cli/label.py", "__init__"): "likewise",
 }
 
 

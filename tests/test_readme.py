@@ -17,7 +17,6 @@ from glassformer.cli import (
     evaluate,
     explain,
     flags,
-    label,
     predict,
     recipes,
     train,
@@ -31,7 +30,7 @@ ARGUMENTS = {
     "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments, "train": train.TrainArguments,
 }  # fmt: skip
-AHEAD = {"encode": encode.EncodeArguments, "label": label.LabelArguments}
+AHEAD = {"encode": encode.EncodeArguments}
 DOCUMENTS = sorted(
     p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md"
 )

@@ -153,10 +153,12 @@ def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
         f"-m glassformer train imdb --out {tmp_path / 'new'}", f"-m glassformer train --resume {runs / 'three'}"
     ]  # fmt: skip
     monkeypatch.setattr(results.subprocess, "run", lambda line, **_: lines.append(line) or note(line))
-    after = {"command": "glassformer data label glassformer && glassformer train imdb"}
+    after = {"command": "glassformer data show a | glassformer predict glassformer && glassformer train imdb"}
     results.train("after", after, tmp_path / "after")
     module = f'"{sys.executable}" -m glassformer'
-    assert lines[2] == f"{module} data label glassformer && {module} train imdb --out {tmp_path / 'after'}"
+    assert lines[2] == (
+        f"{module} data show a | {module} predict glassformer && {module} train imdb --out {tmp_path / 'after'}"
+    )
 
 
 def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path, tmp_path: Path) -> None:

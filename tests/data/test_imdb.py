@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from glassformer.config import DataConfig
 from glassformer.data import imdb
 from glassformer.data.datasets import load_text_data
-from glassformer.data.pseudo_labels import without_labels
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
@@ -186,11 +186,18 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
     assert load_text_data(form, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
 
 
-def test_reviews_to_label_are_of_other_films_than_validation_and_were_never_labelled(archive):
-    data = DataConfig(dataset="imdb", data_dir=str(archive), valid_fraction=0.3)
-    texts, labelled = without_labels([], data).text, load(archive, valid_fraction=0.3)
-    assert texts and all(text.startswith("train unsup") for text in texts)
-    films = [{text.split("<")[0].split()[3] for text in part} for part in (texts, labelled.valid.text)]
+def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(
+    archive, tmp_path
+):
+    options = {"data_dir": str(archive), "valid_fraction": 0.3}
+    texts = load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", **options))
+    path, labelled = tmp_path / "p.jsonl", load(archive, valid_fraction=0.3)
+    rows = [{"text": t, "label": "pos", "probability": 1} for t in [*texts.train.text, *texts.valid.text]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    train = load(archive, valid_fraction=0.3, pseudo_file=str(path)).train
+    added = train.text[len(labelled.train) :]
+    assert added and all(text.startswith("train unsup") for text in added)
+    films = [{text.split("<")[0].split()[3] for text in part} for part in (added, labelled.valid.text)]
     assert films[0].isdisjoint(films[1])
 
 

@@ -1,8 +1,10 @@
-"""Texts that a model has labelled join the training part, behind what people labelled, and nothing else changes."""
+"""Predictions join the training part, behind what people labelled, and nothing else changes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,16 +12,18 @@ import pytest
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets import load_text_data
-from glassformer.data.pseudo_labels import without_labels
 from glassformer.data.splits import Split
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 
 FORM = TASKS["classify"].form
 
 
-def write_jsonl(path: Path, rows: list[tuple[str, str]]) -> str:
-    lines = [json.dumps({"text": text, "label": label, "probability": 0.99}) for text, label in rows]
+def write_jsonl(path: Path, rows: list[tuple[str, str]], probabilities: Sequence[float] = ()) -> str:
+    lines = [
+        json.dumps({"text": text, "label": label, "probability": p, "probabilities": {label: p}})
+        for (text, label), p in zip(rows, probabilities or [0.99] * len(rows), strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
@@ -34,8 +38,8 @@ def data(tmp_path: Path) -> DataConfig:
     return DataConfig(files=files, valid_fraction=0.2)
 
 
-def with_file(data: DataConfig, path: str) -> DataConfig:
-    return DataConfig(files=data.files, valid_fraction=data.valid_fraction, pseudo_file=path)
+def with_file(data: DataConfig, path: str, least: float = 0.9) -> DataConfig:
+    return replace(data, pseudo_file=path, pseudo_min_probability=least)
 
 
 def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path) -> None:
@@ -53,7 +57,38 @@ def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path
     assert path in both.hashes and set(alone.hashes) < set(both.hashes)
     told = both.notes[-1]
     assert told.startswith("self-training: 2 of 18 training texts were labelled by a model")
-    assert "2 that the data set has already were left out" in told
+    assert (
+        "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in told
+    )
+
+
+def test_labels_of_low_probability_are_left_out(data: DataConfig, tmp_path: Path) -> None:
+    rows = [("one", "good"), ("two", "bad"), ("three", "good")]
+    path = write_jsonl(tmp_path / "p.jsonl", rows, (0.7, 0.69, 0.8))
+    train = load_text_data(FORM, with_file(data, path, 0.7)).train
+    assert train.text[-2:] == ["one", "three"] and train.n_pseudo == 2
+    assert load_text_data(FORM, with_file(data, path, 0)).train.n_pseudo == 3
+    with pytest.raises(DataError, match=r"none of 3 labels has a probability of 0\.9 or more"):
+        load_text_data(FORM, with_file(data, path))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"text": "new", "label": "good"}',
+        '{"text": "new", "label": "good", "probability": "high"}',
+        '{"text": "new", "label": "good", "probability": 1.5}',
+        '{"text": "new", "label": "good", "probability": NaN}',
+        '{"text": "new", "translation": "neu", "score": -0.5}',
+        '{"text": "new\\u0000", "label": "good", "probability": 0.99}',
+        "new",
+    ],
+)
+def test_a_line_that_is_no_prediction_is_named(data: DataConfig, tmp_path: Path, line: str) -> None:
+    path = write_jsonl(tmp_path / "p.jsonl", [("newer", "good")])
+    Path(path).write_text(Path(path).read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"p\.jsonl:2: "):
+        load_text_data(FORM, with_file(data, path))
 
 
 def test_what_people_labelled_is_all_there_is_without_a_file() -> None:
@@ -100,15 +135,3 @@ def test_a_check_reads_them_too(data: DataConfig, tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(data: DataConfig, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.jsonl"):
         load_text_data(FORM, with_file(data, str(tmp_path / "nowhere.jsonl")))
-
-
-def test_texts_to_label_come_from_any_kind_of_file(data: DataConfig, tmp_path: Path) -> None:
-    lines, table = tmp_path / "a.txt", tmp_path / "b.csv"
-    lines.write_text("one\n\ntwo\n", encoding="utf-8")
-    table.write_text("id,opinion\n1,three\n2,four\n", encoding="utf-8")
-    assert without_labels([lines, table], data, "opinion").text == ["one", "two", "three", "four"]
-    with pytest.raises(UsageError, match="nothing says which texts to label"):
-        without_labels([], data)
-    (tmp_path / "empty.txt").write_text("\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"empty\.txt"):
-        without_labels([tmp_path / "empty.txt"], data)

@@ -98,21 +98,13 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
 
 
-def test_together_they_label_by_their_mean(
-    three: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines, out = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")], tmp_path / "out.jsonl"
-    (tmp_path / "texts.txt").write_text("\n".join(lines), encoding="utf-8")
-    assert (
-        main(["data", "label", str(three), str(tmp_path / "texts.txt"), "--least", "0", "--out", str(out)])
-        == 0
-    )
-    assert "by the mean of 3 seeds" in capsys.readouterr().err
-    said = [
-        [a["probabilities"] for a in glassformer.load(run.path).predict(lines)]
-        for run in SeedsFolder(three).trained
-    ]
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+def test_named_together_they_predict_the_mean(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")]
+    runs = SeedsFolder(three).trained
+    said = [[a["probabilities"] for a in glassformer.load(run.path).predict(lines)] for run in runs]
+    capsys.readouterr()
+    assert main(["predict", ",".join(str(run.path) for run in runs), *lines, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["text"] for row in rows] == lines
     for i, row in enumerate(rows):
         mean = {name: statistics.mean(one[i][name] for one in said) for name in said[0][i]}

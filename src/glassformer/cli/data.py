@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import tyro
 
 from glassformer import console
-from glassformer.cli import encode, flags, label
+from glassformer.cli import encode, flags
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.recipes import load_recipe, recipe_for_files
 from glassformer.style.words import shortened
 
-AHEAD = {"encode": encode, "label": label}
-"""What is made ahead of training, each with flags of its own."""
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
 SHOWN_CHARS = 100
@@ -23,33 +22,35 @@ SHOWN_CHARS = 100
 
 @dataclass(frozen=True)
 class DataArguments:
-    """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text, label texts.
+    """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, translate and lm for files of your own. What encode and label
-    take is told by `data encode --help` and `data label --help`.
+    The word after check or show is a recipe: classify, translate and lm for files of your own. What encode takes is
+    told by `data encode --help`.
     """
 
     json: bool = False
     """Print one JSON object."""
+    texts: bool = False
+    """With show: print all texts and nothing else, one a line, as predict reads them."""
     data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
 
 
 def run(argv: Sequence[str]) -> int:
     """The verb."""
-    if argv and argv[0] in AHEAD:
-        return AHEAD[argv[0]].run(argv[1:])
+    if argv and argv[0] == "encode":
+        return encode.run(argv[1:])
     words, given = flags.split_words(DataArguments, argv, "data")
     if "--help" in given and len(words) < 2:
         flags.parse(DataArguments, given, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         came = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, show, encode or label, {came}", hint)
+        raise UsageError(f"data takes check, show or encode, {came}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(given, usage))
     arguments, config = flags.parse_for_recipe(DataArguments, given, base, f"data {what} {base.recipe}")
-    return _check(config, arguments.json) if what == "check" else _show(config, arguments.json)
+    return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 
 
 def _check(config: Config, as_json: bool) -> int:
@@ -76,7 +77,7 @@ def _check(config: Config, as_json: bool) -> int:
     return 0
 
 
-def _show(config: Config, as_json: bool) -> int:
+def _show(config: Config, arguments: DataArguments) -> int:
     """Sizes and first examples of each split; fetches a built-in data set that is not here yet."""
     from glassformer.data.datasets import load_text_data
     from glassformer.tasks import task_class
@@ -86,8 +87,13 @@ def _show(config: Config, as_json: bool) -> int:
     for note in data.notes:
         console.say(note)
     splits = data.splits()
+    if arguments.texts:
+        for split in splits.values():
+            for text in split.text:
+                console.write(re.sub(r"\r\n|\r|\n", " ", text))
+        return 0
     sizes = {name: {"n": len(split), "source": split.source} for name, split in splits.items()}
-    if as_json:
+    if arguments.json:
         classes = kind.classes_of(data.train)
         facts = {"task": config.task, "splits": sizes, "label_names": classes, "hashes": data.hashes}
         console.write_json(facts)

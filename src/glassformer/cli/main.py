@@ -23,7 +23,7 @@ VERBS = {
     "evaluate": "score a run on its test split, or on files of yours",
     "predict": "label, translate or continue text from the arguments or stdin",
     "explain": "look inside a run: every step of its forward pass on a text, in the browser",
-    "data": "check files, show what a recipe reads, encode large text ahead, or label texts",
+    "data": "check files, show what a recipe reads, or encode large text ahead",
     "recipes": "list the recipes, or print one",
     "compare": "put runs side by side",
     "doctor": "look at this machine, or at what went wrong in a run",

@@ -77,7 +77,9 @@ class DataConfig:
     limit: int | None = number(None, "[1, inf)")
     """Use only so many training examples, drawn by seed (a quick look; the report says it)."""
     pseudo_file: str | None = None
-    """Texts that a trained model has labelled (data label RUN …), to train on as well: self-training."""
+    """Predictions of a classifier (predict RUN --json) to train on as well: self-training."""
+    pseudo_min_probability: float = number(0.9, "[0, 1]")
+    """Lowest probability of a predicted label that is trained on."""
     files: FilesConfig = field(default_factory=FilesConfig, metadata=BY_DATASET)
     """For `dataset = "files"`."""
     multi30k: Multi30kConfig = field(default_factory=Multi30kConfig, metadata=BY_DATASET)

@@ -66,7 +66,7 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
     else:
         rows = read_parts(form, data_parts(form, data), data, findings)
         if data.pseudo_file is not None:
-            rows["pseudo"], _ = read_pseudo_labels(form, Path(data.pseudo_file), rows, findings)
+            rows["pseudo"], _ = read_pseudo_labels(form, data, rows, findings)
         splits = {name: part.split() for name, part in rows.items()}
     _count(splits, findings.counts)
     if form.answers == "label" and "train" in splits:

@@ -242,14 +242,14 @@ def _values(row: Row, chosen: Chosen, roles: Roles, path: Path, findings: Findin
             what = f"there is no {key!r}" if value is None else f"{key!r} is not a string"
             findings.error(path, row.line, "columns", what)
             return None
-        if problem := _unwritable(value):
+        if problem := unwritable(value):
             findings.error(path, row.line, *problem)
             return None
         values.append(value)
     return tuple(values)
 
 
-def _unwritable(text: str) -> tuple[Kind, str] | None:
+def unwritable(text: str) -> tuple[Kind, str] | None:
     """What JSON can escape but no text file can hold."""
     if "\0" in text:
         return "nul", "the text holds NUL (\\u0000)"

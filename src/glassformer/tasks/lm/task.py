@@ -25,7 +25,7 @@ from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORDS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORDS, Task
 from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
@@ -39,8 +39,8 @@ class LanguageModelling(Task):
     form = Form("lm")
     metric = "nats_per_token"
     telling = LanguageModellingTelling()
-    ignores = PARALLEL_FILES | {
-        "data.files.text_column", "data.files.label_column", "data.pseudo_file", "text.truncate", "text.ngrams", "text.bigrams",
+    ignores = PARALLEL_FILES | SELF_TRAINING | {
+        "data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams",
         "model.n_decoder_layers", "model.pooling",
         "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
     }  # fmt: skip

@@ -30,7 +30,7 @@ from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WINDOWS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WINDOWS, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.telling import PretrainTelling
 from glassformer.text.tokenizer import MASK
@@ -51,10 +51,10 @@ class Pretrain(Task):
     telling = PretrainTelling()
     ignores = (
         PARALLEL_FILES
+        | SELF_TRAINING
         | WINDOWS
         | {
             "data.files.label_column",
-            "data.pseudo_file",
             "data.use_test_as_validation",
             "text.truncate",
             "model.n_decoder_layers",

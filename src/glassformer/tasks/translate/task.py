@@ -23,7 +23,7 @@ from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import WINDOWS, WORDS, Task
+from glassformer.tasks.base import SELF_TRAINING, WINDOWS, WORDS, Task
 from glassformer.tasks.translate import rules
 from glassformer.tasks.translate.telling import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
@@ -41,9 +41,10 @@ class Translate(Task):
     telling = TranslateTelling()
     ignores = (
         frozenset(
-            "data.files.text_column data.files.label_column data.pseudo_file text.truncate text.ngrams text.bigrams "
+            "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams "
             "model.pooling".split()
         )
+        | SELF_TRAINING
         | WINDOWS
     )
 
