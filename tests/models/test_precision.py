@@ -1,10 +1,13 @@
-"""Copies of a model that multiply in bf16, fp16 or int8: near it, apart from it, and the same for a row in any batch."""
+"""Copies of a model that multiply in bf16, fp16 or int8: near it, apart from it, and the same for a text in any batch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 from tests.machine import needs_fbgemm, with_fbgemm
+from tests.small import Small, small
 from torch import nn
 from torch.nn import functional as F
 
@@ -12,7 +15,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.precision import Bf16Linear, Fp16Linear, Int8Linear, at_precision
-from glassformer.runtime import Precision
+from glassformer.runtime import Precision, tuned
 
 SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)
 IDS = torch.randint(3, 50, (4, 9), generator=torch.Generator().manual_seed(1))
@@ -67,15 +70,48 @@ def test_int8_sums_are_exact_where_every_product_is_the_largest(sign: int) -> No
 
 
 @needs_fbgemm
-def test_fp16_gives_a_row_the_same_in_every_batch_and_sums_in_fp32() -> None:
+def test_fp16_sums_in_fp32_in_a_batch_of_any_size() -> None:
     torch.manual_seed(0)
     layer, x = Fp16Linear(torch.randn(48, 640), torch.randn(48)), torch.randn(37, 640)
-    together = layer(x)
-    for n in (1, 2, 6, 16, 33):
-        assert torch.equal(layer(x[:n]), together[:n])
     assert layer.bias is not None
-    exact = x.double() @ layer.weight.double().T + layer.bias.double()
-    assert (together.double() - exact).abs().max() < 1e-4  # sums of 640 products in fp16 would be off by .1
+    weight, bias, together = layer.weight.double(), layer.bias.double(), layer(x)
+    exact = x.double() @ weight.T + bias
+    assert (together - exact).abs().max() < 1e-4  # sums of 640 products in fp16 would be off by .1
+    rounding = (x.double().abs() @ weight.abs().T + bias.abs()) * 2**-20
+    for n in (1, 2, 6, 7, 16, 33):
+        alone = layer(x[:n])
+        assert ((alone - exact[:n]).abs() < rounding[:n]).all()
+        assert ((alone - together[:n]).abs() < rounding[:n]).all()
+
+
+@pytest.fixture(scope="module", params=["classify", "translate"])
+def trained(request: pytest.FixtureRequest) -> tuple[Small, nn.Module]:
+    """A small run, and its model after 100 updates."""
+    run = small(request.param)
+    state = run.new_state()
+    for step in range(100):
+        plan = run.batches(step)
+        run.update(state, [run.batch(plan[step % len(plan)])], 3e-3)
+    return run, state.model
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", with_fbgemm("fp16"), "int8"])
+def test_a_trained_model_answers_a_text_the_same_alone_and_in_a_batch(
+    trained: tuple[Small, nn.Module], precision: Precision
+) -> None:
+    """The same labels and texts; probabilities and scores to five decimal places."""
+    run, model = trained[0], at_precision(trained[1], precision).eval()
+    texts = ["a", "b c", "d e f", "a b c d", "good f g", "bad a", "abcdefg", "g f e d c b a"]
+
+    def answers(texts: list[str]) -> list[dict[str, Any]]:
+        with tuned(torch.device("cpu")):
+            return run.task.predict(model, texts, run.config.decode)
+
+    for found, expected in zip(answers(texts), [answers([text])[0] for text in texts], strict=True):
+        assert found.keys() == expected.keys()
+        for key, value in found.items():
+            number = isinstance(value, (float, dict))
+            assert value == (pytest.approx(expected[key], abs=1e-5) if number else expected[key])
 
 
 def test_a_weight_that_fp16_cannot_hold_is_said() -> None:

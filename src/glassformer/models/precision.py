@@ -58,7 +58,8 @@ class Fp16Linear(nn.Module):
     """W x + b, with W cast to fp16 once; x, b and the sums are fp32.
 
     The kernel (FBGEMM's) computes as many FLOPs as in fp32 and reads half as many bytes, which is what the few rows of a
-    sentence that is translated alone wait for; and it costs least to call. An x has the same bits in every batch.
+    sentence that is translated alone wait for; and it costs least to call. As in fp32, an x has the same output in
+    every batch up to the rounding of fp32 sums: with AVX2 the kernels for one and two rows add in another order.
 
     Args:
         weight: W (N, D), no element beyond fp16's largest, 65,504. bias: b (N,), or None.
