@@ -48,22 +48,15 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         wanted: section, command and note of `results.toml`; what is absent is told by the run.
 
     Returns:
-        section, command, note and start; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
+        section, command and note; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
         ci95 of a single run; also (other scores, and that of several seeds as one) and baselines, parameters, updates,
         flops and seconds, each of a run in the mean, hardware, and curve, [seconds, validation score] of the first
-        run. Of what others start from (`is_start`) only section, command and cost: it need not have been tested.
+        run.
     """
     seeds = seeds_of(path)
     runs = seeds.runs if seeds else runs_of(path)
     if not runs:
         return None
-    cost = {
-        "updates": round(sum(run.steps for run in runs) / len(runs)),
-        "flops": sum(map(flops, runs)) / len(runs),
-        "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
-    }
-    if wanted.get("is_start"):
-        return {"section": wanted["section"], "command": wanted["command"], "is_start": True, **cost}
     first, scores = runs[0], [run.score.value for run in runs if run.score.value is not None]
     telling, evaluation = first.telling, first.evaluation or Evaluation()
     others = [name for name in telling.names(evaluation) if name != first.score.metric.name][:2]
@@ -76,7 +69,6 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "section": wanted.get("section") or without_paths(sentences.dataset(first).partition(" in ")[0]),
         "command": wanted.get("command") or without_paths(env.get("command") or ""),
         "note": wanted.get("note", ""),
-        **({"start": wanted["start"]} if "start" in wanted else {}),
         "task": first.config.task,
         "metric": first.score.metric.name,
         "score": spread_of(scores),
@@ -91,7 +83,9 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         | ({"the seeds as one": seeds.averaged.text} if seeds and seeds.averaged else {}),
         "baselines": _baselines(runs),
         "parameters": first.n_parameters,
-        **cost,
+        "updates": round(sum(run.steps for run in runs) / len(runs)),
+        "flops": sum(map(flops, runs)) / len(runs),
+        "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
         "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
         "curve": curve(first),
     }

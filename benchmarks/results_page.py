@@ -21,8 +21,7 @@ Everything here was trained from random weights, with a tokenizer fitted on the 
 but the data. Choices were made on validation data; a test split is opened when a run is finished. Where there are
 several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands
 with its 95% interval over the test examples. Cost is that of one run: updates and validations, without the final
-test; of a run that goes on from another, that of both; of runs that answer together (`evaluate RUN,RUN`), that of
-all. FLOPs are those of the updates, forward and backward.
+test; of runs that answer together (`evaluate RUN,RUN`), that of all. FLOPs are those of the updates, forward and backward.
 
 The page is made by `make results` from finished run folders; what it needs of them is kept in `benchmarks/results.json`.
 `make results-train` trains what is missing, one after the other, and goes on where it was interrupted. Commands that
@@ -31,7 +30,6 @@ name `$GLASSFORMER_DATA` read files that are not part of this repository."""
 
 def page(results: dict[str, Facts], ablations: list[Facts], images: list[str]) -> str:
     """The whole page as Markdown."""
-    results = with_starts(results)
     parts = [INTRODUCTION]
     if not results:
         parts.append("No result has been measured yet.")
@@ -47,27 +45,11 @@ def page(results: dict[str, Facts], ablations: list[Facts], images: list[str]) -
             "Each lever alone changed; the last column is the mean difference to the first row.",
         ]
     for ablation in ablations:
-        parts += [f"### {ablation['title']}", ablation_table(ablation), *ablation_notes(ablation)]
+        if "tried" in ablation:
+            parts += [f"## {ablation['title']}", "\n".join(f"- {line}" for line in ablation["tried"])]
+        else:
+            parts += [f"### {ablation['title']}", ablation_table(ablation), *ablation_notes(ablation)]
     return "\n\n".join(parts) + "\n"
-
-
-def with_starts(results: dict[str, Facts]) -> dict[str, Facts]:
-    """The results that are rows: those that went on from another have its cost and curve before their own.
-
-    A start is named by the `start` of those that went on from it, and is no row: a row of `results.toml` says what
-    its start is, and a start `is_start`. A result whose start is unknown keeps its own cost, and its command tells.
-    """
-    rows = {}
-    for name, facts in results.items():
-        if facts.get("is_start"):
-            continue
-        if start := results.get(facts.get("start") or ""):
-            before = start["seconds"]
-            both = {key: start[key] + facts[key] for key in ("updates", "flops", "seconds")}
-            shifted = [[round(before + seconds, 1), value] for seconds, value in facts["curve"]]
-            facts = {**facts, **both, "curve": shifted, "first": (facts["start"], start["command"])}
-        rows[name] = facts
-    return rows
 
 
 def sections(results: dict[str, Facts]) -> list[str]:
@@ -115,10 +97,8 @@ def _validated(facts: Facts) -> str:
 
 
 def commands(results: dict[str, Facts]) -> list[str]:
-    """What to type for each result, and once for each that some go on from."""
-    first = dict(facts["first"] for facts in results.values() if "first" in facts)
-    wanted = {**{name: {"command": command} for name, command in first.items()}, **results}
-    return [typed(facts, f"runs/results/{name}") for name, facts in wanted.items()]
+    """What to type for each result."""
+    return [typed(facts, f"runs/results/{name}") for name, facts in results.items()]
 
 
 def typed(facts: Facts, out: object) -> str:
@@ -135,7 +115,8 @@ def ablation_table(ablation: Facts) -> str:
     """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
 
     The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever", "scores"}, and
-    scores are a number, or one for each seed, by data set.
+    scores are a number, or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
+    measure that is not in the code any more.
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
     first = ablation["rows"][0]["scores"]
@@ -174,7 +155,7 @@ def image_name(section: str) -> str:
 
 def curves_png(results: dict[str, Facts]) -> dict[str, bytes]:
     """The learning curves of each section that has some, by file name."""
-    results, images = with_starts(results), {}
+    images = {}
     for section in sections(results):
         # Two points are a line between the validations, not a curve.
         inside = {n: f for n, f in results.items() if f["section"] == section and len(f["curve"]) > 2}

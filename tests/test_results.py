@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks import results
-from benchmarks.results_page import ablation_table, image_name, page, score_text, with_starts
+from benchmarks.results_page import ablation_table, image_name, page, score_text
 from tests.run.test_end_to_end import TINY, write_pairs, write_reviews
 
 import glassformer
@@ -94,27 +94,6 @@ def test_the_page_is_made_again_without_the_runs(
     assert "three; its facts are those of benchmarks/results.json" in capsys.readouterr().err
 
 
-def test_a_run_that_goes_on_from_another_costs_both(runs: Path) -> None:
-    found, _ = results.update(runs, WANTED, {})
-    start = results.collect(
-        runs / "three", {"section": "s", "command": "glassformer train first", "is_start": True}
-    )
-    assert start and "score" not in start
-    known = {
-        "first": start,
-        **{n: {**found["three"], "start": "first", "command": "then"} for n in ("a", "b")},
-    }
-    text = page(known, [], [])
-    assert "| first |" not in text and text.count("glassformer train first --out runs/results/first\n") == 1
-    assert text.index("train first") < text.index("then --out runs/results/a")
-    rows, alone = with_starts(known), found["three"]
-    assert list(rows) == ["a", "b"]
-    assert rows["a"]["seconds"] == 2 * alone["seconds"] and rows["a"]["updates"] == 2 * alone["updates"]
-    assert rows["a"]["flops"] == 2 * alone["flops"] and rows["a"]["score"] == alone["score"]
-    assert rows["a"]["curve"][0][0] == pytest.approx(alone["seconds"] + alone["curve"][0][0], abs=0.1)
-    assert known["a"]["seconds"] == alone["seconds"]
-
-
 def test_the_committed_page_is_what_the_committed_facts_give() -> None:
     found = results.read(ROOT / "benchmarks" / "results.json") or {}
     ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
@@ -133,8 +112,6 @@ def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> N
         )
         assert all(each.startswith("glassformer ") for each in before), name
         assert facts["section"], name
-        if start := facts.get("start"):
-            assert wanted[start]["is_start"] and list(wanted).index(start) < list(wanted).index(name)
 
 
 def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
@@ -215,4 +192,7 @@ def test_an_ablation_is_held_against_its_first_row() -> None:
         "### Own sets" in text
         and "seeds a cell: 1 to 2" in text
         and "No result has been measured yet." in text
+    )
+    assert page({}, [{"title": "Tried", "tried": ["`a`: 1", "`b`: 2"]}], []).endswith(
+        "\n## Tried\n\n- `a`: 1\n- `b`: 2\n"
     )

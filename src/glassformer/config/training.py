@@ -86,8 +86,6 @@ class TrainConfig:
     """Share of input tokens read as [UNK] while training, their spelling kept: so an unknown word has a vector that was trained."""
     bpe_dropout: float = number(0.0, "[0, 1)")
     """BPE-dropout of a translator: chance of passing over each merge of letters, so that every epoch cuts words anew."""
-    two_way: bool = False
-    """Train a translator on each pair in both directions: a start for one of them (`init_from`) that has seen twice the pairs."""
     r_drop: float = number(0.0, "[0, inf)")
     """R-Drop: weight of how far two passes with different dropout disagree; twice the work an update."""
     adversarial: float = number(0.0, "[0, 1)")

@@ -8,6 +8,7 @@ from glassformer.errors import UsageError
 
 REMOVED: dict[str, Any] = {
     "train.average_last": 1,
+    "train.two_way": False,
 }
 """The key of each (`train.lr`), and the value at which a run computes what it computes without the setting."""
 

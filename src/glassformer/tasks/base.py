@@ -38,7 +38,7 @@ EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
 PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
-) | {"train.bpe_dropout", "train.two_way"}
+) | {"train.bpe_dropout"}
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
 SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
 """Settings of predicted labels, for the `ignores` of tasks that have none."""
@@ -139,8 +139,7 @@ class Task(ABC):
 
         def settings() -> list[object]:
             known = self.tokenizer.sha256, self.label_names
-            ways = ["two_way"] if training and self.config.train.two_way else []
-            return [self.name, text.max_len, text.truncate, training, *known, *ways]
+            return [self.name, text.max_len, text.truncate, training, *known]
 
         encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
         return encode_split(split, encoder, partial(self.write, training=training), settings, cache)

@@ -73,10 +73,8 @@ class Translate(Task):
 
         Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are
         longer, or empty on one side, are left out; every example of a test set must have its answer.
-        With `two_way` each pair of training is followed by itself the other way round (Ding et al. 2021).
         """
         most, end = self.config.text.max_len, self.tokenizer.eos_id
-        two_way = training and self.config.train.two_way
         encoder.stats |= {"n_dropped": 0, "n_empty": 0}
         encoder.begin("ids", "target")
         for part in encoder.chunks(split):
@@ -88,9 +86,8 @@ class Translate(Task):
                 elif training and max(len(source), len(target)) > most:
                     encoder.stats["n_dropped"] += 1
                 else:
-                    for given, wanted in [(source, target), (target, source)][: 1 + two_way]:
-                        encoder.put("ids", [*encoder.cut(given), end])
-                        encoder.put("target", encoder.cut(wanted))
+                    encoder.put("ids", [*encoder.cut(source), end])
+                    encoder.put("target", encoder.cut(target))
 
     def varied(self, corpus: EncodedCorpus) -> Callable[[int], EncodedCorpus]:
         if not self.config.train.bpe_dropout:
