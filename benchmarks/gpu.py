@@ -113,7 +113,7 @@ def run_of(size: Size, rung: Rung, device: torch.device, precision: Precision) -
     )  # its special tokens alone are asked for
     task.waits = rung.waits
     nothing, corpus = TextData(Split([]), Split([])), EncodedCorpus(Ragged.of([[0, 0]]))
-    return RunContext(config, nothing, task, corpus, corpus, device, precision)
+    return RunContext(nothing, task, corpus, corpus, device, precision)
 
 
 def measure(

@@ -98,5 +98,5 @@ def small_run(config: Config, data: TextData) -> Small:
     """A run of a configuration on data in memory."""
     task = TASKS[config.task].fit(config, data)
     corpus, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
-    context = RunContext(config, data, task, corpus, valid, CPU, "fp32")
+    context = RunContext(data, task, corpus, valid, CPU, "fp32")
     return Small(context, Validator(context))

@@ -75,7 +75,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(config, data, task, train, valid, device, precision, base)
+    return RunContext(data, task, train, valid, device, precision, base)
 
 
 def prepare_together(config: Config, ranks: Ranks, tokenizer: Tokenizer | None = None) -> RunContext:
@@ -118,7 +118,7 @@ def look_ahead(run: RunContext) -> tuple[RunContext, Preflight]:
         console.say(note)
     pace, c = measure_pace(run), run.config.train
     n_batches = len(run.task.epoch_batches(run.train, 0))
-    settled = replace(run, config=in_updates(run.config, pace, math.ceil(n_batches / c.accumulate)))
+    settled = run.with_config(in_updates(run.config, pace, math.ceil(n_batches / c.accumulate)))
     facts = preflight(settled, pace)
     for line in facts.lines():
         console.say(line)
@@ -191,7 +191,7 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             folder.cut_metrics(state.progress.step)
             folder.forget_divergence()
         if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
-            p = replace(p, config=_settled(p, state, folder))
+            p = p.with_config(_settled(p, state, folder))
     if p.config.train.snapshots and state.progress.step == 0:
         _keep_snapshot(state, p, folder)
     mine = nullcontext() if p.ranks.first else files.reading_only()

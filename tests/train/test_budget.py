@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.run.test_end_to_end import TINY, write_reviews
@@ -14,7 +15,9 @@ import glassformer
 from glassformer.config import Config, TrainConfig
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
+from glassformer.session import look_ahead
 from glassformer.training.budget import Pace, in_updates, measure_pace
+from glassformer.training.validation import Validator
 
 PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
 
@@ -56,6 +59,32 @@ def test_the_pace_is_measured_on_real_updates() -> None:
     pace = measure_pace(run.context)
     assert pace.update > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
     assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
+
+
+def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fitting chooses a translator's metric; only the length of what it writes is another."""
+    run, seen = small("translate", minutes=0.01), []
+    run.task.metric = "exact_match"
+    score = Validator.score
+
+    def watched(self: Validator, *args: Any) -> dict[str, float]:
+        seen.append((self.task.metric, self.task.config, self.run.config))
+        return score(self, *args)
+
+    monkeypatch.setattr(Validator, "score", watched)
+    measure_pace(run.context)
+    [(metric, of_task, of_run)] = seen
+    assert metric == "exact_match" and of_task == of_run
+    assert of_run.decode.max_new_tokens < run.config.decode.max_new_tokens == 24
+    assert replace(of_run, decode=run.config.decode) == run.config
+
+
+def test_a_settled_budget_is_the_task_s_too() -> None:
+    run, _ = look_ahead(small("classify", epochs=None, minutes=0.01).context)
+    assert run.config.train.minutes is None and run.config.train.steps
+    assert run.task.config == run.config
 
 
 def test_no_shipped_recipe_goes_by_the_clock() -> None:

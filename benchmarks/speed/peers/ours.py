@@ -69,7 +69,6 @@ class OurTrainer:
         )
         nothing = TextData(Split([]), Split([]), None, [])
         self.run = RunContext(
-            config,
             nothing,
             task,
             self.corpus,

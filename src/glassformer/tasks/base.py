@@ -88,6 +88,12 @@ class Task(ABC):
         """Ids that its models never write."""
         return []
 
+    def with_config(self, config: Config) -> Task:
+        """Return the same task, as it was fitted and set up, with another configuration."""
+        task = copy.copy(self)
+        task.config = config
+        return task
+
     def among(self, ranks: Ranks) -> Task:
         """The task whose `validate` is divided among processes and gathered; all must call it together."""
         task = copy.copy(self)

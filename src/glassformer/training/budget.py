@@ -67,13 +67,11 @@ def measure_pace(run: RunContext) -> Pace:
 
 def _time_validation(run: RunContext, state: TrainState) -> float:
     """Seconds of a validation; an untrained model writes on and on, so it is stopped at the true answers' length."""
-    task, config = run.task, run.config
     if run.valid.target is not None:
         longest = 2 + math.ceil(run.valid.target.lengths.mean())
-        config = replace(config, decode=replace(config.decode, max_new_tokens=longest))
-        task = type(task)(config, task.tokenizer, task.label_names)
+        run = run.with_config(replace(run.config, decode=replace(run.config.decode, max_new_tokens=longest)))
     began = time.perf_counter()
-    Validator(replace(run, task=task)).score(state.asked, state.weights(), run.valid, run.data.valid)
+    Validator(run).score(state.asked, state.weights(), run.valid, run.data.valid)
     return time.perf_counter() - began
 
 

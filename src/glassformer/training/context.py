@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,7 +19,6 @@ from glassformer.training.initial import Base
 class RunContext:
     """Everything training needs, made from a configuration; nothing in it changes while a run trains."""
 
-    config: Config
     data: TextData
     task: Task
     train: EncodedCorpus
@@ -30,3 +29,12 @@ class RunContext:
     """What a new run begins from, where that is not random weights."""
     ranks: Ranks = ALONE
     """Who trains it together."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration, which is the task's: there is no other."""
+        return self.task.config
+
+    def with_config(self, config: Config) -> RunContext:
+        """Return the same run with another configuration of what its data and tokenizer leave open."""
+        return replace(self, task=self.task.with_config(config))

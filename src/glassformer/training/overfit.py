@@ -29,7 +29,7 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
     c = replace(p.config.train, label_smoothing=0.0, word_mask_prob=0.0, word_unknown_prob=0.0, ema_decay=0.0)
     c = replace(c, r_drop=0.0, adversarial=0.0)
     c = replace(c, adamw=replace(c.adamw, weight_decay=0.0), sgd=replace(c.sgd, weight_decay=0.0))
-    p = replace(p, config=replace(p.config, train=c))
+    p = p.with_config(replace(p.config, train=c))
     torch.manual_seed(c.seed)
     state = TrainState.start(p.task.build_model().to(p.device), c)
     for module in state.model.modules():
