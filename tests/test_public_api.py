@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
     for name in glassformer.__all__:
         assert getattr(glassformer, name).__doc__, name
     assert set(glassformer.__all__) <= set(dir(glassformer))
+
+
+def test_one_sentence_says_everywhere_what_the_library_is() -> None:
+    from glassformer.cli.main import HELP
+
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sentence = project["description"]
+    assert (glassformer.__doc__ or "").startswith(f"{sentence}\n")
+    assert HELP.startswith(f"{sentence}\n")
+    assert f"\n\n{sentence}\n\n" in (root / "README.md").read_text(encoding="utf-8")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,4 +1,4 @@
-"""Glassformer: the three Transformers from scratch, trained on real text with one command.
+"""Train a small Transformer on your own text, then look at every number inside it.
 
     import glassformer
 

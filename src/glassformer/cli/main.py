@@ -32,7 +32,7 @@ VERBS = {
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
-glassformer: the three Transformers from scratch, trained on real text with one command
+Train a small Transformer on your own text, then look at every number inside it.
 
 usage: glassformer VERB [arguments] [--flags]        glassformer VERB --help
 
