@@ -18,11 +18,11 @@ import numpy as np
 
 import glassformer
 from glassformer.data.datasets import load_text_data
-from glassformer.explain.attribution.asking import AttributeRequest, ask
-from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.faithfulness import falls, random_falls
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.question import Question
+from glassformer.explain.attribution.leave_one_out import leave_one_out
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.value_function import ValueFunction
 from glassformer.explain.explanation import explain
 
 METHODS = ("erase", "integrated gradients")
@@ -50,15 +50,15 @@ def main() -> None:
     texts = getattr(load_text_data("classify", run.config.data), options.split).text
     measured = Measured()
     for i in np.random.default_rng(0).permutation(len(texts))[: options.n]:
-        measure(measured, ask(explain(run, texts[i]), AttributeRequest()), options.n_random)
+        measure(measured, value_function(explain(run, texts[i]), AttributeRequest()), options.n_random)
     print(f"{len(measured.random)} texts of the {options.split} split, predicted class against the other")
     print_table(measured)
 
 
-def measure(measured: Measured, question: Question, n_random: int) -> None:
+def measure(measured: Measured, question: ValueFunction, n_random: int) -> None:
     """Add one text."""
     began = time.perf_counter()
-    erased = question.per_word(erase_one(question))
+    erased = question.per_word(leave_one_out(question))
     after_erasing = time.perf_counter()
     scores, completeness = integrated_gradients(question)
     after_gradients = time.perf_counter()

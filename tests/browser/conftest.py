@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.page.server import PageServer
+from glassformer.explain.subject import Subject
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [

@@ -10,8 +10,8 @@ import pytest
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
 
+from glassformer.explain.attribution.attention_rollout import attention_rollout
 from glassformer.explain.attribution.attribute import EraseRequest, erase
-from glassformer.explain.attribution.information_flow import information_flow
 from glassformer.explain.explanation import TraceRequest, explain
 
 
@@ -193,7 +193,7 @@ def test_where_information_moved_is_what_python_says(app: Callable[..., App], na
     page = app(name, "attention", text=text, view="flow")
     page.page.get_by_role("button", name="Show the numbers").click()
     [shown] = [figure for figure in page.figures() if figure["node"] == "information_flow"]
-    expected = np.concatenate([*information_flow(explain(run, text)).values()], axis=1)
+    expected = np.concatenate([*attention_rollout(explain(run, text)).values()], axis=1)
     assert len(shown["cells"]) > 20
     for row, col, value, _ in shown["cells"]:
         assert float(value) == pytest.approx(expected[row, col], abs=1e-6)

@@ -10,7 +10,7 @@ import torch
 from tests.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.explained import Said
+from glassformer.explain.explanation_data import Inference
 from glassformer.explain.predictions import predict
 from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.streams import Stream, make_stream
@@ -25,7 +25,7 @@ class Subject:
     device: torch.device = CPU
 
 
-def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Said:
+def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
     """One text, what the model was called with, and what it says."""
     given, task = streams[-1].n_given, subject.task
     wrote = Wrote(given - 1, given, []) if task.name == "lm" else Wrote(0, 0, [])
@@ -36,7 +36,7 @@ def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) 
         predictions = predict(task, logits[None], [None], [None])
     else:
         predictions = predict(task, logits, range(len(ids)), [*ids[1:], None])
-    return Said(
+    return Inference(
         subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote
     )
 
@@ -54,7 +54,7 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     return Subject(task, network.eval())
 
 
-def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Said:
+def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Inference:
     """The stand-in for `explain(subject, text)`; a translation, or what goes on after a prompt, is given."""
     t = subject.task.tokenizer
     name = subject.task.name

@@ -22,8 +22,8 @@ from glassformer.explain.attribution.alignment import (
     words_missed,
 )
 from glassformer.explain.attribution.attribute import EraseRequest, erase
-from glassformer.explain.explained import Explained
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.explanation_data import ExplanationData
 
 
 def translated(text: str = "abc!defg", target: str = "abc", **request: Any) -> Explanation:
@@ -81,7 +81,7 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
     missed, real = words_missed(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
-    def planted(_: Explained, id: str, slice: str = "") -> np.ndarray:
+    def planted(_: ExplanationData, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":

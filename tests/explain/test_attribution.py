@@ -16,17 +16,17 @@ from tests.explain.stand_in import asked, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
-from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, ask
 from glassformer.explain.attribution.attribute import attribute, erase, erase_each
 from glassformer.explain.attribution.faithfulness import faithfulness, falls, random_falls
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.explained import Said
+from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, value_function
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation_data import Inference
 
 TASKS = ["classify", "translate", "lm"]
 
 
-def example(name: str, **model: Any) -> Said:
+def example(name: str, **model: Any) -> Inference:
     """A text of each task; where there is a target, the question is about its last token but one."""
     subject = untrained(name, **model)
     return {
@@ -36,17 +36,17 @@ def example(name: str, **model: Any) -> Said:
     }[name]()
 
 
-def last(explanation: Said) -> int:
+def last(explanation: Inference) -> int:
     return len(explanation.predictions) - 2
 
 
-def actual_of(explanation: Said, i: int) -> int:
+def actual_of(explanation: Inference, i: int) -> int:
     actual = explanation.predictions[i].actual
     assert actual is not None
     return actual.id
 
 
-def quantity(explanation: Said, erased: dict[str, list[int]], request: AttributeRequest) -> float:
+def quantity(explanation: Inference, erased: dict[str, list[int]], request: AttributeRequest) -> float:
     """The plain way: replace ids, call the model once, read the whole logits."""
     subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
     names = {"text": "ids", "source": "src", "target": "tgt_in"}
@@ -141,8 +141,8 @@ def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
     choices = [(first, i) for i in range(len(first.predictions) - 1)]
     choices = choices or [(asked(first.subject, text), 0) for text in texts]
 
-    def change(choice: tuple[Said, int]) -> float:
-        start, end = ask(choice[0], AttributeRequest(prediction=choice[1])).ends()
+    def change(choice: tuple[Inference, int]) -> float:
+        start, end = value_function(choice[0], AttributeRequest(prediction=choice[1])).ends()
         return abs(end - start)
 
     e, i = max(choices, key=change)
@@ -159,7 +159,7 @@ def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
 def test_too_few_steps_are_admitted() -> None:
     """Eight steps cannot follow a path as bent as this one; nothing is passed off as exact."""
     e = example("translate", n_layers=2, pre_norm=False)
-    question = ask(e, AttributeRequest(prediction=3))
+    question = value_function(e, AttributeRequest(prediction=3))
     scores, completeness = integrated_gradients(question, first_steps=8, most_steps=8)
     start, end = question.ends()
     total = sum(sum(of_stream) for of_stream in scores.values())
@@ -282,7 +282,7 @@ def test_a_text_of_special_tokens_has_no_words_to_erase() -> None:
 def test_the_best_possible_ranking_of_a_sum_beats_chance() -> None:
     """Faithfulness of a model that adds up known weights: its own weights rank best, their reverse worst."""
     e = asked(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
-    question = ask(e, AttributeRequest())
+    question = value_function(e, AttributeRequest())
     weights = np.linspace(-1, 2, question.n_words)
 
     class Sum(type(question)):
@@ -309,7 +309,7 @@ def test_the_best_possible_ranking_of_a_sum_beats_chance() -> None:
 
 def test_long_texts_get_fewer_random_rankings_but_a_hundred() -> None:
     subject = untrained("classify")
-    question = ask(asked(subject, "a b c"), AttributeRequest())
+    question = value_function(asked(subject, "a b c"), AttributeRequest())
     assert len(random_falls(question)) == 200
     wide = replace(question, ids=[torch.zeros(1, 1000, dtype=torch.long)], mask=None)
     wide = replace(wide, words=[replace(question.words[0], word_of=np.full(1000, -1))], n_words=0)
@@ -317,7 +317,7 @@ def test_long_texts_get_fewer_random_rankings_but_a_hundred() -> None:
 
 
 def test_one_word_is_erased_and_kept() -> None:
-    question = ask(asked(untrained("classify"), "good"), AttributeRequest())
+    question = value_function(asked(untrained("classify"), "good"), AttributeRequest())
     start, end = question.ends()
     assert falls(question, np.array([[0]])) == pytest.approx(np.array([[end - start, 0.0]]))
 
@@ -334,7 +334,7 @@ def test_training_mode_and_hooks_are_left_as_they_were() -> None:
 def test_another_thread_is_not_disturbed() -> None:
     """While one thread reads other embeddings and stops early, a second one runs the model as ever."""
     e = example("translate")
-    question, model = ask(e, AttributeRequest(prediction=1)), e.subject.model
+    question, model = value_function(e, AttributeRequest(prediction=1)), e.subject.model
     rows = [torch.zeros(1, ids.shape[1], 32) for ids in question.ids]
     with ThreadPoolExecutor(1) as pool, torch.no_grad():
         expected = model(**e.model_inputs)
@@ -361,7 +361,7 @@ def test_few_words_prove_nothing() -> None:
 
 def test_errors_that_cancel_in_the_sum_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens whose scores change abruptly, one up and one down: completeness sees nothing."""
-    question = ask(asked(untrained("classify"), "a b"), AttributeRequest())
+    question = value_function(asked(untrained("classify"), "a b"), AttributeRequest())
 
     def along(path: Any, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         peak = np.exp(-(((at - 0.37) / 0.01) ** 2))

@@ -11,9 +11,9 @@ from captum.attr import LayerIntegratedGradients
 from tests.explain.stand_in import asked, untrained
 from torch import Tensor
 
-from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.explained import Said
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.explanation_data import Inference
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 
@@ -25,8 +25,8 @@ def separate_embeddings(name: str, **model: Any) -> Any:
     return subject
 
 
-def compare(explanation: Said, prediction: int, foil: int | None = None) -> None:
-    question = ask(explanation, AttributeRequest(prediction=prediction, foil=foil))
+def compare(explanation: Inference, prediction: int, foil: int | None = None) -> None:
+    question = value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
     ours, completeness = integrated_gradients(question, tolerance=1e-4)
     assert completeness.relative < 1e-3
     model, inputs = explanation.subject.model, explanation.model_inputs
@@ -85,7 +85,8 @@ def test_one_embedding_for_both_streams_is_two_in_disguise() -> None:
         with torch.no_grad():
             parameter.copy_(weights.get(name, table))
     question, same = (
-        ask(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4)) for subject in (tied, apart)
+        value_function(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4))
+        for subject in (tied, apart)
     )
     first, second = integrated_gradients(question)[0], integrated_gradients(same)[0]
     assert question.embeddings[0] is question.embeddings[1] and same.embeddings[0] is not same.embeddings[1]

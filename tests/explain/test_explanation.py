@@ -19,16 +19,16 @@ from tests.small import CPU, config_of, data_of
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
-from glassformer.explain.attribution.asking import AttributeRequest, EraseRequest, index_of
 from glassformer.explain.attribution.attribute import erase
+from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, index_of
 from glassformer.explain.capture import exactly
+from glassformer.explain.compute import compute_decoding
+from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.facts import run_facts
-from glassformer.explain.looking import decode
-from glassformer.explain.members import Together
 from glassformer.explain.page.report import report_html
 from glassformer.explain.page.weighed import written
-from glassformer.explain.tensors import Records, take
+from glassformer.explain.record_store import RecordStore, take
+from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.run import Run
@@ -111,12 +111,12 @@ def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> 
     told = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
     assert json.loads(json.dumps(told, allow_nan=False)) == told  # no tuple, no NaN, no tensor
     checked = {
-        "Manifest": [told], "ModelFacts": [told["model"]], "Stream": told["streams"],
+        "Manifest": [told], "ModelInfo": [told["model"]], "Stream": told["streams"],
         "TraceNode": told["nodes"], "Wrote": [told["wrote"]], "Param": told["params"].values(), "Prediction": told["predictions"],
         "Candidate": [c for p in told["predictions"] for c in p["top"]], "DecodeLog": [told["decode"]],
         "DecodeSettings": [told["decode"]["settings"]], "Hypothesis": told["decode"]["hypotheses"],
         "BeamCandidate": [c for step in told["decode"]["steps"] for c in step], "Check": told["checks"],
-        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]], "RunFacts": [run_facts(runs[name])],
+        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]], "RunInfo": [run_info(runs[name])],
     }  # fmt: skip
     for interface, values in checked.items():
         for value in values:
@@ -145,7 +145,7 @@ def test_the_other_answers_and_questions_are_what_types_ts_says(runs: dict[str, 
     for interface, value in answers.items():
         optional = {"alignments"} if interface == "ReportData" else set()
         assert value.keys() - optional == fields_of(interface), interface
-    for kind in (TraceRequest, AttributeRequest, EraseRequest, Together):
+    for kind in (TraceRequest, AttributeRequest, EraseRequest, EnsembleMember):
         body = re.search(rf"export interface {kind.__name__} {{\n(.*?)\n}}", TYPES, re.S)
         assert body is not None
         assert {f.name for f in fields(kind)} == set(re.findall(r"^  (\w+)\??:", body[1], re.M)), kind
@@ -378,7 +378,7 @@ def test_long_texts_are_shown_through_a_window(tmp_path: Path, start: int) -> No
 def test_short_streams_beside_long_ones_are_whole() -> None:
     model = Translator(replace(MODEL, n_layers=1), 12, 600).eval()
     inputs = {"src": torch.randint(5, 12, (1, 560)), "tgt_in": torch.randint(5, 12, (1, 9))}
-    records = Records(model, inputs, {"source": 560, "target": 9}, window_start=7)
+    records = RecordStore(model, inputs, {"source": 560, "target": 9}, window_start=7)
     assert records.window == (7, 135)
     assert records["decoder.0.cross.weights"].shape == (2, 9, 128)
     assert records["decoder.0.self.weights"].shape == (2, 9, 9)
@@ -397,7 +397,7 @@ def test_decoding_alone_is_the_manifests(runs: dict[str, Run]) -> None:
     for name, text in TEXTS.items():
         request = TraceRequest(text, decode={"max_new_tokens": 5})
         told = explain(runs[name], request).manifest()
-        assert decode(runs[name], request) == {k: told[k] for k in ("decode", "answer", "streams")}
+        assert compute_decoding(runs[name], request) == {k: told[k] for k in ("decode", "answer", "streams")}
 
 
 def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
     extra = {"progress": asdict(state.progress), "tokenizer": sha}
     save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
-    listed = [(c["name"], c["step"]) for c in run_facts(run)["checkpoints"]]
+    listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
     name = "encoder.layers.0.feed_forward.w_in.weight"
     seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}

@@ -10,7 +10,7 @@ import torch
 from tests.explain.recompute import check_every_record
 from tests.small import CPU, config_of, data_of
 
-from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 from glassformer.tasks import TASKS
@@ -88,7 +88,7 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 def test_an_erased_word_takes_its_n_grams_with_it(run: Run, method: str) -> None:
     e = run.explain("ab cd e", max_new_tokens=1)
-    told, question = e.attribute(method), ask(e, AttributeRequest())
+    told, question = e.attribute(method), value_function(e, AttributeRequest())
     [ids] = question.ids
     erasable = [place for place, word in enumerate(question.words[0].word_of) if word >= 0]
     assert len(erasable) > 4

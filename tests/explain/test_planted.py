@@ -16,11 +16,11 @@ import torch
 from tests.explain.stand_in import Subject, asked
 from tests.small import data_of, small
 
-from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.attribution.attribute import attribute
-from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.explained import Said
+from glassformer.explain.attribution.leave_one_out import leave_one_out
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.explanation_data import Inference
 
 N_TEXTS = 50
 PLANTED = ("bad", "good")
@@ -42,7 +42,7 @@ def random() -> Subject:
     return replace(trained(), model=trained().task.build_model().eval())
 
 
-def about(subject: Subject) -> list[Said]:
+def about(subject: Subject) -> list[Inference]:
     """Texts that were not trained on."""
     return [asked(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
 
@@ -52,8 +52,8 @@ def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
     """Words and their scores, always for "good" against "bad"."""
     found = []
     for e in about(subject):
-        question = ask(e, AttributeRequest(target=1))
-        scores = erase_one(question) if method == "erase" else integrated_gradients(question)[0]
+        question = value_function(e, AttributeRequest(target=1))
+        scores = leave_one_out(question) if method == "erase" else integrated_gradients(question)[0]
         found.append((e.streams[0].pieces, np.array(scores["text"])))
     return found
 

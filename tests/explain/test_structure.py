@@ -8,18 +8,27 @@ from dataclasses import fields
 
 from tests.test_imports import PACKAGE, circles, imported_modules, module_name
 
-from glassformer.explain.explained import Explained, Said
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.explanation_data import ExplanationData, Inference
 
 SOURCES = sorted((PACKAGE / "explain").rglob("*.py"))
 KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
-    {"once", "lengths", "capture", "trace"},  # one forward pass, recorded
-    {"checkpoints", "request", "streams", "spelled", "decode_log", "predictions", "answers", "members"},
-    {"preparing", "tensors"},
-    {"explained"},  # all of it together, and frozen
-    {"facts", "manifest", "values", "looking"},
+    {"weak_cache", "capture", "trace"},  # one forward pass, recorded
+    {
+        "subject",
+        "request",
+        "streams",
+        "ngram_streams",
+        "decode_log",
+        "predictions",
+        "answers",
+        "ensemble_member",
+    },
+    {"preparing", "record_store"},
+    {"explanation_data"},  # all of it together, and frozen
+    {"run_info", "manifest", "tensor_values", "compute"},
     {"attribution"},
     {"figures"},
     {"page"},
@@ -71,14 +80,14 @@ def test_an_explanation_is_described_once() -> None:
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.startswith("class ") and "Protocol)" in line
     ]
-    assert protocols == ["explain/checkpoints.py: class Subject(Protocol):"]
+    assert protocols == ["explain/subject.py: class Subject(Protocol):"]
 
 
 def test_an_explanation_is_its_data_and_nothing_else() -> None:
     """The facade adds methods; nothing of it can be set, and nothing about it is kept in it."""
-    assert fields(Explanation) == fields(Explained)
+    assert fields(Explanation) == fields(ExplanationData)
     assert not vars(Explanation).get("__annotations__")
-    assert {f.name for f in fields(Said)} < {f.name for f in fields(Explained)}
+    assert {f.name for f in fields(Inference)} < {f.name for f in fields(ExplanationData)}
 
 
 def places(what: Callable[[ast.AST], bool]) -> set[str]:

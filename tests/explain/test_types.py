@@ -18,11 +18,11 @@ from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES, OPERATIONS
 from glassformer.explain.explanation import explain
-from glassformer.explain.facts import RunFacts
 from glassformer.explain.manifest import Manifest
 from glassformer.explain.page.report import ReportData, report_html
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.service import Service
+from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import Stream, StreamName
 from glassformer.explain.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
 
@@ -86,7 +86,7 @@ def test_every_answer_is_of_its_type(name: str) -> None:
     position = first["special"].index(False)
     answers: list[tuple[Any, Any]] = [
         (manifest, Manifest),
-        (service.run(), RunFacts),
+        (service.run(), RunInfo),
         (service.erase({**which, "erase": {first["name"]: [position]}}), Erased),
         *(
             (service.attribute({**which, "method": m}), Attribution)

@@ -100,7 +100,7 @@ export interface Candidate {
 }
 
 /** The token that follows. */
-export interface Followed extends Candidate {
+export interface NextToken extends Candidate {
   /** How many the model ranks before it. */
   rank: number;
 }
@@ -113,7 +113,7 @@ export interface Prediction {
   /** At most 50, best first; all classes, for a classifier. */
   top: Candidate[];
   /** The token that in fact follows. */
-  actual: Followed | null;
+  actual: NextToken | null;
 }
 
 /** One extension of one hypothesis. */
@@ -167,7 +167,7 @@ export interface SpecialIds {
 }
 
 /** What is known of the model itself. */
-export interface ModelFacts {
+export interface ModelInfo {
   task: string;
   family: "encoder" | "encoder-decoder" | "decoder";
   /** The folder's name, not its path. */
@@ -220,7 +220,7 @@ export interface Answer {
 }
 
 /** Which model of an ensemble is looked into. */
-export interface Together {
+export interface EnsembleMember {
   /** How many models there are. */
   size: number;
   /** Which of them this is, counted from 1. */
@@ -259,13 +259,13 @@ export interface TraceRequest {
 export interface Manifest {
   format: "glassformer-trace-1";
   id: string;
-  model: ModelFacts;
+  model: ModelInfo;
   request: TraceRequest;
   /** In this order: ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: Answer;
   /** Of an ensemble: which of its models this is; `answer` is that of all. null: a single model. */
-  together: Together | null;
+  together: EnsembleMember | null;
   /** In the order they are computed. */
   nodes: TraceNode[];
   params: Record<string, Param>;
@@ -366,14 +366,14 @@ export interface Erased {
 }
 
 /** Where an alignment can be read. */
-export interface Place {
+export interface ReadingPosition {
   layer: number;
   /** Where the token is the decoder's input, not where it is predicted. */
   shifted: boolean;
 }
 
 /** A place, and how well what is read there agrees with erasing. */
-export interface Agreeing {
+export interface ReadingScore {
   layer: number;
   shifted: boolean;
   /** Share of the written tokens whose aligned word is the one whose erasing costs them most; null: none is missed. */
@@ -382,14 +382,14 @@ export interface Agreeing {
 
 /** Where the alignment of a translation can be read, the best place first (GET /api/trace/{id}/alignment). */
 export interface Alignments {
-  best: Place;
+  best: ReadingPosition;
   /** What the best of as many readings of this sentence would agree by chance; null: no token misses a word. */
   chance: number | null;
-  readings: Agreeing[];
+  readings: ReadingScore[];
 }
 
 /** A set of weights, and the update at which they stood. */
-export interface Named {
+export interface CheckpointInfo {
   name: string;
   step: number | null;
 }
@@ -403,12 +403,12 @@ export interface Limits {
 }
 
 /** What the page needs before anything is traced (GET /api/run). */
-export interface RunFacts {
-  model: ModelFacts;
+export interface RunInfo {
+  model: ModelInfo;
   /** Texts to start with, real ones where the run has them. */
   examples: string[];
   /** Oldest first, "model" last. */
-  checkpoints: Named[];
+  checkpoints: CheckpointInfo[];
   defaults: DecodeSettings;
   limits: Limits;
   version: string;
@@ -437,7 +437,7 @@ export interface Packed {
 
 /** What a saved page holds instead of a server. */
 export interface ReportData {
-  run: RunFacts;
+  run: RunInfo;
   /** One, or two to compare. */
   traces: Manifest[];
   /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */

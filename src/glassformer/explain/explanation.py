@@ -1,6 +1,6 @@
 """`explain`: one text through a trained model, with everything that can be said about it, as methods.
 
-An `Explanation` is an `Explained`, the frozen data, with a door to each function that takes one; nothing is worked
+An `Explanation` is an `ExplanationData`, the frozen data, with a door to each function that takes one; nothing is worked
 out here, and nothing else in `explain/` needs it.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain import values
-from glassformer.explain.checkpoints import Subject
-from glassformer.explain.explained import Explained
-from glassformer.explain.looking import look
+from glassformer.explain import tensor_values
+from glassformer.explain.compute import compute_explanation
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
@@ -38,23 +38,23 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
         DivergedError: the model's logits are not numbers.
     """
     request = TraceRequest(request) if isinstance(request, str) else request
-    return Explanation(**vars(look(subject, request, trace_id)))
+    return Explanation(**vars(compute_explanation(subject, request, trace_id)))
 
 
-class Explanation(Explained):
-    """One text, seen through: the attributes are those of `Explained` and `Said`."""
+class Explanation(ExplanationData):
+    """One text, seen through: the attributes are those of `ExplanationData` and `Inference`."""
 
     def manifest(self) -> Manifest:
         """What a page is told, ready for JSON; made once, so not to be changed."""
         return manifest(self)
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
-        """The values of a node or a parameter, or a slice of them, "head:3;token:0-50": see `values.tensor`.
+        """The values of a node or a parameter, or a slice of them, "head:3;token:0-50": see `tensor_values.tensor`.
 
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
-        return values.tensor(self, id, slice)
+        return tensor_values.tensor(self, id, slice)
 
     @property
     def trace(self) -> Trace:

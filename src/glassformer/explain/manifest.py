@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from glassformer.explain.answers import Answer
 from glassformer.explain.capture.records import Axis, Check, SourceLine
 from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.explained import Explained, Omitted
-from glassformer.explain.facts import ModelFacts, model_facts
-from glassformer.explain.members import Together
-from glassformer.explain.once import once
+from glassformer.explain.ensemble_member import EnsembleMember
+from glassformer.explain.explanation_data import ExplanationData, Omitted
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.preparing.prepared import Wrote
+from glassformer.explain.record_store import Node, Sent
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.run_info import ModelInfo, model_info
 from glassformer.explain.streams import Stream
-from glassformer.explain.tensors import Node, Sent
+from glassformer.explain.weak_cache import weak_cache
 
 Json = dict[str, Any]
 
@@ -70,12 +70,12 @@ class Manifest(TypedDict):
 
     format: Literal["glassformer-trace-1"]
     id: str
-    model: ModelFacts
+    model: ModelInfo
     request: Annotated[Json, TraceRequest]
     streams: list[Annotated[Json, Stream]]
     """In this order: ["text"], or ["source", "target"]."""
     answer: Answer
-    together: Annotated[Json, Together] | None
+    together: Annotated[Json, EnsembleMember] | None
     """Of an ensemble: which of its models this is; `answer` is that of all. null: a single model."""
     nodes: list[TraceNode]
     """In the order they are computed."""
@@ -92,28 +92,28 @@ class Manifest(TypedDict):
     seconds: float
 
 
-@once
-def manifest(explained: Explained) -> Manifest:
+@weak_cache
+def manifest(explanation: ExplanationData) -> Manifest:
     """The manifest, ready for JSON; made once, so not to be changed."""
-    nodes = explained.records.nodes.values()
+    nodes = explanation.records.nodes.values()
     return {
         "format": "glassformer-trace-1",
-        "id": explained.id,
-        "model": model_facts(explained.subject, explained.request.checkpoint),
-        "request": explained.request.to_json(),
-        "streams": [stream.to_json() for stream in explained.streams],
-        "answer": explained.answer,
-        "together": explained.together and explained.together.to_json(),
+        "id": explanation.id,
+        "model": model_info(explanation.subject, explanation.request.checkpoint),
+        "request": explanation.request.to_json(),
+        "streams": [stream.to_json() for stream in explanation.streams],
+        "answer": explanation.answer,
+        "together": explanation.together and explanation.together.to_json(),
         "nodes": [node_json(node) for node in nodes],
-        "params": params_json(explained.subject.model, nodes),
-        "predictions": [prediction.to_json() for prediction in explained.predictions],
-        "decode": explained.decode.to_json(),
-        "wrote": asdict(explained.wrote),
-        "checks": [asdict(check) for check in explained.checks],
-        "omitted": explained.omitted,
-        "warnings": explained.warnings,
-        "window": None if explained.window is None else list(explained.window),
-        "seconds": explained.seconds,
+        "params": params_json(explanation.subject.model, nodes),
+        "predictions": [prediction.to_json() for prediction in explanation.predictions],
+        "decode": explanation.decode.to_json(),
+        "wrote": asdict(explanation.wrote),
+        "checks": [asdict(check) for check in explanation.checks],
+        "omitted": explanation.omitted,
+        "warnings": explanation.warnings,
+        "window": None if explanation.window is None else list(explanation.window),
+        "seconds": explanation.seconds,
     }
 
 

@@ -29,7 +29,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Followed(Candidate):
+class NextToken(Candidate):
     """The token that follows."""
 
     rank: int
@@ -45,7 +45,7 @@ class Prediction:
     logsumexp: float
     top: list[Candidate]
     """At most 50, best first; all classes, for a classifier."""
-    actual: Followed | None
+    actual: NextToken | None
     """The token that in fact follows."""
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def predict(
         actual = None
         if token is not None:
             rank = int((values[row] > values[row, token]).sum())
-            actual = Followed(**candidate(row, token), rank=rank)
+            actual = NextToken(**candidate(row, token), rank=rank)
         found.append(Prediction(position, float(norms[row]), top, actual))
     return found
 

@@ -16,6 +16,8 @@ from glassformer.errors import UsageError
 
 CHECKPOINT = re.compile(r"model|step-[0-9]{8}")
 """Names a checkpoint can have; nothing else is ever made into a path."""
+MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
+"""Longest streams captured whole, and longest captured one layer at a time; of longer ones only a window is."""
 MAX_TEXT = 1 << 20
 """Characters of a text; the server's limit is tighter."""
 MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW = 4096, 512, 32, 1024

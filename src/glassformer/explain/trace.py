@@ -127,7 +127,7 @@ class Trace(Mapping[str, Record]):
     @property
     def plot(self) -> Any:
         """Figures of these records: `t.plot.attention(layer=1)`."""
-        from glassformer.explain.figures.plots import TracePlots
+        from glassformer.explain.figures.trace_plots import TracePlots
 
         return TracePlots(self)
 

@@ -18,33 +18,33 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import docstrings
 from glassformer.explain.answers import Answer
-from glassformer.explain.attribution.alignment import Agreeing, Alignments, Place
+from glassformer.explain.attribution.alignment import Alignments, ReadingPosition, ReadingScore
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.attribution.faithfulness import Faithfulness
 from glassformer.explain.attribution.integrated_gradients import Completeness
 from glassformer.explain.capture.records import Check, SourceLine
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-from glassformer.explain.checkpoints import Named
 from glassformer.explain.decode_log import OF_SCORING, BeamCandidate, DecodeLog, LoggedHypothesis
-from glassformer.explain.explained import Omitted
-from glassformer.explain.facts import Limits, ModelFacts, RunFacts, SpecialIds
+from glassformer.explain.ensemble_member import EnsembleMember
+from glassformer.explain.explanation_data import Omitted
 from glassformer.explain.manifest import Manifest, Param, SizedAxis, TraceNode
-from glassformer.explain.members import Together
 from glassformer.explain.page.report import Packed, ReportData
 from glassformer.explain.page.responses import ApiError, Problem
 from glassformer.explain.page.weighed import Weighed, WordErased
-from glassformer.explain.predictions import Candidate, Followed, Prediction
+from glassformer.explain.predictions import Candidate, NextToken, Prediction
 from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.run_info import Limits, ModelInfo, RunInfo, SpecialIds
 from glassformer.explain.streams import Stream, StreamName
+from glassformer.explain.subject import CheckpointInfo
 
 INTERFACES: dict[type, str] = {
     kind: kind.__name__
     for kind in (
-        SourceLine, TraceNode, Param, Stream, Candidate, Followed, Prediction, BeamCandidate, DecodeLog, Wrote,
-        SpecialIds, ModelFacts, Check, Answer, Together, Omitted, TraceRequest, Manifest, AttributeRequest,
-        Faithfulness, Completeness, Attribution, EraseRequest, Erased, Place, Agreeing, Alignments, Named, Limits,
-        RunFacts, Weighed, WordErased, Packed, ReportData, ApiError,
+        SourceLine, TraceNode, Param, Stream, Candidate, NextToken, Prediction, BeamCandidate, DecodeLog, Wrote,
+        SpecialIds, ModelInfo, Check, Answer, EnsembleMember, Omitted, TraceRequest, Manifest, AttributeRequest,
+        Faithfulness, Completeness, Attribution, EraseRequest, Erased, ReadingPosition, ReadingScore, Alignments, CheckpointInfo, Limits,
+        RunInfo, Weighed, WordErased, Packed, ReportData, ApiError,
     )
 } | {
     SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem",

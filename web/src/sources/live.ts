@@ -1,7 +1,7 @@
 /** The server beside the model: asks it, keeps what it sent, and traces again what it has forgotten. */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunFacts, Stream, TraceRequest,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest,
 } from "../types";
 import { Problem, type Source } from "./source";
 import { axesOf, Store, TensorStore } from "./store";
@@ -55,7 +55,7 @@ export class LiveSource implements Source {
   }
 
   run() {
-    return this.json<RunFacts>("api/run");
+    return this.json<RunInfo>("api/run");
   }
   async trace(request: TraceRequest) {
     const key = JSON.stringify(request);

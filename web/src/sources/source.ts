@@ -4,14 +4,14 @@
  */
 import type { TensorValue } from "../tensors/tensor";
 import type { Reads } from "../trace/stepData";
-import type { Alignments, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunFacts, Stream, TraceRequest } from "../types";
+import type { Alignments, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest } from "../types";
 
 export interface Source extends Reads {
   /** Traces an exported page was saved with; none with a server. */
   readonly stored: readonly Manifest[];
   /** What found no room in an exported page, a sentence each; nothing with a server. */
   readonly dropped: readonly string[];
-  run(): Promise<RunFacts>;
+  run(): Promise<RunInfo>;
   trace(request: TraceRequest): Promise<Manifest>;
   /** The same tensor if it is here already. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;

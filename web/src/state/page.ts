@@ -5,7 +5,7 @@
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
-import type { Manifest, ReportData, RunFacts, StreamName, TraceRequest } from "../types";
+import type { Manifest, ReportData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsOf, parseHash, requestOf, type Route, type Screen } from "./address";
 import { derived, follow, Place, type Signal, signal, tell, type Told } from "./signals";
 
@@ -13,7 +13,7 @@ import { derived, follow, Place, type Signal, signal, tell, type Told } from "./
 const inlined = document.getElementById("glassformer-data")?.textContent;
 export const source: Source = inlined ? new FileSource(JSON.parse(inlined) as ReportData) : new LiveSource();
 export const route = signal<Route>(parseHash(location.hash));
-const run = new Place<RunFacts>();
+const run = new Place<RunInfo>();
 const first = new Place<Manifest>();
 const second = new Place<Manifest>();
 const places = [run, first, second];

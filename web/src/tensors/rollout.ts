@@ -2,7 +2,7 @@
  * Where information moved: attention rollout (Abnar and Zuidema 2020, section 3). Each layer's mean weights are mixed
  * half and half with the identity, which stands for the residual connection, and the layers are multiplied. It
  * follows the mixing of positions alone, not what was mixed, and so it never says why a model answered. Python computes
- * the same for those who have no page (explain/attribution/information_flow.py); a saved page has no Python, and the
+ * the same for those who have no page (explain/attribution/attention_rollout.py); a saved page has no Python, and the
  * weights are in it. A test of the page in a browser compares the two.
  */
 import { at, fill, type Grid } from "./grid";

@@ -43,7 +43,7 @@ export interface Arithmetic {
 export interface Reads {
   /** True with a server: other texts can be traced. */
   readonly live: boolean;
-  /** `slice`: "head:3;token:0-8" (see explain/tensors.py); an index drops its axis. */
+  /** `slice`: "head:3;token:0-8" (see explain/record_store.py); an index drops its axis. */
   tensor(traceId: string, id: string, slice?: string): Promise<TensorValue>;
 }
 

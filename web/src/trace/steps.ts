@@ -3,7 +3,7 @@
  * stand in. What a step computes is in `operations.ts`.
  */
 import { number, place } from "../tensors/format";
-import type { Manifest, ModelFacts, TraceNode } from "../types";
+import type { Manifest, ModelInfo, TraceNode } from "../types";
 import { PROBABILITIES, times } from "./stepData";
 
 /** The step's part of a node id: "self.q_proj" of "encoder.0.self.q_proj", "rows" of "src_embedding.rows". */
@@ -98,7 +98,7 @@ const STEPS: Record<string, Words> = {
   [PROBABILITIES]: ["Probabilities", "Softmax of the logits: the model's answer as shares that sum to 1.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],
 };
 
-function words(node: TraceNode, model?: ModelFacts): Words {
+function words(node: TraceNode, model?: ModelInfo): Words {
   const { kind, scheme, how, factor } = node.attrs;
   const across = node.axes.at(-1)?.name;
   const scaled = leaf(node) === "scores" && Math.abs(Number(factor) * Math.sqrt(model?.d_head ?? NaN) - 1) > 1e-6;
@@ -121,11 +121,11 @@ export function sentence(node: TraceNode, trace: Pick<Manifest, "model" | "strea
   const memory = node.block === "cross" && leaf(node) !== "q_proj";
   const stream = memory ? "the encoder's output" : model.pre_norm ? "the normalised stream" : "the stream";
   const cut = isCut(trace, node) ? " Only the keys of this window are here, so that a row here sums to less." : "";
-  return words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream, cut }[name as keyof ModelFacts]));
+  return words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream, cut }[name as keyof ModelInfo]));
 }
 
 /** With its bias, if the step has one. */
-export function formula(node: TraceNode, model: ModelFacts): string {
+export function formula(node: TraceNode, model: ModelInfo): string {
   const put: Record<string, string> = { x: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
   return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(x|factor)}/g, (_, name: string) => put[name]!)
     + (node.op === "linear" && node.params.bias ? " + b" : "");

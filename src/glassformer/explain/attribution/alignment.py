@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.asking import AttributeRequest, ask
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
 from glassformer.explain.capture.exactly import answer, asking
-from glassformer.explain.explained import Explained, Said
-from glassformer.explain.once import once
-from glassformer.explain.values import tensor
+from glassformer.explain.explanation_data import ExplanationData, Inference
+from glassformer.explain.tensor_values import tensor
+from glassformer.explain.weak_cache import weak_cache
 from glassformer.runtime import tuned
 
 MOST_WORDS = 64
@@ -72,7 +72,7 @@ class Missed:
 
 
 def alignment(
-    explained: Explained, layer: int | None = None, *, shifted: bool | None = None
+    explanation: ExplanationData, layer: int | None = None, *, shifted: bool | None = None
 ) -> Float[np.ndarray, "N S"]:
     """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
 
@@ -84,33 +84,35 @@ def alignment(
     Raises:
         UsageError: the model is no translator, has no such layer, or the text is too long.
     """
-    n_layers = _decoder_layers(explained)
+    n_layers = _decoder_layers(explanation)
     if layer is not None and not 0 <= layer < n_layers:
         raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
     if layer is None or shifted is None:
-        chosen = best_reading(explained, layer, shifted)
+        chosen = best_reading(explanation, layer, shifted)
         layer, shifted = chosen.layer, chosen.shifted
-    return _read(explained, layer, shifted)
+    return _read(explanation, layer, shifted)
 
 
-def best_reading(explained: Explained, layer: int | None = None, shifted: bool | None = None) -> Reading:
+def best_reading(
+    explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None
+) -> Reading:
     """The reading that agrees best with erasing, among those of a layer or a step if one is named."""
-    fits = (r for r in readings(explained) if layer in (None, r.layer) and shifted in (None, r.shifted))
+    fits = (r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
     return next(fits)
 
 
-@once
-def readings(explained: Explained) -> list[Reading]:
+@weak_cache
+def readings(explanation: ExplanationData) -> list[Reading]:
     """`measure_readings`, measured once.
 
     Raises:
         UsageError: as it does.
     """
-    with tuned(explained.subject.device):
-        return measure_readings(explained)
+    with tuned(explanation.subject.device):
+        return measure_readings(explanation)
 
 
-def measure_readings(explained: Explained) -> list[Reading]:
+def measure_readings(explanation: ExplanationData) -> list[Reading]:
     """Every reading there is, the one that agrees best with erasing first.
 
     Of equals the one comes first whose weights lie more on the missed words. Where nothing can be measured,
@@ -119,10 +121,10 @@ def measure_readings(explained: Explained) -> list[Reading]:
     Raises:
         UsageError: the model is no translator, or only a window of the text is kept.
     """
-    n_layers = _decoder_layers(explained)
-    missed = words_missed(explained)
+    n_layers = _decoder_layers(explanation)
+    missed = words_missed(explanation)
     places = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
-    weights = [_read(explained, *place) for place in places]
+    weights = [_read(explanation, *place) for place in places]
     chance = agreement_by_chance(weights, missed)
     measured: list[tuple[Reading, float]] = []
     for place, read in zip(places, weights, strict=True):
@@ -135,7 +137,7 @@ def measure_readings(explained: Explained) -> list[Reading]:
     return [reading for reading, _ in measured]
 
 
-class Place(TypedDict):
+class ReadingPosition(TypedDict):
     """Where an alignment can be read."""
 
     layer: int
@@ -143,7 +145,7 @@ class Place(TypedDict):
     """Where the token is the decoder's input, not where it is predicted."""
 
 
-class Agreeing(TypedDict):
+class ReadingScore(TypedDict):
     """A place, and how well what is read there agrees with erasing."""
 
     layer: int
@@ -155,15 +157,15 @@ class Agreeing(TypedDict):
 class Alignments(TypedDict):
     """Where the alignment of a translation can be read, the best place first (GET /api/trace/{id}/alignment)."""
 
-    best: Place
+    best: ReadingPosition
     chance: float | None
     """What the best of as many readings of this sentence would agree by chance; null: no token misses a word."""
-    readings: list[Agreeing]
+    readings: list[ReadingScore]
 
 
 def readings_json(readings: Sequence[Reading]) -> Alignments:
     """Readings, ready for JSON."""
-    told: list[Agreeing] = [
+    told: list[ReadingScore] = [
         {
             "layer": r.layer,
             "shifted": r.shifted,
@@ -211,13 +213,13 @@ def _aligned_words(weights: Float[np.ndarray, "N S"], missed: Missed) -> Int[np.
     return missed.word_of[rows.argmax(axis=1)]
 
 
-def words_missed(said: Said) -> Missed:
+def words_missed(inference: Inference) -> Missed:
     """Erase each source word alone and read the whole translation again, as it was written.
 
     Erasing in the source leaves the target alone, so that one pass tells of all its tokens at once.
     """
-    target = said.streams[1]
-    question = ask(said, AttributeRequest(prediction=len(said.predictions) - 1))
+    target = inference.streams[1]
+    question = value_function(inference, AttributeRequest(prediction=len(inference.predictions) - 1))
     n_words = int(question.words[0].word_of.max(initial=-1)) + 1
     chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MOST_WORDS)).round().astype(int))
     erased = np.zeros((len(chosen) + 1, question.n_words), dtype=bool)
@@ -240,16 +242,16 @@ def words_missed(said: Said) -> Missed:
     return Missed(place[question.words[0].word_of], falls)
 
 
-def _read(explained: Explained, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
-    mean = tensor(explained, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+def _read(explanation: ExplanationData, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
+    mean = tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
-def _decoder_layers(explained: Explained) -> int:
-    n_layers = sum(id.endswith(".cross.weights") for id in explained.records)
+def _decoder_layers(explanation: ExplanationData) -> int:
+    n_layers = sum(id.endswith(".cross.weights") for id in explanation.records)
     if not n_layers:
-        name = explained.subject.task.name
+        name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")
-    if explained.window is not None:
+    if explanation.window is not None:
         raise UsageError("only a window of this text is kept, and its words cannot be aligned")
     return n_layers

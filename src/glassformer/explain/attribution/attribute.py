@@ -18,16 +18,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.asking import (
-    AttributeRequest,
-    EraseRequest,
-    Method,
-    ask,
-    erased_with,
-    index_of,
-    masked_in_training,
-)
-from glassformer.explain.attribution.erasing import erase_one
 from glassformer.explain.attribution.faithfulness import (
     SHARES,
     Faithfulness,
@@ -36,9 +26,19 @@ from glassformer.explain.attribution.faithfulness import (
     single_words,
 )
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.question import BATCH_TOKENS, Question
+from glassformer.explain.attribution.leave_one_out import leave_one_out
+from glassformer.explain.attribution.requests import (
+    AttributeRequest,
+    EraseRequest,
+    Method,
+    erased_with,
+    index_of,
+    masked_in_training,
+    value_function,
+)
+from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
 from glassformer.explain.capture.exactly import asking
-from glassformer.explain.explained import Said
+from glassformer.explain.explanation_data import Inference
 from glassformer.explain.predictions import Candidate, Prediction, predict
 from glassformer.runtime import tuned
 from glassformer.text.tokenizer import UNK
@@ -107,7 +107,7 @@ class Erased:
         return asdict(self)
 
 
-def attribute(said: Said, request: AttributeRequest | None = None) -> Attribution:
+def attribute(inference: Inference, request: AttributeRequest | None = None) -> Attribution:
     """Scores of each token for one thing the model said.
 
     Args:
@@ -119,18 +119,18 @@ def attribute(said: Said, request: AttributeRequest | None = None) -> Attributio
     """
     began = time.perf_counter()
     request = request or AttributeRequest()
-    question = ask(said, request)
+    question = value_function(inference, request)
     erased, intact = question.ends()
     completeness = None
     if request.method == "erase":
-        scores = erase_one(question)
+        scores = leave_one_out(question)
     else:
         scores, completeness = integrated_gradients(question)
-    random = _random_falls(said, question)
+    random = _random_falls(inference, question)
     comprehensiveness, sufficiency = faithfulness(question, question.per_word(scores), random)
     logits = _logits(question, [np.zeros((1, len(w.word_of)), dtype=bool) for w in question.words])[0]
-    target = _candidate(said, logits, question.target)
-    foil = None if question.foil is None else _candidate(said, logits, question.foil)
+    target = _candidate(inference, logits, question.target)
+    foil = None if question.foil is None else _candidate(inference, logits, question.foil)
     return Attribution(
         method=request.method,
         quantity=_quantity(target, foil, question.position is None),
@@ -138,65 +138,65 @@ def attribute(said: Said, request: AttributeRequest | None = None) -> Attributio
         foil=foil,
         value=intact,
         baseline_value=erased,
-        scores=_over_streams(said, scores),
+        scores=_over_streams(inference, scores),
         completeness=completeness,
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,
         n_random=len(random),
-        erased_with=erased_with(said.subject.task),
-        warnings=_warnings(said, question, completeness, comprehensiveness, sufficiency),
+        erased_with=erased_with(inference.subject.task),
+        warnings=_warnings(inference, question, completeness, comprehensiveness, sufficiency),
         seconds=time.perf_counter() - began,
     )
 
 
-def weigh(said: Said, **request: Any) -> Attribution:
+def weigh(inference: Inference, **request: Any) -> Attribution:
     """`attribute`, as quick as the machine is: what is asked comes as fields of `AttributeRequest`.
 
     Raises:
         UsageError: as in `attribute`, or a field is unknown or unusable.
     """
-    with tuned(said.subject.device):
-        return attribute(said, AttributeRequest.from_dict(request))
+    with tuned(inference.subject.device):
+        return attribute(inference, AttributeRequest.from_dict(request))
 
 
-def erase(said: Said, request: EraseRequest) -> Erased:
+def erase(inference: Inference, request: EraseRequest) -> Erased:
     """What the model says when these tokens are erased together.
 
     Raises:
         UsageError: a position that is not there or holds a special token, or as in `attribute`.
     """
-    return erase_each(said, request, [request.erase])[0]
+    return erase_each(inference, request, [request.erase])[0]
 
 
 def erase_each(
-    said: Said, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
+    inference: Inference, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
 ) -> list[Erased]:
     """`erase` for each of these instead of the request's own, all in one batch.
 
     Raises:
         UsageError: as in `erase`.
     """
-    question = ask(said, request)
+    question = value_function(inference, request)
     n = len(erasures)
     chosen = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in question.words]  # the last row is intact
     for row, positions in enumerate(erasures):
-        _mark(said, question, [stream[row] for stream in chosen], positions)
+        _mark(inference, question, [stream[row] for stream in chosen], positions)
     logits = _logits(question, chosen)
     *values, original = question.quantity(logits).tolist()
-    actual = said.predictions[index_of(said, request.prediction)].actual
+    actual = inference.predictions[index_of(inference, request.prediction)].actual
     follows = None if actual is None else actual.id
-    again = predict(said.subject.task, logits[:n], [question.position] * n, [follows] * n)
+    again = predict(inference.subject.task, logits[:n], [question.position] * n, [follows] * n)
     return [Erased(one, value, original) for one, value in zip(again, values, strict=True)]
 
 
 def _mark(
-    said: Said,
-    question: Question,
+    inference: Inference,
+    question: ValueFunction,
     chosen: Sequence[np.ndarray],
     erased: Mapping[str, Sequence[int]],
 ) -> None:
     """Set what is erased in one row a stream of `chosen`."""
-    streams = {stream.name: stream for stream in said.streams}
+    streams = {stream.name: stream for stream in inference.streams}
     names = [w.name for w in question.words]
     for name, positions in erased.items():
         if name not in names:
@@ -217,15 +217,15 @@ _random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndar
 """The falls of random rankings, which do not depend on the method, by explanation and question."""
 
 
-def _random_falls(said: Said, question: Question) -> Float[np.ndarray, "R 2"]:
-    known = _random.setdefault(said, {})
+def _random_falls(inference: Inference, question: ValueFunction) -> Float[np.ndarray, "R 2"]:
+    known = _random.setdefault(inference, {})
     key = (question.position, question.target, question.foil)
     if key not in known:
         known[key] = random_falls(question)
     return known[key]
 
 
-def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
+def _logits(question: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
     """Logits with these tokens erased, one (N, L) a stream."""
     size = max(1, BATCH_TOKENS // max(1, question.n_tokens))
     with asking(question.model):
@@ -235,13 +235,13 @@ def _logits(question: Question, erased: Sequence[np.ndarray]) -> Float[Tensor, "
         ])  # fmt: skip
 
 
-def _over_streams(said: Said, scores: dict[str, list[float]]) -> dict[str, list[float]]:
+def _over_streams(inference: Inference, scores: dict[str, list[float]]) -> dict[str, list[float]]:
     """Scores as long as the streams: what was not read scores 0."""
-    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in said.streams}
+    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in inference.streams}
 
 
-def _candidate(said: Said, logits: Float[Tensor, " C"], i: int) -> Candidate:
-    task = said.subject.task
+def _candidate(inference: Inference, logits: Float[Tensor, " C"], i: int) -> Candidate:
+    task = inference.subject.task
     piece = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
@@ -255,10 +255,10 @@ def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:
 
 
 def _warnings(
-    said: Said, question: Question, completeness: Completeness | None, *tests: Faithfulness
+    inference: Inference, question: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
     """What a reader must know before believing the scores."""
-    task, found = said.subject.task, []
+    task, found = inference.subject.task, []
     if question.n_words == 0:
         return ["there is no word that could be erased"]
     if not masked_in_training(task):
@@ -266,7 +266,7 @@ def _warnings(
             f"the model was not trained with word masking: a text with {UNK} in it is unlike those it knows, "
             "and part of what erasing changes is that"
         )
-    elif len(said.streams) > 1:
+    elif len(inference.streams) > 1:
         found.append("words of the source were masked in training, but never those of the translation")
     if completeness is not None and not completeness.ok:
         found.append(

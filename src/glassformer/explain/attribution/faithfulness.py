@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from glassformer.explain.attribution.question import Question
+from glassformer.explain.attribution.value_function import ValueFunction
 
 SHARES = (0.1, 0.2, 0.5)
 """Shares of the words that are erased, or kept; the falls are averaged."""
@@ -36,7 +36,7 @@ class Faithfulness:
     """The value lies beyond that band, on the good side."""
 
 
-def falls(question: Question, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndarray, "R 2"]:
+def falls(question: ValueFunction, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndarray, "R 2"]:
     """Comprehensiveness and sufficiency of each ranking (word numbers, best first).
 
     Comprehensiveness is the mean fall when the best 10%, 20% and 50% of the words are erased (a good
@@ -63,7 +63,7 @@ def single_words(n_words: int) -> int:
     return _numbers(n_words).count(1) if n_words else 0
 
 
-def random_falls(question: Question, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
+def random_falls(question: ValueFunction, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
     """`falls` of random rankings, always the same ones; fewer, but 100 at least, where the text is long."""
     if n_rankings is None:
         affordable = RANDOM_TOKENS // (2 * len(SHARES) * max(1, question.n_tokens))
@@ -74,7 +74,7 @@ def random_falls(question: Question, n_rankings: int | None = None) -> Float[np.
 
 
 def faithfulness(
-    question: Question, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
+    question: ValueFunction, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
 ) -> tuple[Faithfulness, Faithfulness]:
     """Comprehensiveness and sufficiency of the ranking by these scores, most supporting word first.
 

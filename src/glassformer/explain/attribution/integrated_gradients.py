@@ -2,7 +2,7 @@
 
 The path runs straight from the text with every word erased to the text as it is; special tokens stay as they are all
 along. With its row a word gets the vector of its n-grams, if the model has them. What is integrated, and what an
-erased word is, is the question's affair (`question.py`).
+erased word is, is the question's affair (`value_function.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.explain.attribution.question import Question
+from glassformer.explain.attribution.value_function import ValueFunction
 from glassformer.explain.capture.exactly import exactly
 
 PANEL = 8
@@ -62,7 +62,7 @@ class _Panel:
 
 
 def integrated_gradients(
-    question: Question,
+    question: ValueFunction,
     first_steps: int = FIRST_STEPS,
     most_steps: int = MOST_STEPS,
     tolerance: float = TOLERANCE,
@@ -111,7 +111,7 @@ def integrated_gradients(
 class _Path:
     """The straight line from the erased text (0) to the text (1), and the gradient of f along it."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: ValueFunction) -> None:
         self.question = question
         everything, nothing = (np.full((1, question.n_words), erased) for erased in (True, False))
         self.starts = question.vectors(question.tokens_of(everything))

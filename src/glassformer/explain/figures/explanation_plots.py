@@ -9,11 +9,11 @@ from typing import Any, Literal
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, weigh
-from glassformer.explain.explained import Explained
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
-from glassformer.explain.figures.plots import TracePlots
-from glassformer.explain.lengths import LAYERED
+from glassformer.explain.figures.trace_plots import TracePlots
+from glassformer.explain.request import MAX_LAYERED_TOKENS
 
 KINDS = ("attention", "positions", "alignment", "attribution")
 
@@ -21,10 +21,10 @@ KINDS = ("attention", "positions", "alignment", "attribution")
 class ExplanationPlots(TracePlots):
     """`explanation.plot`: the same, with tokens written beside rows and columns, and what each word weighs."""
 
-    def __init__(self, explanation: Explained) -> None:
+    def __init__(self, explanation: ExplanationData) -> None:
         start, end = explanation.window or (0, None)
         pieces = {stream.name: stream.pieces for stream in explanation.streams}
-        cut = {name: p[start:end] if len(p) > LAYERED else p for name, p in pieces.items()}
+        cut = {name: p[start:end] if len(p) > MAX_LAYERED_TOKENS else p for name, p in pieces.items()}
         super().__init__(explanation.records, cut)
         self._explanation = explanation
 
@@ -53,7 +53,7 @@ class ExplanationPlots(TracePlots):
 
 
 def save_figure(
-    explanation: Explained, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
+    explanation: ExplanationData, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
     method: Literal["erase", "integrated_gradients"] = "erase",
 ) -> None:  # fmt: skip
     """Write a figure of an explanation: attention, positions, alignment or attribution.

@@ -1,6 +1,6 @@
 """Layouts of figures made of matrices: one with its tokens, all heads of a layer, positions beside likeness.
 
-They take arrays and words; which arrays and words is decided in `plots.py`.
+They take arrays and words; which arrays and words is decided in `trace_plots.py`.
 """
 
 from __future__ import annotations

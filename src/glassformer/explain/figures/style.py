@@ -1,7 +1,7 @@
 """How figures for papers look: fonts for every script, colours that survive a grey printer, matrices of cells.
 
 Figures are made without pyplot, so drawing needs no display and leaves no figure behind. What is drawn is
-decided in `plots.py` and `attribution_figure.py`; the plots of a training report have their own look.
+decided in `trace_plots.py` and `attribution_figure.py`; the plots of a training report have their own look.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.explain.explained import Explained
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
 from glassformer.explain.page.report import report_html
@@ -29,20 +29,20 @@ MAX_BYTES = 6_000_000
 class NotebookPage:
     """The page of an explanation as what a cell shows: made when it is shown."""
 
-    def __init__(self, explanation: Explained) -> None:
+    def __init__(self, explanation: ExplanationData) -> None:
         self._explanation = explanation
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {"text/plain": repr(self._explanation), "text/html": frame(self._explanation)}
 
 
-def mimebundle(explanation: Explained) -> dict[str, Any]:
+def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
     """What Jupyter asks an explanation for: its forms by MIME type, the picture in base64."""
     image = base64.b64encode(picture(explanation)).decode("ascii")
     return {"text/plain": repr(explanation), "image/png": image}
 
 
-def frame(explanation: Explained) -> str:
+def frame(explanation: ExplanationData) -> str:
     """The page in an `<iframe>`; where it is not built, a sentence that says so."""
     try:
         page, _ = report_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
@@ -54,7 +54,7 @@ def frame(explanation: Explained) -> str:
     )
 
 
-def picture(explanation: Explained) -> bytes:
+def picture(explanation: ExplanationData) -> bytes:
     """A PNG of what is here already: the cross attention of a translation, the attention of any other model."""
     crosses = any(id.endswith(".cross.weights") for id in explanation.records)
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")

@@ -1,6 +1,6 @@
 """The page as one HTML file that opens from a disk, asks nothing of any network and holds its numbers itself.
 
-What there is to show is an `Explained`; here it is chosen, packed and inlined. Tensors are put in
+What there is to show is an `ExplanationData`; here it is chosen, packed and inlined. Tensors are put in
 as 16-bit floats in base64, the ones most looked at first, until the file has its full size; the weights of
 words may take half of what the rest leaves. What found no room is listed in the file, with the way to see it.
 """
@@ -15,15 +15,15 @@ from typing import NotRequired, TypedDict
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
-from glassformer.explain.checkpoints import Subject
-from glassformer.explain.explained import Explained
-from glassformer.explain.facts import RunFacts, run_facts
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, SizedAxis, manifest
 from glassformer.explain.page.assets import WHOLE, asset
 from glassformer.explain.page.one_file import one_file, size_of
 from glassformer.explain.page.responses import Packing, pack
 from glassformer.explain.page.weighed import Room, Weighed, WordErased, words_weighed
-from glassformer.explain.values import tensor
+from glassformer.explain.run_info import RunInfo, run_info
+from glassformer.explain.subject import Subject
+from glassformer.explain.tensor_values import tensor
 from glassformer.files import atomic_write_text
 
 MAX_BYTES = 20_000_000
@@ -50,7 +50,7 @@ class Packed(TypedDict):
 class ReportData(TypedDict):
     """What a saved page holds instead of a server."""
 
-    run: RunFacts
+    run: RunInfo
     traces: list[Manifest]
     """One, or two to compare."""
     tensors: dict[str, dict[str, Packed]]
@@ -65,7 +65,11 @@ class ReportData(TypedDict):
 
 
 def write_report(
-    path: Path, explanation: Explained, *, other: Explained | None = None, subject: Subject | None = None
+    path: Path,
+    explanation: ExplanationData,
+    *,
+    other: ExplanationData | None = None,
+    subject: Subject | None = None,
 ) -> list[str]:
     """Write the report; returns a sentence for each thing that was left out.
 
@@ -84,9 +88,9 @@ def write_report(
 
 
 def report_html(
-    explanation: Explained,
+    explanation: ExplanationData,
     *,
-    other: Explained | None = None,
+    other: ExplanationData | None = None,
     subject: Subject | None = None,
     max_bytes: int = MAX_BYTES,
     seconds: float = WEIGHING_SECONDS,
@@ -105,7 +109,7 @@ def report_html(
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: ReportData = {
-        "run": run_facts(subject or explanation.subject),
+        "run": run_info(subject or explanation.subject),
         "traces": [manifest(e) for e in explanations],
         "tensors": {},
         "attributions": [],
@@ -123,13 +127,13 @@ def report_html(
     return one_file(*page, data), data["dropped"]
 
 
-def alignments(explanations: list[Explained]) -> dict[str, Alignments]:
+def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
     """`ReportData.alignments`: of each translation, by trace."""
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
 
 
 def packed_tensors(
-    explanations: list[Explained], room: int, dropped: list[str]
+    explanations: list[ExplanationData], room: int, dropped: list[str]
 ) -> dict[str, dict[str, Packed]]:
     """`ReportData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
     packed: dict[str, dict[str, Packed]] = {e.id: {} for e in explanations}
@@ -163,7 +167,7 @@ def packed_tensors(
 
 
 def _pack_one(
-    explanation: Explained,
+    explanation: ExplanationData,
     name: str,
     axes: list[SizedAxis],
     dtype: str,

@@ -22,12 +22,12 @@ from starlette.routing import Mount, Route, Router
 
 from glassformer import console
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
 from glassformer.explain.page.security import Door, Guard, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
+from glassformer.explain.subject import Subject
 
 HOST = "127.0.0.1"
 PORT = 8317

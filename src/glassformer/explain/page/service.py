@@ -16,14 +16,14 @@ import numpy as np
 
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
-from glassformer.explain.checkpoints import Subject
-from glassformer.explain.explained import Explained
-from glassformer.explain.facts import MAX_TEXT_BYTES, MAX_TRACES, RunFacts, run_facts
-from glassformer.explain.looking import decode, look
+from glassformer.explain.compute import compute_decoding, compute_explanation
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import Refused
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.values import held, tensor
+from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
+from glassformer.explain.subject import Subject
+from glassformer.explain.tensor_values import held, tensor
 
 
 class Service:
@@ -40,19 +40,19 @@ class Service:
 
     def __init__(self, subject: Subject, start: Sequence[Mapping[str, Any]] = ()) -> None:
         self.subject, self.start = subject, [dict(request) for request in start]
-        self._traces: OrderedDict[str, Explained] = OrderedDict()
+        self._traces: OrderedDict[str, ExplanationData] = OrderedDict()
         self._numbers = itertools.count(1)
         self._model, self._shelf = threading.Lock(), threading.Lock()
 
-    def run(self) -> RunFacts:
+    def run(self) -> RunInfo:
         """The run's facts, and what to show first."""
-        return {**run_facts(self.subject), "start": self.start}
+        return {**run_info(self.subject), "start": self.start}
 
     def trace(self, question: dict[str, Any]) -> Manifest:
         """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
         request = _traceable(question)
         with self._model:
-            explanation = look(self.subject, request, f"t{next(self._numbers)}")
+            explanation = compute_explanation(self.subject, request, f"t{next(self._numbers)}")
         told = manifest(explanation)
         with self._shelf:
             self._traces[explanation.id] = explanation
@@ -91,9 +91,9 @@ class Service:
     def decode(self, question: dict[str, Any]) -> dict[str, Any]:
         """How the text would be decoded, without looking inside."""
         with self._model:
-            return decode(self.subject, _traceable(question))
+            return compute_decoding(self.subject, _traceable(question))
 
-    def _find(self, trace_id: str) -> Explained:
+    def _find(self, trace_id: str) -> ExplanationData:
         with self._shelf:
             if trace_id not in self._traces:
                 raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")

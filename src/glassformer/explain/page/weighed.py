@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypedDict, get_args
 
-from glassformer.explain.attribution.asking import Method
 from glassformer.explain.attribution.attribute import (
     AttributeRequest,
     Attribution,
@@ -15,7 +14,8 @@ from glassformer.explain.attribution.attribute import (
     attribute,
     erase_each,
 )
-from glassformer.explain.explained import Explained, Said
+from glassformer.explain.attribution.requests import Method
+from glassformer.explain.explanation_data import ExplanationData, Inference
 from glassformer.explain.page.one_file import size_of
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -50,7 +50,7 @@ class WordErased(TypedDict):
 
 
 def words_weighed(
-    explanations: Sequence[Explained], deadline: float, dropped: list[str], room: Room
+    explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: Room
 ) -> tuple[list[Weighed], list[WordErased]]:
     """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
     translator or language model wrote token after token until the deadline, first by erasing. What takes more
@@ -89,7 +89,7 @@ def words_weighed(
     return attributions, erasures
 
 
-def each_word_erased(said: Said, which: dict[str, Any]) -> Iterator[WordErased]:
+def each_word_erased(said: Inference, which: dict[str, Any]) -> Iterator[WordErased]:
     """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
     words = list(words_before(said, which.get("prediction")))
     if words:
@@ -98,12 +98,12 @@ def each_word_erased(said: Said, which: dict[str, Any]) -> Iterator[WordErased]:
             yield {"request": which | {"erase": positions}, "erased": told.to_json()}
 
 
-def written(said: Said) -> list[int]:
+def written(said: Inference) -> list[int]:
     """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
     return [i for i in said.written if said.predictions[i].actual is not None]
 
 
-def words_before(said: Said, prediction: int | None) -> Iterator[dict[str, list[int]]]:
+def words_before(said: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """For each word that a prediction can see: the positions of its tokens, by stream."""
     n_read = said.read_until(said.predictions[prediction or 0])
     for stream, n in zip(said.streams, n_read, strict=True):

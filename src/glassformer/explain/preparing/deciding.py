@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from glassformer.config import DecodeConfig
 from glassformer.data.corpus import truncate
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.ngram_streams import paired, spelled
 from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, padded, warnings_of
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.spelled import paired, spelled
 from glassformer.explain.streams import make_stream
+from glassformer.explain.subject import Subject
 from glassformer.models.bigrams import BigramEmbedding
 
 

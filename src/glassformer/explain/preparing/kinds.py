@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.preparing import deciding, translating, writing
 from glassformer.explain.preparing.prepared import Prepared
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.subject import Subject
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.streams import Stream
+from glassformer.explain.subject import Subject
 from glassformer.text.tokenizer import Tokenizer
 
 

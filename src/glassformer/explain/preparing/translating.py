@@ -8,7 +8,6 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate
 from glassformer.explain.preparing.prepared import (
     Prepared,
@@ -20,6 +19,7 @@ from glassformer.explain.preparing.prepared import (
 )
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Span, make_stream, written_spans
+from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 

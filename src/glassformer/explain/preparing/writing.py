@@ -10,13 +10,12 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.sampling import window_start
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import write
-from glassformer.explain.lengths import FULL
+from glassformer.explain.ngram_streams import with_ngrams
 from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, following_of, warnings_of
-from glassformer.explain.request import TraceRequest
-from glassformer.explain.spelled import with_ngrams
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Span, make_stream, written_spans
+from glassformer.explain.subject import Subject
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.text.tokenizer import Tokenizer
@@ -44,7 +43,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
         )
     room = max(1, model.max_len - (len(prompt) - seen_from))
     if "max_new_tokens" not in request.decode:
-        shown = FULL - len(prompt) if len(prompt) < FULL else NEW_TOKENS
+        shown = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else NEW_TOKENS
         settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, shown, room))
     elif settings.max_new_tokens > room:
         notes.append(f"only {room} more tokens fit in the {model.max_len} that the model sees at once")

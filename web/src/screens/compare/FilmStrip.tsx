@@ -11,7 +11,7 @@ import { asGrid, headOf } from "../../tensors/grid";
 import { measure, measuresOf } from "../../tensors/measures";
 import { countedRows, labelsOf, type View, viewOf } from "../../trace/heads";
 import { decides, heldRequest } from "../../trace/writing";
-import type { Manifest, RunFacts, TraceRequest } from "../../types";
+import type { Manifest, RunInfo, TraceRequest } from "../../types";
 import { Thumb, thumbHeight } from "../../views/Thumb";
 import { fetchLayer, type LayerValues } from "../../views/weights";
 import { checkpointName, filmSlice } from "./pair";
@@ -19,7 +19,7 @@ import { checkpointName, filmSlice } from "./pair";
 export interface FilmStripProps {
   manifest: Manifest;
   view: View;
-  checkpoints: RunFacts["checkpoints"];
+  checkpoints: RunInfo["checkpoints"];
   chosen: string | null;
   onChoose: (checkpoint: string) => void;
 }

@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from "preact/hooks";
 import { count } from "../../tensors/format";
-import type { Manifest, ModelFacts } from "../../types";
+import type { Manifest, ModelInfo } from "../../types";
 import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
 import { type Column, columnsOf, outputOf } from "./columns";
 import { Entrance, Exit } from "./Ends";
@@ -43,7 +43,7 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
 }
 
 /** How to read the drawing. */
-const introduction = ({ family, d_model, n_params }: ModelFacts) =>
+const introduction = ({ family, d_model, n_params }: ModelInfo) =>
   `All ${count(n_params)} parameters at work, from top to bottom. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
   + (family === "encoder-decoder" ? "Cross-attention also reads the end of the encoder. " : "")
   + "The pictures are this text’s own numbers, one row a token: orange above zero, blue below, green for shares of 1. Open any of them.";

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { shapeText } from "../../tensors/format";
 import { formula, title } from "../../trace/steps";
-import type { Manifest, ModelFacts, SourceLine, TraceNode } from "../../types";
+import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
 import { linkTo } from "../../views/habits";
 
 /**
@@ -39,7 +39,7 @@ function typeset(tex: string): VNode {
   return row();
 }
 
-export function Formula({ node, model }: { node: TraceNode; model: ModelFacts }) {
+export function Formula({ node, model }: { node: TraceNode; model: ModelInfo }) {
   return <div class="formula">{formula(node, model).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
 }
 

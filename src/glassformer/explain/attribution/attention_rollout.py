@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import UsageError
-from glassformer.explain.explained import Explained
-from glassformer.explain.values import tensor
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.tensor_values import tensor
 
 
-def information_flow(explained: Explained) -> dict[str, Float[np.ndarray, "L K"]]:
+def attention_rollout(explanation: ExplanationData) -> dict[str, Float[np.ndarray, "L K"]]:
     """For each position of the last stream, which tokens of each stream its vector was mixed from.
 
     Returns:
@@ -26,9 +26,9 @@ def information_flow(explained: Explained) -> dict[str, Float[np.ndarray, "L K"]
     Raises:
         UsageError: the text is so long that only a window of it is kept.
     """
-    encoder, decoder = (_weights(explained, stack, "self") for stack in ("encoder", "decoder"))
-    cross = _weights(explained, "decoder", "cross")
-    first, *last = (stream.name for stream in explained.streams)
+    encoder, decoder = (_weights(explanation, stack, "self") for stack in ("encoder", "decoder"))
+    cross = _weights(explanation, "decoder", "cross")
+    first, *last = (stream.name for stream in explanation.streams)
     if not cross:
         return {first: rollout(encoder or decoder)}
     source, target = rollout_decoder(decoder, cross, rollout(encoder))
@@ -82,10 +82,10 @@ def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L 
     return mean / 2 + np.diag(1 - mean.sum(axis=-1) / 2)
 
 
-def _weights(explained: Explained, stack: str, block: str) -> list[Float[np.ndarray, "H Q K"]]:
+def _weights(explanation: ExplanationData, stack: str, block: str) -> list[Float[np.ndarray, "H Q K"]]:
     """Of each layer that has such attention, the first one first."""
-    named = [id for id in explained.records if fnmatchcase(id, f"{stack}.*.{block}.weights")]
-    found = [tensor(explained, id) for id in named]
-    if found and found[0].shape[1] != len(explained.streams[0 if stack == "encoder" else -1]):
+    named = [id for id in explanation.records if fnmatchcase(id, f"{stack}.*.{block}.weights")]
+    found = [tensor(explanation, id) for id in named]
+    if found and found[0].shape[1] != len(explanation.streams[0 if stack == "encoder" else -1]):
         raise UsageError("only a window of this text is kept, and information cannot be followed through it")
     return found

@@ -8,11 +8,17 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.explain.checkpoints import MODEL, Named, Subject, list_checkpoints, sha256_of, step_of
 from glassformer.explain.decode_log import settings_json
-from glassformer.explain.lengths import FULL, LAYERED
 from glassformer.explain.preparing.kinds import Family, decode_settings, kind_of
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.subject import (
+    MODEL,
+    CheckpointInfo,
+    Subject,
+    checkpoint_sha256,
+    checkpoint_step,
+    list_checkpoints,
+)
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import RunFolder
 
@@ -48,7 +54,7 @@ class SpecialIds(TypedDict):
     mask: int
 
 
-class ModelFacts(TypedDict):
+class ModelInfo(TypedDict):
     """What is known of the model itself."""
 
     task: str
@@ -93,13 +99,13 @@ class Limits(TypedDict):
     max_text_bytes: int
 
 
-class RunFacts(TypedDict):
+class RunInfo(TypedDict):
     """What the page needs before anything is traced (GET /api/run)."""
 
-    model: ModelFacts
+    model: ModelInfo
     examples: list[str]
     """Texts to start with, real ones where the run has them."""
-    checkpoints: list[Named]
+    checkpoints: list[CheckpointInfo]
     """Oldest first, "model" last."""
     defaults: Annotated[dict[str, Any], DecodeConfig]
     limits: Limits
@@ -108,7 +114,7 @@ class RunFacts(TypedDict):
     """What the command was asked to show first: nothing, one text, or two to compare. The server alone sends it."""
 
 
-def model_facts(subject: Subject, checkpoint: str = MODEL) -> ModelFacts:
+def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """The facts; `checkpoint` is what the subject's weights are called."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
     family = kind_of(task).family
@@ -119,8 +125,8 @@ def model_facts(subject: Subject, checkpoint: str = MODEL) -> ModelFacts:
         "run": subject.path.resolve().name,
         "recipe": task.config.recipe,
         "checkpoint": checkpoint,
-        "step": step_of(subject, checkpoint),
-        "sha256": sha256_of(subject, checkpoint),
+        "step": checkpoint_step(subject, checkpoint),
+        "sha256": checkpoint_sha256(subject, checkpoint),
         "n_params": sum(p.numel() for p in subject.model.parameters()),
         "members": config.members,
         "n_layers": n_decoder if family == "decoder" else config.n_layers,
@@ -151,15 +157,15 @@ def model_facts(subject: Subject, checkpoint: str = MODEL) -> ModelFacts:
     }
 
 
-def run_facts(subject: Subject) -> RunFacts:
+def run_info(subject: Subject) -> RunInfo:
     """The facts of a run."""
     return {
-        "model": model_facts(subject),
+        "model": model_info(subject),
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
         "defaults": settings_json(decode_settings(subject, {})),
         "limits": {
-            "full": FULL, "layered": LAYERED, "max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES,
+            "full": MAX_FULL_TOKENS, "layered": MAX_LAYERED_TOKENS, "max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES,
         },
         "version": _versions()["glassformer"],
     }  # fmt: skip

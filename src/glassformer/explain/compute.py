@@ -1,6 +1,6 @@
 """One text through a trained model: what goes in, one recorded pass, and what is known after it.
 
-Encoding and decoding are `preparing/`, recording is `tensors.py`; here they are joined, the target that was given is
+Encoding and decoding are `preparing/`, recording is `record_store.py`; here they are joined, the target that was given is
 scored, and decoding is checked against the one pass over the finished text.
 """
 
@@ -18,22 +18,21 @@ from glassformer.explain import answers
 from glassformer.explain.answers import Answer
 from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.capture.records import Check
-from glassformer.explain.checkpoints import Subject, at_checkpoint
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
-from glassformer.explain.explained import Explained, Omitted
-from glassformer.explain.lengths import FULL, LAYERED
+from glassformer.explain.ensemble_member import EnsembleMember, ensemble_answer, with_member
+from glassformer.explain.explanation_data import ExplanationData, Omitted
 from glassformer.explain.manifest import manifest
-from glassformer.explain.members import Together, at_member, decision_of_all
 from glassformer.explain.predictions import Prediction, predict
 from glassformer.explain.preparing.kinds import kind_of, prepare
 from glassformer.explain.preparing.prepared import Prepared
-from glassformer.explain.request import TraceRequest
-from glassformer.explain.tensors import Records
+from glassformer.explain.record_store import RecordStore
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.subject import Subject, with_checkpoint
 from glassformer.models.ensemble import Ensemble
 from glassformer.runtime import tuned
 
 
-def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explained:
+def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> ExplanationData:
     """Encode and decode a text as `predict` would, capture one pass, and say what is known then.
 
     Args:
@@ -48,21 +47,21 @@ def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Expla
     """
     began = time.perf_counter()
     with tuned(subject.device):
-        whole = at_checkpoint(subject, request.checkpoint)
-        subject = at_member(whole, request.member)
+        whole = with_checkpoint(subject, request.checkpoint)
+        subject = with_member(whole, request.member)
         prepared = prepare(subject, request)
         lengths = {stream.name: len(stream) for stream in prepared.streams}
-        records = Records(subject.model, prepared.model_inputs, lengths, request.window_start)
+        records = RecordStore(subject.model, prepared.model_inputs, lengths, request.window_start)
         predictions = _predictions(subject, prepared, records)
         decode = _scored(subject, prepared) if prepared.decode.kind == "given" else prepared.decode
         said = _answer(predictions, decode, prepared)
         checks = [*records.checks, *_decoding_check(predictions, decode, prepared, records)]
         together, warnings = None, prepared.warnings
         if isinstance(whole.model, Ensemble):
-            together = Together(len(whole.model.members), request.member, said)
+            together = EnsembleMember(len(whole.model.members), request.member, said)
             said = _answer_of_all(whole, request, prepared)
             warnings = [*warnings, together.sentence(said)]
-    return Explained(
+    return ExplanationData(
         subject=subject, request=request, id=trace_id, model_inputs=prepared.model_inputs,
         streams=prepared.streams, predictions=predictions, wrote=prepared.wrote, decode=decode, answer=said,
         together=together, records=records, checks=checks, omitted=omitted(records, lengths),
@@ -70,22 +69,22 @@ def look(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Expla
     )  # fmt: skip
 
 
-def decode(subject: Subject, request: TraceRequest) -> dict[str, Any]:
+def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
     """{"decode", "answer", "streams"} of a manifest, without looking inside where that can be spared."""
     if not kind_of(subject.task).decides and request.target is None:
         with tuned(subject.device):
-            whole = at_checkpoint(subject, request.checkpoint)
-            prepared = prepare(at_member(whole, request.member), request)
+            whole = with_checkpoint(subject, request.checkpoint)
+            prepared = prepare(with_member(whole, request.member), request)
             said = answers.written(prepared.answer, prepared.decode)
             if isinstance(whole.model, Ensemble):
                 said = _answer_of_all(whole, request, prepared)
         log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
         return {"decode": log, "answer": said, "streams": streams}
-    told = manifest(look(subject, request))
+    told = manifest(compute_explanation(subject, request))
     return {"decode": told["decode"], "answer": told["answer"], "streams": told["streams"]}
 
 
-def _predictions(subject: Subject, prepared: Prepared, records: Records) -> list[Prediction]:
+def _predictions(subject: Subject, prepared: Prepared, records: RecordStore) -> list[Prediction]:
     """Of the positions that are shown."""
     logits = records["logits"].value
     positions, following = prepared.positions, prepared.following
@@ -115,7 +114,7 @@ def _answer(predictions: list[Prediction], decode: DecodeLog, prepared: Prepared
 def _answer_of_all(whole: Subject, request: TraceRequest, prepared: Prepared) -> Answer:
     """What an ensemble decides or writes, or how likely it finds the target that was given."""
     if kind_of(whole.task).decides:
-        return decision_of_all(whole.task, cast(Ensemble, whole.model), prepared.model_inputs)
+        return ensemble_answer(whole.task, cast(Ensemble, whole.model), prepared.model_inputs)
     if prepared.decode.kind == "given":
         return answers.written(prepared.answer, _scored(whole, prepared))
     written = prepare(whole, request)
@@ -123,7 +122,7 @@ def _answer_of_all(whole: Subject, request: TraceRequest, prepared: Prepared) ->
 
 
 def _decoding_check(
-    predictions: list[Prediction], decode: DecodeLog, prepared: Prepared, records: Records
+    predictions: list[Prediction], decode: DecodeLog, prepared: Prepared, records: RecordStore
 ) -> list[Check]:
     """Whether decoding, step by step with cached keys, and this pass give the answer one probability."""
     if decode.kind not in ("beam", "sample") or records.window is not None:
@@ -141,14 +140,14 @@ def _decoding_check(
     return [Check("decoding against this pass", value, tolerance, value <= tolerance, meaning)]
 
 
-def omitted(records: Records, lengths: Mapping[str, int]) -> list[Omitted]:
+def omitted(records: RecordStore, lengths: Mapping[str, int]) -> list[Omitted]:
     """What is not shown of a long text, and why, each in a sentence."""
     longest = max(lengths.values(), default=0)
     if records.window is not None:
         start, end = records.window
         return [
             {
-                "what": f"of streams of more than {LAYERED} tokens only positions {start} to {end - 1} are shown",
+                "what": f"of streams of more than {MAX_LAYERED_TOKENS} tokens only positions {start} to {end - 1} are shown",
                 "why": f"the longest has {longest} tokens, and its matrices grow with the square of that; "
                 "move the window to see others",
             },
@@ -161,7 +160,7 @@ def omitted(records: Records, lengths: Mapping[str, int]) -> list[Omitted]:
         return [
             {
                 "what": "one layer's tensors are held at a time",
-                "why": f"the text has {longest} tokens, more than {FULL}: looking at another layer runs the "
+                "why": f"the text has {longest} tokens, more than {MAX_FULL_TOKENS}: looking at another layer runs the "
                 "model again, with the same numbers",
             }
         ]

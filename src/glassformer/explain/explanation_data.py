@@ -1,6 +1,6 @@
 """What is known of one text that went through a model: frozen data, about which everything else is a function.
 
-`looking.py` makes an `Explained`; tensors are taken from it in `values.py`, JSON is made of it in `manifest.py`,
+`compute.py` makes an `ExplanationData`; tensors are taken from it in `tensor_values.py`, JSON is made of it in `manifest.py`,
 weights of words in `attribution/`, figures and pages in the folders of that name. `explanation.py` is the door
 for those who would rather call methods.
 """
@@ -12,14 +12,14 @@ from typing import Any, TypedDict
 
 from glassformer.explain.answers import Answer
 from glassformer.explain.capture.records import Check
-from glassformer.explain.checkpoints import Subject
 from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.members import Together
+from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.preparing.prepared import Wrote
+from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.tensors import Records
+from glassformer.explain.subject import Subject
 
 
 class Omitted(TypedDict):
@@ -30,7 +30,7 @@ class Omitted(TypedDict):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Said:
+class Inference:
     """What a model read and what it said: all that is needed to ask it again with words erased.
 
     Attributes:
@@ -65,7 +65,7 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Explained(Said):
+class ExplanationData(Inference):
     """One text, seen through.
 
     Attributes:
@@ -81,8 +81,8 @@ class Explained(Said):
     id: str
     decode: DecodeLog
     answer: Answer
-    together: Together | None
-    records: Records
+    together: EnsembleMember | None
+    records: RecordStore
     checks: list[Check]
     omitted: list[Omitted]
     warnings: list[str]

@@ -16,10 +16,10 @@ from tests.small import CPU, config_of, data_of, small_run
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
+from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.facts import run_facts
-from glassformer.explain.looking import decode
 from glassformer.explain.page.report import report_html
+from glassformer.explain.run_info import run_info
 from glassformer.run import Run
 from glassformer.runs.snapshots import save_snapshot
 
@@ -59,9 +59,9 @@ def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
     assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}
     assert manifest["answer"] == e.answer != e.together.own
     assert manifest["request"]["member"] == 2 and manifest["model"]["members"] == 3
-    assert run_facts(run)["model"]["members"] == 3
+    assert run_info(run)["model"]["members"] == 3
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
-    assert manifest["model"]["n_params"] == n_params == run_facts(run)["model"]["n_params"] / 3
+    assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
 
 
 def test_the_first_member_is_shown_by_default(run: Run) -> None:
@@ -138,7 +138,7 @@ def test_members_that_write_are_looked_into_too(task: str) -> None:
         key = "translation" if task == "translate" else "text"
         assert e.answer["headline"] == expected[key]
         assert e.together.own["headline"] == alone.predict(text, **options)[0][key]
-        assert decode(run, e.request)["answer"] == e.answer
+        assert compute_decoding(run, e.request)["answer"] == e.answer
     if task == "translate":
         given = run.explain(text, target="abc")
         assert given.answer["headline"] == given.together.own["headline"] == "abc"

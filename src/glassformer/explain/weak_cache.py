@@ -11,7 +11,7 @@ Of = TypeVar("Of")
 Result = TypeVar("Result")
 
 
-def once(function: Callable[[Of], Result]) -> Callable[[Of], Result]:
+def weak_cache(function: Callable[[Of], Result]) -> Callable[[Of], Result]:
     """The function, its results remembered for each object for as long as that object lives."""
     known: WeakKeyDictionary[Of, Result] = WeakKeyDictionary()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.explain.attribution.question import Question
+from glassformer.explain.attribution.value_function import ValueFunction
 
 
-def erase_one(question: Question) -> dict[str, list[float]]:
+def leave_one_out(question: ValueFunction) -> dict[str, list[float]]:
     """For each token its share of the fall of the number asked for when its word is erased.
 
     All tokens of a word are erased together, since half a word is no word, and share the word's fall

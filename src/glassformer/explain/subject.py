@@ -30,7 +30,7 @@ MODEL = "model"
 _NAME = re.compile(r"step-([0-9]{8})")
 
 
-class Named(TypedDict):
+class CheckpointInfo(TypedDict):
     """A set of weights, and the update at which they stood."""
 
     name: str
@@ -63,7 +63,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedSubject:
     """A subject with the weights of a checkpoint, or one model of an ensemble: of another subject's task and device."""
 
     of: Subject
@@ -85,19 +85,19 @@ class Loaded:
         return self.of.device
 
 
-_loaded: WeakValueDictionary[tuple[Any, ...], Loaded] = WeakValueDictionary()
+_loaded: WeakValueDictionary[tuple[Any, ...], LoadedSubject] = WeakValueDictionary()
 """What is in use, by its run's identity (which it keeps alive) and its file's state: explanations of a checkpoint
 share one model."""
 
 
-def list_checkpoints(subject: Subject) -> list[Named]:
+def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
     """Every set of weights there is, oldest first, "model" last."""
     steps = sorted(_folders(subject).items())
-    found: list[Named] = [{"name": folder.name, "step": step} for step, folder in steps]
-    return [*found, {"name": MODEL, "step": step_of(subject, MODEL)}]
+    found: list[CheckpointInfo] = [{"name": folder.name, "step": step} for step, folder in steps]
+    return [*found, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
 
 
-def at_checkpoint(subject: Subject, name: str) -> Subject:
+def with_checkpoint(subject: Subject, name: str) -> Subject:
     """The subject with other weights: the moving average of that time, where training kept one.
 
     Raises:
@@ -118,10 +118,10 @@ def at_checkpoint(subject: Subject, name: str) -> Subject:
         return found
     model = subject.task.build_model()
     load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
-    return _loaded.setdefault(key, Loaded(subject, model.to(subject.device).eval()))
+    return _loaded.setdefault(key, LoadedSubject(subject, model.to(subject.device).eval()))
 
 
-def step_of(subject: Subject, name: str) -> int | None:
+def checkpoint_step(subject: Subject, name: str) -> int | None:
     """The update at which these weights stood, where the run's folder tells."""
     if match := _NAME.fullmatch(name):
         return int(match[1])
@@ -135,7 +135,7 @@ def step_of(subject: Subject, name: str) -> int | None:
     return best if isinstance(best, int) and best > 0 else None
 
 
-def sha256_of(subject: Subject, name: str) -> str | None:
+def checkpoint_sha256(subject: Subject, name: str) -> str | None:
     """SHA-256 of the file that holds these weights, as its folder's manifest has it."""
     if match := _NAME.fullmatch(name):
         folder = _folders(subject).get(int(match[1]))

@@ -13,8 +13,8 @@ from tests.explain.recompute import check_every_record
 from tests.explain.spelling_runs import spelling_run
 
 from glassformer.explain import trace
-from glassformer.explain.attribution.asking import AttributeRequest, ask
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
+from glassformer.explain.attribution.requests import AttributeRequest, value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 
@@ -139,7 +139,7 @@ def test_an_erased_word_loses_its_n_grams_too(method: str, mask_prob: float) -> 
 
 def test_integrated_gradients_are_captums_on_row_and_n_grams_together(run: Run) -> None:
     e = run.explain("refunds xyzzy card")
-    question = ask(e, AttributeRequest())
+    question = value_function(e, AttributeRequest())
     ours, completeness = integrated_gradients(question, tolerance=1e-4)
     assert completeness.relative < 1e-3
     erased, kept = (question.vectors([np.full((1, 3), on)])[0] for on in (True, False))

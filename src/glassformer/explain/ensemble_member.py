@@ -8,8 +8,8 @@ from typing import Any
 from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, decided
 from glassformer.explain.capture.exactly import answer, asking
-from glassformer.explain.checkpoints import Loaded, Subject
 from glassformer.explain.predictions import predict
+from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.ensemble import Ensemble
 from glassformer.style.words import shortened
 from glassformer.tasks import Task
@@ -19,7 +19,7 @@ SHOWN_CHARS = 80
 
 
 @dataclass(frozen=True)
-class Together:
+class EnsembleMember:
     """Which model of an ensemble is looked into."""
 
     size: int
@@ -44,13 +44,13 @@ class Together:
         return asdict(self)
 
 
-def decision_of_all(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
+def ensemble_answer(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
     """The class that the mean of an ensemble's probabilities decides for."""
     with asking(model):
         return decided(predict(task, answer(model, **inputs), [None], [None])[0])
 
 
-def at_member(subject: Subject, member: int) -> Subject:
+def with_member(subject: Subject, member: int) -> Subject:
     """The subject with one model of its ensemble; a model that is none is its own first member.
 
     Raises:
@@ -62,4 +62,4 @@ def at_member(subject: Subject, member: int) -> Subject:
         raise UsageError(f"member {member} is not there: this run is {what}", "members are counted from 1")
     if len(members) == 1:
         return subject
-    return Loaded(subject, members[member - 1])
+    return LoadedSubject(subject, members[member - 1])

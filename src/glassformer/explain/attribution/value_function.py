@@ -1,7 +1,7 @@
 """The question an attribution answers: one number the model gives of a text, asked again with words erased.
 
 A question knows which tokens make a word, what stands in for an erased one, and how to ask for many variants
-in one batch. How the answers become scores is in `erasing.py` and `integrated_gradients.py`.
+in one batch. How the answers become scores is in `leave_one_out.py` and `integrated_gradients.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Words:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ValueFunction:
     """How much the model prefers `target` (to `foil`), as a function of which words it sees.
 
     With a foil it is logit[target] − logit[foil], which is also the difference of their log-probabilities;

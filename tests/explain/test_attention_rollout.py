@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.explain.stand_in import untrained
 
-from glassformer.explain.attribution.information_flow import information_flow, rollout, rollout_decoder
+from glassformer.explain.attribution.attention_rollout import attention_rollout, rollout, rollout_decoder
 from glassformer.explain.explanation import TraceRequest, explain
 
 
@@ -53,7 +53,7 @@ def test_one_decoder_layer_is_half_source() -> None:
 def test_on_explanations_of_the_three_tasks(name: str) -> None:
     subject = untrained(name, n_layers=2)
     explanation = explain(subject, TraceRequest("a b c", target="cba" if name == "translate" else None))
-    flow = information_flow(explanation)
+    flow = attention_rollout(explanation)
     n = len(explanation.streams[-1])
     assert list(flow) == [s.name for s in explanation.streams]
     assert all(flow[s.name].shape == (n, len(s)) for s in explanation.streams)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exactly import answer
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
-from glassformer.explain.lengths import FULL, LAYERED
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.runtime import tuned
 
@@ -63,7 +63,7 @@ class Node:
         )
 
 
-class Records(Mapping[str, Record]):
+class RecordStore(Mapping[str, Record]):
     """Every record of one forward pass by id, in the order of computation; captured again where it must be.
 
     Args:
@@ -85,20 +85,22 @@ class Records(Mapping[str, Record]):
     ) -> None:
         self._model, self._inputs, self._lengths = model, dict(inputs), dict(lengths)
         longest = max(lengths.values(), default=0)
-        self.layered = FULL < longest <= LAYERED
+        self.layered = MAX_FULL_TOKENS < longest <= MAX_LAYERED_TOKENS
         self.window: tuple[int, int] | None = None
-        if longest > LAYERED:
-            last = min(n for n in lengths.values() if n > LAYERED) - FULL
+        if longest > MAX_LAYERED_TOKENS:
+            last = min(n for n in lengths.values() if n > MAX_LAYERED_TOKENS) - MAX_FULL_TOKENS
             start = min(window_start, last)
-            self.window = (start, start + FULL)
+            self.window = (start, start + MAX_FULL_TOKENS)
         self._layer = ""  # the layer whose records are held, where only one is
         self._layer_records: dict[str, Record] = {}
         layers = tuple(self._layers())
-        found, self._kept = self._capture("*" if longest <= FULL else lambda id: not id.startswith(layers))
-        self.trace = found if longest <= FULL else None
+        found, self._kept = self._capture(
+            "*" if longest <= MAX_FULL_TOKENS else lambda id: not id.startswith(layers)
+        )
+        self.trace = found if longest <= MAX_FULL_TOKENS else None
         self.checks: list[Check] = found.checks
         self.nodes = {id: Node.of(record) for id, record in self._kept.items()}
-        if longest > FULL:
+        if longest > MAX_FULL_TOKENS:
             self._look_through_layers()
 
     def _look_through_layers(self) -> None:
@@ -155,8 +157,8 @@ class Records(Mapping[str, Record]):
         value = record.value
         for dim, axis in enumerate(record.axes):
             length = self._lengths.get(axis.stream or "", 0)
-            if self.window and length > LAYERED and value.shape[dim] == length:
-                value = value.narrow(dim, self.window[0], FULL)
+            if self.window and length > MAX_LAYERED_TOKENS and value.shape[dim] == length:
+                value = value.narrow(dim, self.window[0], MAX_FULL_TOKENS)
         return replace(record, value=value.clone()) if value is not record.value else record
 
     def _layers(self) -> Iterator[str]:

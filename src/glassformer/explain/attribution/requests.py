@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.question import Question, Words
-from glassformer.explain.explained import Said
+from glassformer.explain.attribution.value_function import ValueFunction, Words
+from glassformer.explain.explanation_data import Inference
 from glassformer.explain.request import check_fields, check_ids, check_integer
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
@@ -68,15 +68,15 @@ class EraseRequest:
         return EraseRequest(**check_fields(data, _WHICH | {"erase": _check_erase}, required=("erase",)))
 
 
-def ask(said: Said, request: AttributeRequest | EraseRequest) -> Question:
+def value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """The question of a request about what a model said.
 
     Raises:
         UsageError: as in `attribute`.
     """
-    task, tokenizer = said.subject.task, said.subject.task.tokenizer
-    chosen = said.predictions[index_of(said, request.prediction)]
-    classes = said.decides
+    task, tokenizer = inference.subject.task, inference.subject.task.tokenizer
+    chosen = inference.predictions[index_of(inference, request.prediction)]
+    classes = inference.decides
     position, top = chosen.position, [candidate.id for candidate in chosen.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
@@ -91,17 +91,19 @@ def ask(said: Said, request: AttributeRequest | EraseRequest) -> Question:
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "a foil is what might have been said instead")
     ids, words, n_words = [], [], 0
-    for stream, n_read in zip(said.streams, said.read_until(chosen), strict=True):
-        tensor = said.model_inputs[INPUTS[stream.name]][:, :n_read]
+    for stream, n_read in zip(inference.streams, inference.read_until(chosen), strict=True):
+        tensor = inference.model_inputs[INPUTS[stream.name]][:, :n_read]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
         ids.append(tensor.clone())  # as ordinary tensors, whatever mode they were made in
         words.append(Words(stream.name, word_of))
-    masks = (said.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
+    masks = (inference.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     mask = next((m.clone() for m in masks if m is not None), None)
     erase_id = tokenizer.mask_id if masked_in_training(task) else tokenizer.unk_id
-    spelling = said.model_inputs.get("spelling")
-    return Question(said.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling)
+    spelling = inference.model_inputs.get("spelling")
+    return ValueFunction(
+        inference.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling
+    )
 
 
 def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
@@ -126,13 +128,13 @@ def erased_with(task: Task) -> str:
     return MASK if masked_in_training(task) else UNK
 
 
-def index_of(said: Said, prediction: int | None) -> int:
+def index_of(inference: Inference, prediction: int | None) -> int:
     """Which prediction is meant; when none is named, of the first token the model wrote itself."""
-    predictions = said.predictions
-    if said.decides:
+    predictions = inference.predictions
+    if inference.decides:
         return 0  # there is one, of the whole text
     if prediction is None:
-        return next(iter(said.written), len(predictions) - 1)
+        return next(iter(inference.written), len(predictions) - 1)
     if prediction >= len(predictions):
         raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")
     return prediction
