@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.tasks.classify.telling import ClassifyTelling
+
 from .conftest import Runs
 
 
@@ -75,3 +77,8 @@ def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, 
     told = cli("evaluate", runs.classify, "--test-file", path, "--json")
     assert told.code == 3
     assert f"{path}:3" in json.loads(told.out)["error"]["message"]
+
+
+def test_help_counts_the_baselines_there_are(cli: Callable) -> None:
+    count = ("no", "one", "two", "three", "four")[len(ClassifyTelling.baselines)]
+    assert f"classification and {count} baselines" in cli("evaluate", "--help").out

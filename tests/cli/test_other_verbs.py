@@ -12,7 +12,7 @@ import pytest
 
 import glassformer.recipes
 from glassformer.config import Config, DataConfig
-from glassformer.recipes import config_to_dict, load_recipe, recipe_names
+from glassformer.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import RunFacts
 from glassformer.runs.values import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
@@ -72,6 +72,11 @@ def test_data_check_passes_sound_files_and_lists_what_is_not(
 )
 def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
     assert cli("data", *words).code == 2
+
+
+def test_data_help_names_every_recipe_for_own_files(cli: Callable) -> None:
+    told = " ".join(cli("data", "--help").out.split())
+    assert f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]} for files" in told
 
 
 def test_data_show(cli: Callable, runs: Runs) -> None:

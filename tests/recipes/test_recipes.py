@@ -324,7 +324,7 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
         ({"momentum": 0.9}, "adamw has no momentum", "use sgd or muon: --optimizer sgd"),
         ({"train": {"adam": {"beta1": 0.5}}}, "train.adam.beta1 is set, and train.optimizer is adamw", "leave it out"),
         ({"n_dates": 5}, "data.dates.n_dates is for dates, and this recipe reads imdb", "that reads dates"),
-        ({"train_file": "a"}, "data.files.train_file is for files of your own", "classify, translate or lm"),
+        ({"train_file": "a"}, "data.files.train_file is for files of your own", "classify, translate, lm or pretrain"),
         ({"optimizer": "adm"}, "train.optimizer must be one of", "did you mean 'adam'?"),
         ({"optimizer": "adm", "eps": 1e-6}, "train.optimizer must be one of", "did you mean 'adam'?"),
     ],

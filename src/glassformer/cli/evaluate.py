@@ -16,7 +16,7 @@ from glassformer.errors import UsageError
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Score a run: classification beside two baselines, translation with signatures, text in nats and bits.
+    """Score a run: classification and three baselines, translation with signatures, text in nats and bits.
 
     Several runs of one recipe, apart by commas, are scored as one, by the mean of their probabilities.
     """

@@ -13,7 +13,7 @@ class FilesConfig:
     """Files of your own: what they hold is for the task to say."""
 
     train_file: str | None = None
-    """Own data: CSV, TSV or JSONL to classify; TSV or JSONL of pairs to translate; .txt, or a folder of them or of shards, for lm."""
+    """Own data: CSV, TSV, JSONL to classify; TSV, JSONL of pairs to translate; .txt or a folder of it or of shards for lm and pretrain."""
     valid_file: str | None = None
     """Own validation data in the same form; without it a seeded share of the training data is set aside."""
     test_file: str | None = None

@@ -33,7 +33,7 @@ def fit_baselines(
     test_labels: Sequence[int],
     said: Float[np.ndarray, "N C"] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Fit and score the two baselines of a classifier, on what the Transformer was trained and is scored on.
+    """Fit and score the baselines of a classifier, on what the Transformer was trained and is scored on.
 
     Args:
         train_texts, train_labels: to fit on, with their class numbers.

@@ -159,7 +159,8 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
     if section == "data":
         whose = "files of your own" if owners == ["files"] else owners[0]
         told = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
-        hint = "classify, translate or lm" if owners == ["files"] else f"that reads {whose}"
+        tasks = f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
+        hint = tasks if owners == ["files"] else f"that reads {whose}"
         raise UsageError(f"{where}: {told}", f"start from the recipe {hint}")
     told = f"{chosen} has no {key.replace('_', ' ')}"
     raise UsageError(f"{where}: {told}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
