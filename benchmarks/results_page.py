@@ -114,8 +114,8 @@ def in_powers(flops: float) -> str:
 def ablation_table(ablation: Facts) -> str:
     """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
 
-    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever", "scores"}, and
-    scores are a number, or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
+    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever" in Markdown, "scores"},
+    and scores are a number, or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
     measure that is not in the code any more.
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
@@ -129,7 +129,7 @@ def ablation_table(ablation: Facts) -> str:
             np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
         )
         rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
-    return table(["lever", *names, "difference"], rows)
+    return table(["lever", *names, "difference"], rows, is_markdown=True)
 
 
 def _ablated(scores: Any, digits: int) -> str:

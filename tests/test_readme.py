@@ -37,16 +37,21 @@ DOCUMENTS = sorted(
 
 
 def commands(text: str) -> list[str]:
-    """Lines of a document that call the program, without prompt, variables, redirections and remarks."""
+    """Lines and code spans of a document that call the program, without prompt, variables, redirections and remarks."""
     found = []
     for line in text.splitlines():
         match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(glassformer [a-z].*)", line)
-        if match:
-            found += re.split(r"\s+[<>|#]", match.group(1))[0].rstrip().split(" && ")
+        shown = [match.group(1)] if match else re.findall(r"`(glassformer [a-z][^`]*)`", line)
+        for command in shown:
+            found += re.split(r"\s+[<>|#]", command)[0].rstrip().split(" && ")
     return found
 
 
 def test_commands_are_found() -> None:
+    assert commands("`glassformer doctor a`, or `glassformer recipes`.") == [
+        "glassformer doctor a",
+        "glassformer recipes",
+    ]
     text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is && so"
     assert commands(text) == [
         "glassformer train imdb --out x",
@@ -61,7 +66,7 @@ def test_documented_commands_exist(path: Path) -> None:
     for command in commands(path.read_text(encoding="utf-8")):
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
-        rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...")]
+        rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...", "--help")]
         if verb == "data" and rest[0] in AHEAD:
             words, given = flags.split_words(AHEAD[rest[0]], rest[1:], f"data {rest[0]}")
             flags.parse(AHEAD[rest[0]], given, f"data {rest[0]}")

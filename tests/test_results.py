@@ -101,6 +101,12 @@ def test_the_committed_page_is_what_the_committed_facts_give() -> None:
     assert (ROOT / "RESULTS.md").read_text(encoding="utf-8") == page(found, ablations, images)
 
 
+def test_a_table_that_begins_with_the_default_has_a_command_that_leaves_it() -> None:
+    ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
+    (found,) = (a for a in ablations if a["title"] == "Adversarial training on own texts (one member)")
+    assert found["rows"][0]["lever"].endswith("(the default)") and "--adversarial" not in found["command"]
+
+
 def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> None:
     wanted = tomllib.loads((ROOT / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
     for name, facts in wanted.items():
@@ -185,6 +191,9 @@ def test_an_ablation_is_held_against_its_first_row() -> None:
         "| no n-grams | 79.00 (sd 1.41) | 67.00 | -2.50 |",
         "| no dropout | – | 71.00 | +1.00 |",
     ]
+    assert ablation_table({"rows": [{"lever": "no n-grams (`ngrams` 0)", "scores": {}}]}).endswith(
+        "| no n-grams (`ngrams` 0) |  |"
+    )
     nats = [{"lever": "all", "scores": {"a": 1.3497}}]
     assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
     text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
