@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ def test_the_pace_is_measured_on_real_updates() -> None:
     pace = measure_pace(run.context)
     assert pace.update > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
     assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
+
+
+def test_the_pace_counts_the_making_of_batches() -> None:
+    """As the training loop does, whose seconds a budget in minutes is compared with."""
+    run = small("classify")
+    make = run.task.make_batch
+    run.task.make_batch = lambda corpus, index: (time.sleep(0.1), make(corpus, index))[1]
+    assert measure_pace(run.context).update >= 0.1
 
 
 def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(

@@ -59,7 +59,7 @@ class TrainConfig:
     steps: int | None = number(None, "[1, inf)")
     """Optimizer updates."""
     minutes: float | None = number(None, "(0, inf)")
-    """Wall-clock budget, validations included and the final test not: measured once, and from there so many updates."""
+    """Wall-clock budget of updates and validations, measured once and from there so many updates; saving and the final test come on top."""
     max_tokens: int = number(4096, "[1, inf)")
     """Tokens in a batch, padding included (translation: the longer side counts)."""
     batch_size: int | None = number(None, "[1, inf)")

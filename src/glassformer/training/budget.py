@@ -29,7 +29,7 @@ MEASURING, VALIDATING = 0.02, 0.15
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of an update and of a validation, real tokens a second, and the share of padding."""
+    """Seconds of an update, its batches made, and of a validation, real tokens a second, and the share of padding."""
 
     update: float
     validation: float
@@ -48,11 +48,11 @@ def measure_pace(run: RunContext) -> Pace:
     n_tokens = n_slots = 0.0
     began = time.perf_counter()
     for step in range(WARM_UP + TIMED):
-        batches = own_batches(run, run.train, [plan[step % len(plan)]])
         (late,) = run.ranks.of_first(time.perf_counter() - began > patience)
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
+        batches = own_batches(run, run.train, [plan[step % len(plan)]])
         update(state, run, batches, 0.1 * run.config.train.lr)
         if step >= WARM_UP or (late and step > 0):
             times.append(time.perf_counter() - start)
