@@ -22,7 +22,7 @@ from tests.small import config_of, data_of, small_run
 
 from glassformer import ranks as meeting
 from glassformer import session
-from glassformer.errors import DataError, DivergedError, GlassformerError
+from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.ranks import Ranks, joined
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.tensor_file import join_in
@@ -240,6 +240,17 @@ def mixed_devices(rank: int, size: int) -> str:
             return ""
     except GlassformerError as error:
         return error.message
+
+
+def terminated(ranks: Ranks) -> list[Any]:
+    """What all raise where the second was stopped by SIGTERM."""
+    try:
+        with ranks.agreed():
+            if ranks.rank == 1:
+                raise Interrupted("stopped", "go on", 143)
+    except GlassformerError as error:
+        return [type(error).__name__, error.message, error.hint, error.exit_code]
+    return []
 
 
 def _fail_in_second(ranks: Ranks) -> None:

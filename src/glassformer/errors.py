@@ -68,3 +68,11 @@ class Interrupted(GlassformerError):
     def __init__(self, message: str, hint: str = "", exit_code: int = 130) -> None:
         super().__init__(message, hint)
         self.exit_code = exit_code
+
+
+def error_of(exit_code: int, message: str, hint: str) -> GlassformerError:
+    """Return the error that ends a command with this exit code, as another process raised it."""
+    if exit_code >= Interrupted.exit_code:
+        return Interrupted(message, hint, exit_code)
+    kinds = (UsageError, DataError, CheckpointError, DivergedError, ResourceError)
+    return {kind.exit_code: kind for kind in kinds}.get(exit_code, GlassformerError)(message, hint)

@@ -28,7 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from glassformer import console
-from glassformer.errors import GlassformerError, ResourceError, UsageError
+from glassformer.errors import GlassformerError, ResourceError, UsageError, error_of
 from glassformer.runtime import choose_device
 from glassformer.sharding import cut
 
@@ -195,8 +195,7 @@ class Ranks:
         texts = self.gathered([told], self.size)
         message, hint = bytes(texts[failed[0]]).split(b"\0")
         where = f"process {failed[0]}: " if failed[0] else ""
-        kinds = {kind.exit_code: kind for kind in (GlassformerError, *GlassformerError.__subclasses__())}
-        raise kinds[int(codes[failed[0]])](f"{where}{message.decode()}", hint.decode()) from error
+        raise error_of(int(codes[failed[0]]), f"{where}{message.decode()}", hint.decode()) from error
 
     @contextmanager
     def watched(self, where: Callable[[], str], hint: str) -> Iterator[None]:

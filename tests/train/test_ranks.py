@@ -19,6 +19,7 @@ from tests.together import (
     other_versions,
     pace,
     stop_during_validation,
+    terminated,
     together,
     train,
     validate,
@@ -130,6 +131,10 @@ def test_a_signal_during_validation_stops_all_processes_after_the_next_update() 
     first, second = together(2, stop_during_validation)
     assert first == second and [stop for _, stop in first[:-1]] == [None] * (len(first) - 1)
     assert first[-2:] == [[True, None], [False, signal.SIGTERM]]
+
+
+def test_a_stop_that_one_process_raises_keeps_its_exit_code_in_all() -> None:
+    assert together(2, terminated) == [["Interrupted", "process 1: stopped", "go on", 143]] * 2
 
 
 @pytest.mark.slow

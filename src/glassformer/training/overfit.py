@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -21,14 +22,14 @@ MOST_EXAMPLES = 32
 
 
 def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None = None) -> float:
-    """Train on the first batch of epoch 0 alone, without dropout, masking or smoothing; nothing is saved.
+    """Train on the first batch of epoch 0 alone, without dropout, masking, smoothing or weight decay; nothing is saved.
 
     Returns:
         The last loss, in nats per label; people are told what it means.
     """
     c = replace(p.config.train, label_smoothing=0.0, word_mask_prob=0.0, word_unknown_prob=0.0, ema_decay=0.0)
     c = replace(c, r_drop=0.0, adversarial=0.0)
-    c = replace(c, adamw=replace(c.adamw, weight_decay=0.0), sgd=replace(c.sgd, weight_decay=0.0))
+    c = replace(c, **{c.optimizer: _without_decay(getattr(c, c.optimizer))})
     p = p.with_config(replace(p.config, train=c))
     torch.manual_seed(c.seed)
     state = TrainState.start(p.task.build_model().to(p.device), c)
@@ -53,3 +54,8 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
     still = f"after {MOST_UPDATES} updates on {len(index)} examples the loss is still {loss:.3f}"
     console.warn(f"{still}: look for equal inputs with different answers, a learning rate far off, or a bug")
     return loss
+
+
+def _without_decay(section: Any) -> Any:
+    """Return an optimizer's settings with no weight decay, where it has one."""
+    return replace(section, weight_decay=0.0) if hasattr(section, "weight_decay") else section
