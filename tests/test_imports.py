@@ -14,7 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "config"},
     {"console", "files", "recipes", "threads"},
-    {"runtime", "ranks", "sharding", "kernels", "style"},
+    {"runtime", "ranks", "kernels", "style"},
     {"nn"},
     {"models"},
     {"text", "data"},

@@ -24,10 +24,7 @@ from glassformer import ranks as meeting
 from glassformer import session
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.ranks import Ranks, joined
-from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
-from glassformer.runs.tensor_file import join_in
 from glassformer.runtime import choose_precision
-from glassformer.sharding import whole
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, own_batches, train_steps, update
@@ -95,24 +92,6 @@ def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) 
     }  # fmt: skip
 
 
-def keep_and_load(ranks: Ranks, task: str, save: str, load: str) -> dict[str, Any]:
-    """Four updates, or a checkpoint loaded in their place, and four more: hashes of what is kept, and the last losses."""
-    run, state = _begin(ranks, task, 40, {"shard": True})
-    found: dict[str, Any] = {}
-    if load:
-        tensors, saved = load_checkpoint(Path(load) / "step-00000004")
-        state.load(tensors, saved)
-        found["loaded"] = _digest(state)
-    else:
-        _reports(run, state, 4)
-        found["kept"], tensors = _digest(state), state.tensors()
-        if ranks.first:
-            save_checkpoint(Path(save), "step-00000004", tensors, vars(state.progress), keep=1)
-        else:
-            join_in(tensors)
-    return found | {"after": [report.loss for report in _reports(run, state, 4)]}
-
-
 def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
     """A small run without dropout, before its first update; `members` is the model's."""
     settings = dict(settings)
@@ -134,7 +113,7 @@ def _digest(state: TrainState) -> str:
     kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
     digest = hashlib.sha256()
     for name in sorted(kept):
-        digest.update(whole(kept[name]).contiguous().numpy().tobytes())
+        digest.update(kept[name].contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

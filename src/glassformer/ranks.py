@@ -30,7 +30,6 @@ from torch.nn.parallel import DistributedDataParallel
 from glassformer import console
 from glassformer.errors import GlassformerError, ResourceError, UsageError, error_of
 from glassformer.runtime import choose_device
-from glassformer.sharding import cut
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others before it gives the run up; encoding a large text takes as long."""
@@ -78,16 +77,11 @@ class Ranks:
 
     # --- an update ------------------------------------------------------------------------------------------
 
-    def wrap(self, model: nn.Module, shard: bool = False) -> nn.Module:
-        """The module that computes losses (`Passes`), its gradients averaged over the ranks where there are several.
-
-        With `shard` the model's weights are cut among the ranks (`sharding.py`); one alone has all of them.
-        """
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The module that computes losses (`Passes`), its gradients averaged over the ranks where there are several."""
         passes = Passes(model)
         if self.size == 1:
             return passes
-        if shard:
-            return cut(passes, self.gpus, next(model.parameters()).device.type)
         known = inspect.signature(DistributedDataParallel).parameters  # renamed between torch 2.11 and 2.13
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         settings: dict[str, Any] = {
@@ -110,10 +104,7 @@ class Ranks:
         return own + [(entries[0][:1], False)] * (most - len(own))
 
     def sync(self, parallel: nn.Module, last: bool) -> AbstractContextManager[object]:
-        """Around the forward and backward pass of a piece: gradients travel with the last one only.
-
-        Those of a model in shards travel with every piece: kept until the last, they would be whole.
-        """
+        """Around the forward and backward pass of a piece: gradients travel with the last one only."""
         if isinstance(parallel, DistributedDataParallel) and not last:
             return parallel.no_sync()
         return nullcontext()

@@ -27,10 +27,8 @@ from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, sav
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
-from glassformer.runs.tensor_file import join_in
 from glassformer.runs.values import MetricsLine, pick
 from glassformer.runtime import choose_device, choose_precision, tuned
-from glassformer.sharding import give
 from glassformer.style.words import counted
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
@@ -42,7 +40,7 @@ from glassformer.training.initial import check_base, load_base, read_base, recor
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import interrupted, stop_requests
-from glassformer.training.state import TrainState
+from glassformer.training.state import TrainState, load_weights
 from glassformer.training.validation import Validator
 
 OnReport = Callable[[StepReport], None]
@@ -208,8 +206,8 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             if p.ranks.first:
                 folder.note_divergence(state.progress.step + 1, error.message)
             raise
-    give(state.asked, state.best or state.weights())  # the best; its last ones if none ever was validated
-    return state.asked
+    load_weights(state.eval_model, state.best or state.weights())  # the last ones if none was ever validated
+    return state.eval_model
 
 
 def _standing(state: TrainState, folder: RunFolder) -> str:
@@ -236,16 +234,15 @@ def _keep(
 def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
     """Save a checkpoint, its time counted; a failure is told and survived, for the earlier one still stands.
 
-    All ranks come here together; the first writes, the others give it their shards, where they have any.
+    Of several ranks the first alone writes.
     """
-    began, tensors = time.perf_counter(), state.tensors()
     if not p.ranks.first:
-        join_in(tensors)
         return True
+    began = time.perf_counter()
     extra = {"progress": asdict(state.progress), "tokenizer": p.task.tokenizer.sha256}
     name = f"step-{state.progress.step:08d}"
     try:
-        save_checkpoint(folder.checkpoints, name, tensors, extra)
+        save_checkpoint(folder.checkpoints, name, state.tensors(), extra)
     except ResourceError as error:
         console.warn(f"{error.message}; this checkpoint is not saved, the previous one stands")
         return False
@@ -255,12 +252,11 @@ def save_state(state: TrainState, p: RunContext, folder: RunFolder) -> bool:
 
 
 def _keep_snapshot(state: TrainState, p: RunContext, folder: RunFolder) -> None:
-    """The weights as they would be validated now, the time it takes counted; as `save_state` of several ranks."""
+    """The weights as they would be validated now, the time it takes counted; of several ranks the first alone writes."""
+    if not p.ranks.first:
+        return
     began = time.perf_counter()
-    if p.ranks.first:
-        save_snapshot(folder.snapshots, state.progress.step, state.weights())
-    else:
-        join_in(state.weights())
+    save_snapshot(folder.snapshots, state.progress.step, state.weights())
     state.progress.seconds += time.perf_counter() - began
 
 

@@ -70,13 +70,13 @@ def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -
     found: Counter[str] = Counter()
     finished, run = 0, 0
     while True:
-        name, own = f"run-{run}", (*flags, *(("--shard",) if run % 2 else ()))
+        name = f"run-{run}"
         done = sum(found.values()) - found["had ended"] >= KILLS
         if not done:
-            found[strike(tmp_path, rng, name, own, seconds)] += 1
+            found[strike(tmp_path, rng, name, flags, seconds)] += 1
             print(f"{sum(found.values())} starts, {finished} runs finished: {dict(found)}", flush=True)
         if done or rng.random() < 0.05 or (tmp_path / name / "report.md").exists():
-            codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *own)))
+            codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *flags)))
             assert codes == [0, 0], said
             for key, values in curve(tmp_path, "whole").items():
                 assert curve(tmp_path, name)[key] == pytest.approx(values, rel=1e-5), (name, key)

@@ -87,9 +87,8 @@ def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", [(), ("--shard",)], ids=["copies", "shards"])
-def test_a_full_disk_of_the_first_is_told_and_all_go_on(shard: tuple[str, ...], tmp_path: Path) -> None:
-    short = ("--epochs", "2", *shard)
+def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
+    short = ("--epochs", "2")
     codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
     assert codes == [0, 0], said
     codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))

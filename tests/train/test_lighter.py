@@ -109,10 +109,9 @@ def test_a_loss_in_parts_gives_the_same_curve() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", [False, True])
-def test_all_of_it_goes_together_in_several_processes(shard: bool) -> None:
+def test_all_of_it_goes_together_in_several_processes() -> None:
     settings = {"recompute": True, "loss_rows": 20, "accumulate": 2}
     alone = train(ALONE, "lm", 12, 60, {"accumulate": 2})
-    found = together(2, train, "lm", 12, 60, settings | {"shard": shard})
+    found = together(2, train, "lm", 12, 60, settings)
     assert found[0] == found[1]
     near(found[0], alone)

@@ -190,7 +190,7 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     assert loss.item() == pytest.approx(run.task.loss_sum(state.model, batch).item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("other", [{"r_drop": 1.0}, {"compile": True}, {"shard": True}])
+@pytest.mark.parametrize("other", [{"r_drop": 1.0}, {"compile": True}])
 def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="adversarial"):
         check_config(config_of("classify", adversarial=0.1, **other))

@@ -112,8 +112,6 @@ class TrainConfig:
     """Compile each layer (torch.compile): a minute or more at the start, for long runs on a GPU."""
     loss_rows: int = number(0, "[0, inf)")
     """Tokens whose scores over the vocabulary are in memory at a time; 0 for all of a batch."""
-    shard: bool = False
-    """Under torchrun, cut weights, gradients and optimizer among the processes (FSDP2), for models too large for one GPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -203,15 +203,11 @@ def _check_training(train: TrainConfig, where: str) -> None:
         others = {
             "r_drop": "both say what a second pass is for",
             "compile": "compiled layers keep what a gradient needs for one, and it takes two",
-            "shard": "shards gather weights for a pass there and back, and it goes back in between",
         }
         for name, told in others.items():
             if getattr(train, name):
                 said = f"{where}: adversarial and {name} cannot go together: {told}"
                 raise UsageError(said, f"use --adversarial 0, or leave out {name}")
-    if train.shard and train.optimizer == "muon":
-        told = "muon turns whole matrices, and train.shard leaves no process one"
-        raise UsageError(f"{where}: {told}", "use --optimizer adamw, or leave out --shard")
 
 
 def _suggest(key: str, kind: type) -> str:

@@ -8,6 +8,10 @@ from glassformer.errors import UsageError
 
 REMOVED: dict[str, Any] = {
     "train.average_last": 1,
+    "train.keep": 2,
+    "train.muon.newton_schulz_steps": 5,
+    "train.shard": False,
+    "train.static_shapes": False,
     "train.two_way": False,
 }
 """The key of each (`train.lr`), and the value at which a run computes what it computes without the setting."""

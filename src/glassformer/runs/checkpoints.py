@@ -17,7 +17,7 @@ from pathlib import Path
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.files import atomic_write_text, remove_folder, remove_leftovers
 from glassformer.runs import sealed_folder
-from glassformer.runs.tensor_file import Weights, all_chunks, read_tensors
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.runs.values import Facts, parse_object
 
 KIND = "glassformer checkpoint"
@@ -35,19 +35,18 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: Facts, *, 
     Args:
         folder: the run's checkpoints.
         name: "step-" and the step in eight digits, so that names sort by age.
-        tensors: by name; on any device, in any layout; cut in shards, the others must `join_in`. state: whatever JSON holds.
+        tensors: by name; on any device, in any layout. state: whatever JSON holds.
         keep: how many to keep up to this one, itself included; older ones are removed afterwards.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.
     """
     target = folder / name
-    with all_chunks(tensors) as chunks:
-        remove_leftovers(folder)
-        if not sealed_folder.is_sound(target, KIND):
-            text = json.dumps(state, sort_keys=True, indent=1)
-            files = {TENSORS: chunks, STATE: [text.encode("utf-8")]}
-            sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
+    remove_leftovers(folder)
+    if not sealed_folder.is_sound(target, KIND):
+        text = json.dumps(state, sort_keys=True, indent=1)
+        files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
+        sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoints(folder) if path.name <= name][:-keep]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from glassformer import console
 from glassformer.errors import ResourceError
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.runs.tensor_file import Weights, all_chunks, read_tensors
+from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"
@@ -28,8 +28,7 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     """Keep the weights after `step` updates; a full disk is told and survived, for training matters more."""
     target = folder / f"step-{step:08d}"
     try:
-        with all_chunks(weights) as chunks:
-            write_sealed_folder(target, KIND, {WEIGHTS: chunks}, replace=True)
+        write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
         console.warn(f"{error.message}; the snapshot of update {step} is not kept, training goes on")
         return False

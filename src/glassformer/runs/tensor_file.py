@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import safetensors.torch
@@ -17,7 +16,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from glassformer.errors import CheckpointError
-from glassformer.sharding import is_cut, whole
 
 Weights = dict[str, Tensor]
 """Parameters by name."""
@@ -35,7 +33,7 @@ def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]
     """The bytes of a safetensors file: the header's length, the header, tensor after tensor.
 
     The same names and values always give the same bytes; the order of insertion, the device and the
-    memory layout do not show. Of tensors in shards every process must go through the chunks, to the end.
+    memory layout do not show.
     """
     # Widest numbers first, so that every tensor begins at a multiple of its own width.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -50,26 +48,8 @@ def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]
     yield len(text).to_bytes(8, "little") + text
     for name in order:
         # The format is little-endian, as is every machine torch is built for.
-        flat = whole(tensors[name]).detach().cpu().contiguous().reshape(-1)
+        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
         yield flat.view(torch.uint8).numpy().data
-
-
-@contextmanager
-def all_chunks(tensors: Mapping[str, Tensor]) -> Iterator[Iterator[bytes | memoryview]]:
-    """`tensor_chunks`, for a writer that may fail, or find that nothing is to be written: others gather with it."""
-    chunks = tensor_chunks(tensors)
-    try:
-        yield chunks
-    finally:
-        for _ in chunks:
-            pass
-
-
-def join_in(tensors: Mapping[str, Tensor]) -> None:
-    """What the other processes do while the first writes tensors; nothing where each has all of them."""
-    if any(is_cut(tensor) for tensor in tensors.values()):
-        for _ in tensor_chunks(tensors):
-            pass
 
 
 def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:

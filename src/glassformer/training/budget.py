@@ -71,7 +71,7 @@ def _time_validation(run: RunContext, state: TrainState) -> float:
         longest = 2 + math.ceil(run.valid.target.lengths.mean())
         run = run.with_config(replace(run.config, decode=replace(run.config.decode, max_new_tokens=longest)))
     began = time.perf_counter()
-    Validator(run).score(state.asked, state.weights(), run.valid, run.data.valid)
+    Validator(run).score(state.eval_model, state.weights(), run.valid, run.data.valid)
     return time.perf_counter() - began
 
 

@@ -18,7 +18,7 @@ from glassformer.nn import Decoder, Encoder
 
 
 def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
-    """Have each layer of the stacks computed as the settings say; before the model is cut into shards."""
+    """Have each layer of the stacks computed as the settings say."""
     stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
     for layer in (layer for stack in stacks for layer in stack.layers):
         if config.recompute:

@@ -21,7 +21,6 @@ from glassformer.data.batching import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
-from glassformer.sharding import whole
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.threads import make_room
 from glassformer.training.context import RunContext
@@ -143,7 +142,7 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
             (minimised / (n_labels / run.ranks.size)).backward()
         total += loss.detach()
     max_norm = c.clip if c.clip > 0 else math.inf
-    norm = whole(nn.utils.clip_grad_norm_(state.model.parameters(), max_norm))
+    norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm)
     own_nats, grad_norm = torch.stack([total, norm]).tolist()  # the one place where a GPU is waited for
     (nats,) = run.ranks.sum(own_nats)
     mean_loss = nats / n_labels

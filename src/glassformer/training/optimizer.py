@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
-from glassformer.sharding import like
 from glassformer.training.muon import muon_beside_adamw
 
 
@@ -59,7 +58,7 @@ def load_optimizer_tensors(
     for full_name, value in tensors.items():
         name, key = full_name.rsplit("/", 1)
         # Adam's step count stays a float scalar; on a GPU the fused kernel wants it beside the weights.
-        optimizer.state[parameters[name]][key] = like(value, parameters[name]).clone()
+        optimizer.state[parameters[name]][key] = value.to(parameters[name].device).clone()
 
 
 class ExponentialMovingAverage:

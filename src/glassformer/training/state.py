@@ -5,6 +5,7 @@ What is saved and where is `runs/checkpoints.py`; this module only says what the
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -16,7 +17,6 @@ from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
 from glassformer.ranks import ALONE, Ranks
 from glassformer.runs.tensor_file import Weights
-from glassformer.sharding import like, without_weights
 from glassformer.training.layers import prepare_layers
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
@@ -49,13 +49,13 @@ class Progress:
 class TrainState:
     """The model, the module that computes its losses (`Ranks.wrap`), what updates it, and how far it is.
 
-    `asked` is the same model in one piece on every rank and without weights of its own: validation and the end of a run
-    give it theirs.
+    `eval_model` is a copy of the model whose layers are computed plainly: validation and the end of a run load into it
+    the weights they use.
     """
 
     model: nn.Module
     parallel: nn.Module
-    asked: nn.Module
+    eval_model: nn.Module
     optimizer: torch.optim.Optimizer
     ema: MovingAverage | None
     progress: Progress = field(default_factory=Progress)
@@ -64,14 +64,12 @@ class TrainState:
     @staticmethod
     def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
         """The state before the first update."""
-        asked = without_weights(
-            model
-        )  # before its layers are told to compute otherwise and its weights are cut
+        eval_model = copy.deepcopy(model)  # before `prepare_layers`
         prepare_layers(model, config)
-        parallel = ranks.wrap(model, config.shard)
+        parallel = ranks.wrap(model)
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)
-        return TrainState(model, parallel, asked, make_optimizer(model, config), ema, progress)
+        return TrainState(model, parallel, eval_model, make_optimizer(model, config), ema, progress)
 
     def weights(self) -> Weights:
         """The weights that are validated and kept: the moving average where there is one."""
@@ -103,8 +101,8 @@ class TrainState:
         load_weights(self.model, groups.get("model", {}))
         load_optimizer_tensors(self.model, self.optimizer, groups.get("optimizer", {}))
         if self.ema is not None:
-            self.ema.tensors = _as_in(self.model, groups.get("ema", {}))
-        self.best = _as_in(self.model, groups["best"]) if "best" in groups else None
+            self.ema.tensors = _on_device_of(self.model, groups.get("ema", {}))
+        self.best = _on_device_of(self.model, groups["best"]) if "best" in groups else None
         known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
         self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
         for name, generator in _generators().items():
@@ -128,7 +126,7 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
             raise CheckpointError(f"the weight {name} should have shape {shapes}")
     with torch.no_grad():
         for name, parameter in own.items():
-            parameter.copy_(like(weights[name], parameter))
+            parameter.copy_(weights[name])
 
 
 def copy_weights(weights: Weights) -> Weights:
@@ -143,9 +141,9 @@ def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool
     return metric > best if higher_is_better else metric < best
 
 
-def _as_in(model: nn.Module, weights: Weights) -> Weights:
-    own = dict(model.named_parameters())
-    return {name: like(t, own[name]) for name, t in weights.items()}
+def _on_device_of(model: nn.Module, weights: Weights) -> Weights:
+    device = next(model.parameters()).device
+    return {name: t.to(device) for name, t in weights.items()}
 
 
 def _generators() -> dict[str, Any]:

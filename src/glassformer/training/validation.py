@@ -10,9 +10,8 @@ from torch import nn
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.runtime import autocast
-from glassformer.sharding import lent
 from glassformer.training.context import RunContext
-from glassformer.training.state import TrainState, Weights, copy_weights, is_better
+from glassformer.training.state import TrainState, Weights, copy_weights, is_better, load_weights
 
 
 class Validator:
@@ -38,9 +37,9 @@ class Validator:
         """Validate, remember the best weights, count patience, and account for the time."""
         began, at = time.perf_counter(), state.progress
         weights, run = state.weights(), self.run
-        scores = self.score(state.asked, weights, run.valid, run.data.valid)
+        scores = self.score(state.eval_model, weights, run.valid, run.data.valid)
         if self.config.score_train:
-            on_train = self.score(state.asked, weights, self.whole_train, run.data.train)
+            on_train = self.score(state.eval_model, weights, self.whole_train, run.data.train)
             scores |= {f"train_{name}": value for name, value in on_train.items()}
         at.n_validations += 1
         at.validated_step = at.step
@@ -63,8 +62,9 @@ class Validator:
     def score(
         self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
     ) -> dict[str, float]:
-        """The task's scores with these weights in place of the model's."""
-        with lent(model, weights), autocast(self.run.device, self.run.precision):
+        """The task's scores of a model that is given these weights."""
+        load_weights(model, weights)
+        with autocast(self.run.device, self.run.precision):
             scores = self.task.validate(model, corpus, split)
         return dict(zip(scores, self.run.ranks.of_first(*scores.values()), strict=True))
 
