@@ -38,6 +38,7 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
         (["./my.toml"], "a path must lead to a TOML file"),
         (["imdb", "dates"], "train takes one recipe; 2 came: imdb dates"),
         (["imdb", "--minuts", "3"], "did you mean '--minutes'?"),
+        (["imdb", "--hlep"], "did you mean '--help'?"),
         (["imdb", "--n-layers", "3"], "did you mean --model.n-layers?"),
         (["imdb", "--lr", "abc"], "--lr: could not convert string to float: 'abc'"),
         (["imdb", "--lr", "-1"], "train.lr must be in (0, inf); got -1.0"),

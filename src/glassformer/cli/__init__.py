@@ -1,1 +1,1 @@
-"""The command `glassformer`: `main.py` dispatches, one file a verb does the talking, imported when called."""
+"""The command `glassformer`: `main.py` dispatches, one file per command, imported when called."""

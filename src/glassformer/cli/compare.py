@@ -20,7 +20,7 @@ class CompareArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(CompareArguments, argv, "compare")
     arguments = flags.parse(CompareArguments, given, "compare RUN RUN ...")
     if not words:

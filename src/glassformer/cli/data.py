@@ -36,7 +36,7 @@ class DataArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     if argv and argv[0] == "encode":
         return encode.run(argv[1:])
     words, given = flags.split_words(DataArguments, argv, "data")

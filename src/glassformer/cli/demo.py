@@ -28,7 +28,7 @@ class DemoArguments(NewRunArguments):
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(DemoArguments, argv, "demo")
     if words:
         hint = f"to train it: glassformer train {words[0]}"

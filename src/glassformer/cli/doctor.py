@@ -24,7 +24,7 @@ class DoctorArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(DoctorArguments, argv, "doctor")
     arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
     if words:

@@ -56,7 +56,7 @@ class EncodeArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb, without its name."""
+    """Run the command, without its name."""
     words, given = flags.split_words(EncodeArguments, argv, VERB)
     a = flags.parse(EncodeArguments, given, USAGE)
     _check(a, words)

@@ -50,7 +50,7 @@ class EvaluateArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(EvaluateArguments, argv, "evaluate")
     if "--help" in given and not words:
         flags.parse(EvaluateArguments, given, "evaluate RUN[,RUN,…]")

@@ -57,7 +57,7 @@ class ExplainArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(ExplainArguments, _long_out(argv), "explain")
     arguments = flags.parse(ExplainArguments, given, "explain RUN [TEXT]")
     if not words:

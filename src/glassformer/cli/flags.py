@@ -274,7 +274,11 @@ def _similar(flag: str, known: dict[str, bool]) -> str:
     """A hint at the flag that was meant: the same name in a section, or one spelled alike."""
     name = flag.lstrip("-")
     same = [k for k in known if k.partition(".")[2] == name]
-    return f"did you mean {same[0]}?" if same else nearest(f"--{name}", known).strip() or "see --help for all"
+    return (
+        f"did you mean {same[0]}?"
+        if same
+        else nearest(f"--{name}", [*known, "--help", "--debug"]).strip() or "see --help for all"
+    )
 
 
 def _flatten(box: str) -> str:

@@ -1,7 +1,7 @@
-"""The entry of the command: help, dispatch to one lazily imported file a verb, and every error's last stop.
+"""The entry of the command: help, dispatch to one lazily imported file per command, and every error's last stop.
 
-Nothing heavy is imported here, so that `glassformer --help` answers at once. What a verb does is in the
-verb's file; what its flags mean is in `config.py` and beside them.
+Nothing heavy is imported here, so that `glassformer --help` answers at once. What a command does is in
+its own file; what its flags mean is in `config/` and beside them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from glassformer import __version__, console, threads
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
 
-VERBS = {
+COMMANDS = {
     "demo": "train on dates written in many languages, evaluate, show a few predictions",
     "train": "train a recipe, or go on with a run: --resume RUN",
     "evaluate": "score a run on its test split, or on files of yours",
@@ -34,12 +35,12 @@ PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectory
 HELP = """\
 Train a small Transformer on your own text, then look at every number inside it.
 
-usage: glassformer VERB [arguments] [--flags]        glassformer VERB --help
+usage: glassformer COMMAND [arguments] [--flags]        glassformer COMMAND --help
 
-{verbs}
+{commands}
 
 everywhere:
-  --help      what a verb takes
+  --help      what a command takes
   --json      one JSON object a line on stdout, errors included
   --debug     the traceback of an error
   --version   the version
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _use_utf8()
     try:
         return _dispatch(arguments)
-    except SystemExit as stop:  # tyro, after it has printed a verb's help
+    except SystemExit as stop:  # tyro, after it has printed a command's help
         return stop.code if isinstance(stop.code, int) else 1
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         _close_stdout()
@@ -87,27 +88,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    """Hand the rest of the arguments to a verb."""
-    verb = arguments[0] if arguments else "--help"
-    if verb in ("--help", "-h", "help"):
-        console.write(HELP.format(verbs="\n".join(f"  {name:10}{text}" for name, text in VERBS.items())))
+    """Hand the rest of the arguments to a command."""
+    command = arguments[0] if arguments else "--help"
+    if command in ("--help", "-h", "help"):
+        listed = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
+        console.write(HELP.format(commands=listed))
         return 0
-    if verb == "--version":
+    if command == "--version":
         console.write(f"glassformer {__version__}")
         return 0
-    if verb not in VERBS:
-        from glassformer.recipes import nearest, recipe_names
-
-        hint = nearest(verb, VERBS) + f"there are: {', '.join(VERBS)}"
-        if verb in recipe_names():
-            hint = f"{verb} is a recipe: glassformer train {verb}"
-        raise UsageError(f"no verb is called {verb!r}", hint)
-    if verb != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
-        told = f"{verb} is the work of one process, and {n} were started"
+    if command not in COMMANDS:
+        _refuse(command)
+    if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
+        told = f"{command} is the work of one process, and {n} were started"
         raise UsageError(told, "start it without torchrun; train alone runs in several processes")
     if not {"--help", "-h"} & set(arguments):
         threads.watch()
-    return import_module(f"glassformer.cli.{verb}").run(arguments[1:])
+    return import_module(f"glassformer.cli.{command}").run(arguments[1:])
+
+
+def _refuse(word: str) -> NoReturn:
+    """Raise a UsageError that names the command or the flag that was probably meant."""
+    from glassformer.recipes import nearest, recipe_names
+
+    if word == "--json":
+        raise UsageError("--json stands before the command", "give it after: glassformer recipes --json")
+    hint = nearest(word, [*COMMANDS, "--help", "--version"]) + f"there are: {', '.join(COMMANDS)}"
+    if word in recipe_names():
+        hint = f"{word} is a recipe: glassformer train {word}"
+    message = f"glassformer has no flag {word}" if word.startswith("-") else f"no command is called {word!r}"
+    raise UsageError(message, hint)
 
 
 def as_known(error: BaseException) -> GlassformerError:

@@ -44,7 +44,7 @@ class PredictArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(PredictArguments, argv, "predict")
     if not words:
         if "--help" in given:

@@ -22,7 +22,7 @@ class RecipesArguments:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(RecipesArguments, argv, "recipes")
     arguments = flags.parse(RecipesArguments, given, "recipes [RECIPE]")
     if words[:1] == ["show"]:

@@ -53,7 +53,7 @@ class TrainArguments(NewRunArguments):
 
 
 def run(argv: Sequence[str]) -> int:
-    """The verb."""
+    """Run the command."""
     words, given = flags.split_words(TrainArguments, argv, "train")
     if any(flag.startswith("--resume=") for flag in given):
         return _resume(words, given)
