@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.small import config_of, small
+from tests.small import small
 from tests.together import together, train
 
-from glassformer.errors import UsageError
 from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.ranks import ALONE
-from glassformer.recipes import check_config
 
 from .test_ranks import near
 
@@ -104,8 +102,6 @@ def test_compiled_layers_give_the_same_curve() -> None:
 
 def test_a_loss_in_parts_gives_the_same_curve() -> None:
     near(train(ALONE, "lm", 8, 40, {"loss_rows": 10}), train(ALONE, "lm", 8, 40, {}))
-    with pytest.raises(UsageError, match=r"r_drop compares the scores"):
-        check_config(config_of("lm", r_drop=1.0, loss_rows=10))
 
 
 @pytest.mark.slow

@@ -154,7 +154,6 @@ def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: in
 @pytest.mark.parametrize(
     ("task", "settings"),
     [
-        ("classify", {"r_drop": 1.0}),
         ("classify", {"adversarial": 0.1}),
         ("classify", {"optimizer": "muon"}),
         ("translate", {"label_smoothing": 0.1}),

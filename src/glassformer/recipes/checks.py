@@ -196,12 +196,8 @@ def _check_model(model: ModelConfig, where: str) -> None:
 
 
 def _check_training(train: TrainConfig, where: str) -> None:
-    if train.r_drop and train.loss_rows:
-        told = "r_drop compares the scores of two passes, and train.loss_rows keeps none"
-        raise UsageError(f"{where}: {told}", "leave one of them out")
     if train.adversarial:
         others = {
-            "r_drop": "both say what a second pass is for",
             "compile": "compiled layers keep what a gradient needs for one, and it takes two",
         }
         for name, told in others.items():

@@ -28,7 +28,7 @@ from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.splits import Split, TextData
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
-from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.ranks import ALONE, Ranks
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
@@ -200,10 +200,6 @@ class Task(ABC):
     @abstractmethod
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """What the model says of a batch: (B, C), or (B, T, V)."""
-
-    def scored_logits(self, model: nn.Module, batch: Batch) -> Tensor:
-        """(N, V), those of `logits` that have a label."""
-        return self.logits(model, batch)[batch.labels != IGNORE_INDEX]
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Cross-entropy summed over the labels of a batch, in nats.

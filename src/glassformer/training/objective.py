@@ -1,4 +1,4 @@
-"""What an update minimises: the cross-entropy, or with it the agreement of two passes, or the loss at its worst nearby.
+"""What an update minimises: the cross-entropy, or the mean of it and of the loss at its worst nearby.
 
 All are sums over the labels of a batch, which the loop divides once. What is reported is the cross-entropy alone,
 so that curves with and without a regulariser can be laid on each other.
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.models.ensemble import members_of
-from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task
 
@@ -31,7 +30,7 @@ def objective_of(train: TrainConfig) -> Objective:
     smoothing = train.label_smoothing
     if train.adversarial:
         return partial(adversarial, smoothing, train.adversarial)
-    return partial(r_drop, smoothing, train.r_drop) if train.r_drop else partial(cross_entropy, smoothing)
+    return partial(cross_entropy, smoothing)
 
 
 def cross_entropy(
@@ -40,35 +39,6 @@ def cross_entropy(
     """The task's own loss."""
     loss = task.loss_sum(model, batch, label_smoothing)
     return loss, loss
-
-
-def r_drop(
-    label_smoothing: float, weight: float, task: Task, model: nn.Module, batch: Batch
-) -> tuple[Tensor, Tensor]:
-    """R-Drop (Liang et al. 2021): two passes, which differ by their dropout alone, shall say the same.
-
-    The mean cross-entropy of both, and weight / 4 times the divergence between them, in both directions. (Half of
-    the paper's equation 4, which adds the two cross-entropies: so the learning rate keeps its meaning.) Members of an
-    ensemble learn by themselves; sums are the mean over them.
-    """
-    each = [_two_passes(label_smoothing, weight, task, member, batch) for member in members_of(model)]
-    minimised, loss = (torch.stack(sums).mean() for sums in zip(*each, strict=True))
-    return minimised, loss
-
-
-def two_way_divergence(first: Float[Tensor, "N V"], second: Float[Tensor, "N V"]) -> Float[Tensor, ""]:
-    """KL(p, q) + KL(q, p) of the softmax of two sets of logits, in nats, summed over the rows."""
-    p, q = first.float().log_softmax(dim=-1), second.float().log_softmax(dim=-1)
-    return ((p.exp() - q.exp()) * (p - q)).sum()
-
-
-def _two_passes(
-    label_smoothing: float, weight: float, task: Task, model: nn.Module, batch: Batch
-) -> tuple[Tensor, Tensor]:
-    first, second = (task.scored_logits(model, batch) for _ in range(2))
-    labels = batch.labels[batch.labels != IGNORE_INDEX].repeat(2)
-    both = cross_entropy_sum(torch.cat([first, second]), labels, label_smoothing)
-    return both / 2 + weight / 4 * two_way_divergence(first, second), both / 2
 
 
 def adversarial(

@@ -28,7 +28,7 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
         The last loss, in nats per label; people are told what it means.
     """
     c = replace(p.config.train, label_smoothing=0.0, word_mask_prob=0.0, word_unknown_prob=0.0, ema_decay=0.0)
-    c = replace(c, r_drop=0.0, adversarial=0.0)
+    c = replace(c, adversarial=0.0)
     c = replace(c, **{c.optimizer: _without_decay(getattr(c, c.optimizer))})
     p = p.with_config(replace(p.config, train=c))
     torch.manual_seed(c.seed)

@@ -86,7 +86,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     per_epoch = pace.update * n_batches / c.accumulate
     return Preflight(
         n_parameters=n_parameters(model),
-        flops_per_token=(6 if c.adversarial or c.r_drop else 3)
+        flops_per_token=(6 if c.adversarial else 3)
         * config.model.members
         * run.task.forward_flops(min(typical, config.text.max_len)),
         memory_bytes=memory(model, run, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),

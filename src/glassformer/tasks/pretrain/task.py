@@ -145,9 +145,6 @@ class Pretrain(Task):
         """(N, V), of the tokens that have a label."""
         return model(batch.ids, batch.padding_mask, batch.spelling, batch.labels != IGNORE_INDEX)
 
-    def scored_logits(self, model: nn.Module, batch: Batch) -> Tensor:
-        return self.logits(model, batch)
-
     def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels = batch.labels[batch.labels != IGNORE_INDEX]
         return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
