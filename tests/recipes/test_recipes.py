@@ -165,7 +165,11 @@ def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"task = \n", "not TOML"), (b"note = '\xff'", "not UTF-8"), (b"[model]\nd_modle = 3", "d_modle")],
+    [
+        (b"task = \n", "not TOML"),
+        (b"note = '\xff'", "not UTF-8"),
+        (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle"),
+    ],
     ids=["toml", "utf8", "key"],
 )
 def test_a_broken_file_is_named(content: bytes, told: str, tmp_path: Path) -> None:
@@ -174,6 +178,24 @@ def test_a_broken_file_is_named(content: bytes, told: str, tmp_path: Path) -> No
     with pytest.raises(UsageError, match=told) as caught:
         load_recipe(path)
     assert str(path) in caught.value.message
+
+
+def test_a_recipe_names_its_task(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[train]\nepochs = 1\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="no task is named") as caught:
+        load_recipe(path)
+    assert str(path) in caught.value.message and "classify" in caught.value.hint
+
+
+def test_a_section_that_is_not_chosen_is_refused_at_its_defaults_too() -> None:
+    train = {"optimizer": "muon", "adamw": {"weight_decay": 0.01}}
+    told = r"\[train.adamw\] is set, and train.optimizer is muon"
+    with pytest.raises(UsageError, match=told):
+        config_from_dict({"task": "lm", "train": train})
+    with pytest.raises(UsageError, match=told):
+        override(Config(task="lm"), {"train": train})
+    assert config_from_dict({"task": "lm", "train": train}, of_a_run=True).train.optimizer == "muon"
 
 
 def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:

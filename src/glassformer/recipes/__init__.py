@@ -32,7 +32,7 @@ def load_recipe(name_or_path: str | Path) -> Config:
     """Read a shipped recipe by name (`imdb`), or one of your own by path; of a run folder, its `config.toml`.
 
     Raises:
-        UsageError: there is none, it is not TOML, or a key or value in it cannot be used.
+        UsageError: there is none, it is not TOML, it names no task, or a key or value in it cannot be used.
     """
     path = _find(str(name_or_path))
     try:
@@ -44,8 +44,10 @@ def load_recipe(name_or_path: str | Path) -> Config:
     except tomllib.TOMLDecodeError as error:
         hint = "strings need quotes; see: glassformer recipes imdb"
         raise UsageError(f"{path}: not TOML: {error}", hint) from error
-    values = {"task": TASK_NAMES[0], "recipe": path.stem} | values
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
+    if not values.get("task"):
+        raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(TASK_NAMES)}")
+    values = {"recipe": path.stem} | values
     return config_from_dict(values, where, of_a_run=path.name == "config.toml")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any, Literal
 
-from glassformer.config import Config
+from glassformer.config import Config, idle
 from glassformer.errors import UsageError
 from glassformer.recipes import checks
 from glassformer.recipes.checks import chooser, sections
@@ -41,7 +41,10 @@ def config_from_dict(
     useless = "drop" if of_a_run else "drop what says nothing"
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
     placed = {name: _placed(name, table, table, where, useless) for name, table in tables.items()}
-    return checks.build_config(values | placed, where)
+    config = checks.build_config(values | placed, where)
+    if not of_a_run:
+        _refuse_inactive(config, tables, where)
+    return config
 
 
 def override(
@@ -82,13 +85,26 @@ def override(
         placed = _placed(section, given, chosen, where, "refuse")
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
-    return checks.build_config(values, where)
+    built = checks.build_config(values, where)
+    _refuse_inactive(built, changes, where)
+    return built
 
 
 def left_to_fit(config: Config, given: Collection[str]) -> str:
     """The settings still to be found from the data where these are named; a budget of any kind is a budget."""
     named = set(given) | (set(BUDGETS) if set(given) & set(BUDGETS) else set())
     return " ".join(name for name in config.fit.split() if name not in named)
+
+
+def _refuse_inactive(config: Config, tables: dict[str, dict[str, Any]], where: str) -> None:
+    """Refuse a section of an optimizer or data set that is not chosen, even at its defaults: it does nothing."""
+    for section, table in tables.items():
+        part = getattr(config, section)
+        for name in idle(part):
+            if name in table:
+                by = chooser(type(part), name)
+                told = f"{where}: [{section}.{name}] is set, and {section}.{by} is {getattr(part, by)}"
+                raise UsageError(told, f"leave it out, or choose {name}")
 
 
 def _refuse_ignored(
