@@ -23,8 +23,10 @@ from tests.small import config_of, data_of, small_run
 from glassformer import ranks as meeting
 from glassformer import session
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
+from glassformer.kernels.vocabulary import MAX_LOGITS
 from glassformer.ranks import Ranks, joined
 from glassformer.runtime import choose_precision
+from glassformer.tasks.lm import task as language
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, own_batches, train_steps, update
@@ -93,8 +95,9 @@ def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) 
 
 
 def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
-    """A small run without dropout, before its first update; `members` is the model's."""
+    """A small run without dropout, before its first update; `members` is the model's, `max_logits` the loss's."""
     settings = dict(settings)
+    language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
     members = settings.pop("members", 1)
     config = config_of(task, **settings)
     config = replace(config, model=replace(config.model, dropout=0.0, members=members))

@@ -11,6 +11,7 @@ import torch
 from tests.small import small
 
 from glassformer.cli.main import main
+from glassformer.kernels.vocabulary import MAX_LOGITS
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.recipes import load_recipe
@@ -36,7 +37,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
         f"{hours:.1f} hours on one H200",
         f"{hours * 60 / 8:.0f} minutes on eight",
         f"about {memory(model, bf16, c.max_tokens) / 1e9:.0f} GB",
-        f"{12 * c.loss_rows * vocab_size / 1e9:.1f} GB",
+        f"{12 * MAX_LOGITS / 1e9:.1f} GB for the logits of {MAX_LOGITS // vocab_size:,} tokens",
     ):
         assert told in PAGE, told
 

@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 from tests.small import small
 from tests.together import together, train
 
-from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
+from glassformer.kernels.vocabulary import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.ranks import ALONE
+from glassformer.tasks.lm import task as language
 
 from .test_ranks import near
 
@@ -74,6 +76,7 @@ COMPILED = """
 import json, sys, torch
 from tests.together import train
 from glassformer.ranks import ALONE
+from glassformer.tasks.lm import task as language
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)
 tasks = ("classify", "translate", "lm")
@@ -100,13 +103,18 @@ def test_compiled_layers_give_the_same_curve() -> None:
         near(compiled, plain)
 
 
-def test_a_loss_in_parts_gives_the_same_curve() -> None:
-    near(train(ALONE, "lm", 8, 40, {"loss_rows": 10}), train(ALONE, "lm", 8, 40, {}))
+def test_a_loss_in_chunks_gives_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "MAX_LOGITS", MAX_LOGITS)  # `train` sets it
+    with patch.object(ProjectedCrossEntropySum, "apply", wraps=ProjectedCrossEntropySum.apply) as chunked:
+        plain = train(ALONE, "lm", 8, 40, {})
+        assert not chunked.called, "few logits are computed at once"
+        near(train(ALONE, "lm", 8, 40, {"max_logits": 1000}), plain)
+        assert chunked.called
 
 
 @pytest.mark.slow
 def test_all_of_it_goes_together_in_several_processes() -> None:
-    settings = {"recompute": True, "loss_rows": 20, "accumulate": 2}
+    settings = {"recompute": True, "max_logits": 1000, "accumulate": 2}
     alone = train(ALONE, "lm", 12, 60, {"accumulate": 2})
     found = together(2, train, "lm", 12, 60, settings)
     assert found[0] == found[1]

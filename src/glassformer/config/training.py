@@ -108,8 +108,6 @@ class TrainConfig:
     """Keep only what goes into each layer and compute the rest again for its gradient: a third more work, far less memory."""
     compile: bool = False
     """Compile each layer (torch.compile): a minute or more at the start, for long runs on a GPU."""
-    loss_rows: int = number(0, "[0, inf)")
-    """Tokens whose scores over the vocabulary are in memory at a time; 0 for all of a batch."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -14,6 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+MAX_LOGITS = 2**28
+"""Tokens x vocabulary above which the loss of a language model is computed in chunks of tokens: 1.1 GB of logits in fp32.
+
+A batch of the recipe shakespeare has at most .5 million, of lm 41 million (2,048 tokens and 20,000 words), and of
+gpt2-124m 3.3 billion (65,536 and 50,304), which is the only one in chunks.
+"""
+
 
 class ProjectedCrossEntropySum(torch.autograd.Function):
     """`cross_entropy_sum(F.linear(hidden, weight), labels)` of `nn/cross_entropy.py`, `rows` rows at a time.

@@ -9,6 +9,7 @@ from glassformer.errors import UsageError
 REMOVED: dict[str, Any] = {
     "train.average_last": 1,
     "train.keep": 2,
+    "train.loss_rows": 0,
     "train.muon.newton_schulz_steps": 5,
     "train.shard": False,
     "train.static_shapes": False,

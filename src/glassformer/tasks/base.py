@@ -42,7 +42,7 @@ PARALLEL_FILES = frozenset(
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
 SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
 """Settings of predicted labels, for the `ignores` of tasks that have none."""
-WINDOWS = frozenset("train.loss_rows model.longest_ngram model.ngram_rows model.ngram_dropout".split())
+WINDOWS = frozenset("model.longest_ngram model.ngram_rows model.ngram_dropout".split())
 """Settings of windows of a running text and of its model, for the `ignores` of tasks that read examples."""
 
 WORDS = 20_000

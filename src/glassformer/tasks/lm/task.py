@@ -20,7 +20,7 @@ from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
 from glassformer.evaluate.language import score
-from glassformer.kernels.vocabulary import ProjectedCrossEntropySum
+from glassformer.kernels.vocabulary import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.models.ensemble import Ensemble
@@ -115,8 +115,9 @@ class LanguageModelling(Task):
         return cast(LanguageModel, model).read(batch.ids)
 
     def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        rows = self.config.train.loss_rows
-        if not rows or not model.training:
+        """`loss_sum` of a model as it stands; in training never with more logits in memory than `MAX_LOGITS`."""
+        rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
+        if batch.labels.numel() <= rows or not model.training:
             return super().loss_sum_of_one(model, batch, label_smoothing)
         hidden, labels = self.read(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = ProjectedCrossEntropySum.apply(
