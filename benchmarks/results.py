@@ -80,7 +80,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
             telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name)
             for name in others
         }
-        | ({"the seeds as one": seeds.averaged.text} if seeds and seeds.averaged else {}),
+        | ({"the seeds as one": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
         "parameters": first.n_parameters,
         "updates": round(sum(run.steps for run in runs) / len(runs)),

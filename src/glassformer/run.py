@@ -29,7 +29,7 @@ from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Facts
+from glassformer.runs.values import Evaluation, Facts
 from glassformer.runtime import Precision, choose_device, choose_precision, tuned
 from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
@@ -78,7 +78,7 @@ def train(
     if seeds is not None:
         if dry_run or overfit_batch:
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
-        start_seeds(config, folder, seeds, on_report)
+        start_seeds(config, folder, seeds, _evaluate_together, on_report)
         return load(folder)
     with tuned(choose_device(config.train.device), config.train.deterministic):
         if dry_run or overfit_batch:
@@ -96,7 +96,7 @@ def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -
     Of several processes, as many as one likes, all but the first return None.
     """
     if SeedsFolder(out).exists:
-        go_on(SeedsFolder(out), on_report)
+        go_on(SeedsFolder(out), _evaluate_together, on_report)
     else:
         resume_run(RunFolder(out), on_report)
     return load(out) if console.speaks() else None
@@ -127,6 +127,17 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     members = [member for each in (run, *joining) for member in members_of(each.model)]
     paths = tuple(other.path for other in joining)
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
+
+
+def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
+    """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
+    run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
+    data = load_text_data(run.task.form, run.config.data)
+    name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
+    with tuned(run.device):
+        scores = run.task.evaluate(run.model, split, run.config.decode)
+    scores.pop("predictions")
+    return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:

@@ -6,21 +6,29 @@ together is told by `report/seeds.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from glassformer import console
 from glassformer.config import Config
-from glassformer.errors import DivergedError, Interrupted, UsageError
+from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsFacts, write_seeds_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.values import Evaluation
 from glassformer.runtime import choose_device, tuned
 from glassformer.session import OnReport, resume_run, start_run
 
+EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
+"""Scores the runs of several folders as one."""
 
-def start_seeds(config: Config, path: Path, n: int, on_report: OnReport | None = None) -> SeedsFacts:
-    """Train seeds seed, seed + 1, … of a configuration into `path`, each into a run folder of its own.
+
+def start_seeds(
+    config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_report: OnReport | None = None
+) -> SeedsFacts:
+    """Train seeds seed, seed + 1, … of a configuration into `path`, each into a run folder of its own; see `go_on`.
 
     Raises:
         UsageError: fewer than two seeds, or a folder that holds something already.
@@ -31,14 +39,19 @@ def start_seeds(config: Config, path: Path, n: int, on_report: OnReport | None =
     RunFolder(path).check_new()
     first = config.train.seed
     SeedsFolder(path).begin(config, [first + i for i in range(n)])
-    return go_on(SeedsFolder(path), on_report)
+    return go_on(SeedsFolder(path), evaluate, on_report)
 
 
-def go_on(folder: SeedsFolder, on_report: OnReport | None = None) -> SeedsFacts:
-    """Train what is still to be trained of a seeds folder, and tell what the seeds say together.
+def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_report: OnReport | None = None) -> SeedsFacts:
+    """Train what is still to be trained of a seeds folder, score all as one, and report what the seeds say together.
 
     A budget in minutes is measured by the first seed; the others take as many updates, for runs that differ in more
     than their seed would not be comparable.
+
+    Args:
+        folder: what is to be trained.
+        evaluate: scores the runs of several folders as an ensemble.
+        on_report: called with each `StepReport`.
     """
     config, seeds = folder.read()
     diverged: DivergedError | None = None
@@ -47,6 +60,7 @@ def go_on(folder: SeedsFolder, on_report: OnReport | None = None) -> SeedsFacts:
         if run.finished and run.report.is_file():
             continue
         console.say(f"seed {seed}, run {number} of {len(seeds)}: {run.path}")
+        folder.ensemble.unlink(missing_ok=True)  # it was of other runs
         settled = first.read_config() if first.resumable else config
         try:
             _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_report)
@@ -58,7 +72,19 @@ def go_on(folder: SeedsFolder, on_report: OnReport | None = None) -> SeedsFacts:
             raise Interrupted(error.message, hint, error.exit_code) from None
     if diverged is not None and not any(folder.run(seed).finished for seed in seeds):
         raise diverged
+    _evaluate_together(folder, evaluate)
     return write_seeds_report(folder)
+
+
+def _evaluate_together(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
+    runs = folder.finished
+    if len(runs) < 2 or folder.ensemble.is_file():
+        return
+    console.say(f"evaluating the {len(runs)} runs as one, by the mean of their probabilities")
+    try:
+        folder.write_ensemble(evaluate([run.path for run in runs]))
+    except (DataError, UsageError) as error:
+        console.warn(f"the runs are not scored as one: {error.message}")
 
 
 def _train(config: Config, run: RunFolder, on_report: OnReport | None) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
-from glassformer.report.seeds import in_words, spread_of
+from glassformer.evaluate.classification import score
+from glassformer.report.seeds import in_words, load_seeds, spread_of
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.values import Evaluation
 from glassformer.seeds import go_on
 
 from .test_end_to_end import TINY, write_reviews
@@ -40,7 +44,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
     assert {p.name for p in three.iterdir()} == {
-        "seeds.json", "report.md", "report.json", "seed-4", "seed-5", "seed-6"
+        "seeds.json", "report.md", "report.json", "ensemble.json", "seed-4", "seed-5", "seed-6"
     }  # fmt: skip
     configs = [glassformer.load_recipe(three / f"seed-{seed}") for seed in (4, 5, 6)]
     assert [config.train.seed for config in configs] == [4, 5, 6]
@@ -77,12 +81,46 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     right = [
         max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, said[0], strict=True)
     ]
-    assert report["averaged"]["metric"] == "accuracy"
-    assert report["averaged"]["value"] == pytest.approx(statistics.fmean(right))
+    assert report["ensemble"]["metric"] == "accuracy"
+    assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
     text = (three / "report.md").read_text(encoding="utf-8")
     assert f"their probabilities: **{100 * statistics.fmean(right):.1f}%**" in text
     assert "3 seeds: **" in text and f"{best['run']}, best by validation" in text and "None" not in text
+
+
+def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: Path) -> None:
+    evaluation = SeedsFolder(three).read_ensemble()
+    assert evaluation is not None and "predictions" not in evaluation.scores
+    said = [RunFolder(three / f"seed-{seed}").read_predictions() or [] for seed in (4, 5, 6)]
+    names = list(said[0][0]["probabilities"])
+    table = np.array([[[row["probabilities"][name] for name in names] for row in rows] for rows in said])
+    expected = score([names.index(row["truth"]) for row in said[0]], table.mean(axis=0), names)
+    for name in ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"):
+        assert evaluation.value(name) == pytest.approx(expected[name], rel=1e-5), name
+    assert evaluation.interval("accuracy") == pytest.approx(expected["ci95"])
+
+
+def test_several_translators_are_scored_as_one(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("".join(f"number {i}\tNummer {i}\n" for i in range(40)), encoding="utf-8")
+    glassformer.train("translate", out=tmp_path / "x", seeds=2, train_file=tmp_path / "t.tsv", **TINY)
+    runs = [run.path for run in SeedsFolder(tmp_path / "x").finished]
+    together = glassformer.load(*runs, precision="fp32").evaluate("valid")
+    evaluation = SeedsFolder(tmp_path / "x").read_ensemble()
+    assert evaluation is not None and evaluation.split == "valid"
+    assert evaluation.value("chrf") == together["chrf"] and evaluation.value("bleu") == together["bleu"]
+    shown = load_seeds(SeedsFolder(tmp_path / "x")).ensemble
+    assert shown is not None and f"**{shown.text}**" in (tmp_path / "x" / "report.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_scores_of_all_seeds_as_one_that_are_missing_are_made(three: Path, tmp_path: Path) -> None:
+    folder = SeedsFolder(shutil.copytree(three, tmp_path / "x"))
+    before = folder.ensemble.read_bytes()
+    folder.ensemble.unlink()
+    glassformer.resume(folder.path)
+    assert folder.ensemble.read_bytes() == before
 
 
 def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +138,7 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
 
 def test_named_together_they_predict_the_mean(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")]
-    runs = SeedsFolder(three).trained
+    runs = SeedsFolder(three).finished
     said = [[a["probabilities"] for a in glassformer.load(run.path).predict(lines)] for run in runs]
     capsys.readouterr()
     assert main(["predict", ",".join(str(run.path) for run in runs), *lines, "--json"]) == 0
@@ -155,6 +193,10 @@ def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path)
     assert caught.value.exit_code == 143
 
 
+def no_ensemble(paths: Sequence[Path]) -> Evaluation:
+    pytest.fail(f"one run is no ensemble: {paths}")
+
+
 def test_a_seed_that_diverges_does_not_stop_the_others(
     three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,9 +210,10 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         raise DivergedError("the loss is no number")
 
     monkeypatch.setattr("glassformer.seeds._train", diverge)
-    facts = go_on(folder)
+    facts = go_on(folder, no_ensemble)
+    assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     assert facts.missing == [5, 6] and facts.settled and folder.best.path.name == "seed-4"
-    assert [run.path.name for run in folder.trained] == ["seed-4"], "what has no weights labels nothing"
+    assert [run.path.name for run in folder.finished] == ["seed-4"], "what has no weights labels nothing"
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
     assert "Without a score: seed 5, 6" in folder.report.read_text(encoding="utf-8")
 

@@ -9,29 +9,31 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.files import atomic_write_text, write_json
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
-from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Facts
+from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import cell_text, duration, fenced, table
 from glassformer.tasks.telling import Score
 
 
 @dataclass(frozen=True)
 class SeedsFacts:
-    """The runs of a seeds folder that were scored, and the seeds that were asked for."""
+    """The runs of a seeds folder that were scored, and the seeds that were asked for.
+
+    Attributes:
+        evaluation: of all runs as one, an ensemble; None where they were not scored so.
+    """
 
     path: Path
     asked: list[int]
     runs: list[RunFacts]
+    evaluation: Evaluation | None = None
 
     @property
     def best(self) -> RunFacts:
@@ -52,17 +54,10 @@ class SeedsFacts:
         """Whether no score is still to come: seeds without one ended in no number."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
 
-    @cached_property
-    def averaged(self) -> Score | None:
-        """The score of all runs as one, by what each said of every example; None where that cannot be averaged."""
-        said = [rows for run in self.runs if (rows := RunFolder(run.path).read_predictions())]
-        if len(said) < max(2, len(self.runs)) or len({len(rows) for rows in said}) > 1:
-            return None
-        try:
-            evaluation = self.runs[0].telling.averaged(said)
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.path}: a file of predictions lacks {error}") from error
-        return None if evaluation is None else self.runs[0].telling.score(evaluation)
+    @property
+    def ensemble(self) -> Score | None:
+        """The score to quote first of all runs as one."""
+        return None if self.evaluation is None else self.runs[0].telling.score(self.evaluation)
 
     def scores(self) -> list[float]:
         """The test score of each run, the one to quote first."""
@@ -72,10 +67,10 @@ class SeedsFacts:
 def load_seeds(folder: SeedsFolder) -> SeedsFacts:
     """Read what the runs of a seeds folder say; a CheckpointError names a damaged file, or that none was scored."""
     asked = folder.read()[1]
-    begun = [load_facts(folder.run(seed).path) for seed in asked if folder.run(seed).finished]
-    if not begun:
+    runs = [load_facts(run.path) for run in folder.finished]
+    if not runs:
         _ = folder.best  # raises, and says how to go on
-    return SeedsFacts(folder.path, asked, begun)
+    return SeedsFacts(folder.path, asked, runs, folder.read_ensemble())
 
 
 def validated(run: RunFacts) -> float | None:
@@ -105,9 +100,11 @@ def in_words(metric: Metric, values: Sequence[float]) -> str:
 def _as_one(facts: SeedsFacts) -> str:
     """How to ask all of them together, and what that scores where it is known."""
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
-    if averaged := facts.averaged:
-        interval = averaged.metric.between(averaged.interval)
-        told = f"As one, by the mean of their probabilities: **{averaged.text}** (95%: {interval}). `predict` answers so"
+    if ensemble := facts.ensemble:
+        interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
+        told = (
+            f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
+        )
     else:
         told = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
     members = len(facts.runs) * facts.runs[0].config.model.members
@@ -131,7 +128,7 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
 
 def seeds_report(facts: SeedsFacts) -> Facts:
     """The report as data. `best` is a folder's name, and none while seeds are missing that may yet be trained."""
-    averaged = facts.averaged
+    ensemble = facts.ensemble
     first, valid = facts.runs[0], [value for run in facts.runs if (value := validated(run)) is not None]
     return {
         "task": first.config.task,
@@ -141,8 +138,8 @@ def seeds_report(facts: SeedsFacts) -> Facts:
         "best": facts.best.path.name if facts.settled else None,
         "valid": {"metric": first.metric.name, **spread_of(valid)} if valid else None,
         "test": {"metric": first.score.metric.name, **spread_of(facts.scores())} if facts.scores() else None,
-        "averaged": averaged
-        and {"metric": averaged.metric.name, "value": averaged.value, "ci95": averaged.interval},
+        "ensemble": ensemble
+        and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
         "runs": [_run_facts(run) for run in facts.runs],
     }
 

@@ -13,6 +13,7 @@ from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, config_to_dict
 from glassformer.runs.folder import SEEDS, RunFolder
+from glassformer.runs.values import Evaluation
 
 
 class SeedsFolder:
@@ -21,6 +22,7 @@ class SeedsFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
         self.asked = path / SEEDS  # written before the first run, so that all of them can go on
+        self.ensemble = path / "ensemble.json"  # scores of all runs as one
         self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
 
     @property
@@ -47,10 +49,18 @@ class SeedsFolder:
             raise CheckpointError(f"{self.asked} does not say which seeds of what to train") from error
 
     @property
-    def trained(self) -> list[RunFolder]:
-        """The run of every seed but those that diverged; a CheckpointError, as of `best`, while one is to be trained."""
-        _ = self.best  # refuses where one is missing
+    def finished(self) -> list[RunFolder]:
+        """The runs that were trained and scored, in the order of their seeds."""
         return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
+
+    def write_ensemble(self, evaluation: Evaluation) -> None:
+        """Write what the finished runs score as one."""
+        files.write_json(self.ensemble, evaluation.as_json())
+
+    def read_ensemble(self) -> Evaluation | None:
+        """What the finished runs score as one; None where that was not scored."""
+        at = self.ensemble
+        return Evaluation.from_json(files.read_json(at), at) if at.is_file() else None
 
     @property
     def best(self) -> RunFolder:

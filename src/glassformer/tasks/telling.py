@@ -75,10 +75,6 @@ class Telling:
         known = self.shown or [*(own.name for own in self.metrics), *METRICS]
         return [name for name in known if evaluation.value(name) is not None]
 
-    def averaged(self, predictions: Sequence[Sequence[Facts]]) -> Evaluation | None:
-        """Score several runs as one, where what they say can be averaged: from the stored predictions of each."""
-        return None
-
     def details(self, evaluation: Evaluation) -> list[str]:
         """Return what follows the result table, such as how answers were decoded, or a table of classes."""
         return []

@@ -10,7 +10,6 @@ import numpy as np
 from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.style.words import code, percent, table
-from glassformer.tasks.classify.averaging import score_of_mean
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.telling import Telling
 
@@ -44,9 +43,6 @@ class ClassifyTelling(Telling):
         "training data may get one with unearned confidence."
     )
     compared = ("truth", "label")
-
-    def averaged(self, predictions: Sequence[Sequence[Facts]]) -> Evaluation | None:
-        return Evaluation(scores=score_of_mean(predictions))
 
     def details(self, evaluation: Evaluation) -> list[str]:
         classes = evaluation.scores.get("per_class") or []
