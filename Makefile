@@ -3,17 +3,23 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+EXE := .exe
+else
 BIN := $(VENV)/bin
+endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-all browser lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo test test-all browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
 	@echo "make test       the tests (under six minutes on two cores)"
 	@echo "make test-all   the slow tests too"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
+	@echo "make format     ruff format on every Python file"
 	@echo "make lint       ruff and pyright"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
@@ -38,10 +44,13 @@ browser:
 	if [ "$$(id -u)" = 0 ]; then as=; else as=sudo; fi; \
 	$$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
 
+format: $(VENV)/.installed-test
+	$(BIN)/ruff format .
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --pythonpath $(BIN)/python$(EXE)
 
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results
@@ -71,15 +80,15 @@ clean:
 	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build
 
 # Stamps: remade when what there is to install changes.
-$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(BIN)/python$(EXE) pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.installed-test: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.installed-test: $(BIN)/python$(EXE) pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
 	@touch $(VENV)/.installed $@
 
-$(BIN)/python:
+$(BIN)/python$(EXE):
 	@test -n "$(PYTHON)" || { echo "No python3 here: install Python 3.11 or newer." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Glassformer needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V`. Try: make PYTHON=..." >&2; exit 1; }
