@@ -246,51 +246,14 @@ def test_a_budget_that_is_asked_for_replaces_the_recipes() -> None:
     assert (both.epochs, both.steps, both.minutes) == (None, 5, 2.0), "two that are named both hold"
 
 
-OLD_RUN = """
-task = "classify"
-recipe = "imdb-tutorial"
-[data]
-dataset = "imdb"
-src_lang = "en"
-multi30k_version = "raw"
-n_dates = 123
-valid_fraction = 0.1
-[train]
-epochs = 10.0
-optimizer = "{optimizer}"
-weight_decay = 0.02
-beta1 = 0.8
-beta2 = 0.999
-eps = 1e-7
-"""
-"""A run folder's config.toml from before sections: every key written out, also those without effect."""
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "section"),
-    [
-        ("adamw", AdamWConfig(beta1=0.8, beta2=0.999, eps=1e-7, weight_decay=0.02)),
-        ("adam", AdamConfig(beta1=0.8, beta2=0.999, eps=1e-7)),
-        ("sgd", SGDConfig(momentum=0.8, weight_decay=0.02)),
-    ],
-)
-def test_an_old_run_folder_goes_on_as_it_was(optimizer: str, section: object, tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text(OLD_RUN.format(optimizer=optimizer), encoding="utf-8")
-    config = load_recipe(tmp_path)
-    assert getattr(config.train, optimizer) == section
-    assert config == replace(config, data=DataConfig(dataset="imdb", valid_fraction=0.1))
-    (tmp_path / "again.toml").write_text(dump_config(config), encoding="utf-8")
-    assert load_recipe(tmp_path / "again.toml") == config
-
-
-def test_an_old_recipe_loads_unless_it_asks_for_what_cannot_be() -> None:
-    data = {"dataset": "multi30k", "src_lang": "fr", "n_dates": 40_000}
-    train = {"optimizer": "adam", "weight_decay": 0.0, "beta2": 0.999}
-    config = config_from_dict({"data": data, "train": train})
-    assert config.data.multi30k.src_lang == "fr" and config.train.adam.beta2 == 0.999
-    with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
-        config_from_dict({"train": train | {"weight_decay": 0.1}}, "mine")
-    assert caught.value.hint == "use adamw or sgd or muon: --optimizer adamw"
+def test_what_is_chosen_has_its_settings_flat_and_others_are_refused() -> None:
+    flat = {"train": {"optimizer": "adam", "beta2": 0.9}, "data": {"dataset": "multi30k", "src_lang": "fr"}}
+    config = config_from_dict(flat)
+    assert config.data.multi30k.src_lang == "fr" and config.train.adam.beta2 == 0.9
+    for of_a_run in (False, True):
+        with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
+            config_from_dict({"train": {"optimizer": "adam", "weight_decay": 0.0}}, "mine", of_a_run=of_a_run)
+        assert caught.value.hint == "use adamw or sgd or muon: --optimizer adamw"
 
 
 def test_a_removed_setting_loads_at_the_value_that_changes_nothing(

@@ -87,7 +87,7 @@ class Findings:
 def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The files whose bytes are no longer those recorded; both are `Findings.hashes`.
 
-    A file that was moved, or was recorded by its bare name, as runs once did, is sought by that name.
+    A file that was moved is sought by its name.
     """
 
     def found(path: str) -> set[str]:

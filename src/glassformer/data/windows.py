@@ -15,7 +15,7 @@ from glassformer.data.permutation import Permutation
 from glassformer.data.plans import LazyPlan, Plan
 
 TABLE = 1 << 20
-"""Up to so many windows their order is drawn as a table (8 MiB), as it always was, so that old runs can be repeated."""
+"""Up to so many windows their order is drawn as a table (8 MiB); beyond, it is computed where it is looked at."""
 
 
 def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> Plan:

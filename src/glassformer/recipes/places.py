@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Any
 
 from glassformer.config import Config, idle
 from glassformer.errors import UsageError
@@ -30,17 +30,16 @@ def config_from_dict(
     """Build a checked configuration from nested plain values; what is left out keeps its default.
 
     Args:
-        values: as `tomllib` reads a recipe. What belongs to one data set or optimizer may also stand in [data]
-            or [train] itself, as it did before each had a section.
+        values: as `tomllib` reads a recipe. What belongs to the chosen data set or optimizer may also stand in [data]
+            or [train] itself.
         where: what to name in errors, usually the file.
-        of_a_run: a run wrote these, and what its optimizer or data set had no use for has had no effect.
+        of_a_run: a run wrote these; the section of what is not chosen has had no effect, and is dropped.
 
     Raises:
         UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval.
     """
-    useless = "drop" if of_a_run else "drop what says nothing"
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
-    placed = {name: _placed(name, table, table, where, useless) for name, table in tables.items()}
+    placed = {name: _placed(name, table, table, where) for name, table in tables.items()}
     config = checks.build_config(values | placed, where)
     if not of_a_run:
         _refuse_inactive(config, tables, where)
@@ -82,7 +81,7 @@ def override(
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
-        placed = _placed(section, given, chosen, where, "refuse")
+        placed = _placed(section, given, chosen, where)
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
     built = checks.build_config(values, where)
@@ -124,14 +123,11 @@ def _over(old: Any, new: Any) -> Any:
     return old | new if isinstance(old, dict) and isinstance(new, dict) else new
 
 
-def _placed(
-    section: str, values: dict[str, Any], chosen: dict[str, Any], where: str,
-    useless: Literal["refuse", "drop", "drop what says nothing"],
-) -> dict[str, Any]:  # fmt: skip
+def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where: str) -> dict[str, Any]:
     """A section's table, `values`, every key that belongs to a section inside it moved there.
 
-    What is chosen is said by `chosen`: the same table, or what it is laid over. `useless` is what becomes of a key
-    the chosen one has no use for; defaults and zeros say nothing, recipes had them when all keys stood together.
+    What is chosen is said by `chosen`: the same table, or what it is laid over. A key that the chosen one has no use
+    for is refused.
     """
     kind = sections(Config)[section]
     known, inner = {f.name: f for f in fields(kind)}, sections(kind)
@@ -144,12 +140,7 @@ def _placed(
         chooses = chooser(kind, owners[0])
         name = chosen.get(chooses, getattr(kind(), chooses))
         checks.convert(name, known[chooses], kind, f"{section}.{chooses}", where)
-        if useless != "refuse" and (name, key) == ("sgd", "beta1"):  # once the name of its momentum
-            owners, key = ["sgd"], "momentum"
-        if name in owners:
-            placed[name] = _over(placed.get(name), {key: value})
-        elif useless == "refuse" or (
-            useless != "drop" and value and all(value != getattr(inner[o](), key) for o in owners)
-        ):
+        if name not in owners:
             checks.refuse(section, name, key, where)
+        placed[name] = _over(placed.get(name), {key: value})
     return placed
