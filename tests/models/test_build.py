@@ -25,7 +25,7 @@ def classifier(config: ModelConfig) -> TextClassifier:
 
 
 CHANGES = {
-    "n_layers": 3, "d_model": 16, "n_heads": 4, "d_head": 3, "d_ff": 5, "dropout": 0.5, "attention_dropout": 0.5,
+    "n_layers": 3, "d_model": 16, "n_heads": 4, "d_head": 3, "d_ff": 5, "dropout": 0.5,
     "embedding_dropout": 0.5, "norm": "rms", "pre_norm": False, "activation": "gelu", "positions": "learned",
     "bias": False, "qk_norm": True, "pooling": "max", "embedding_std": 0.05,
     "zero_init": True,

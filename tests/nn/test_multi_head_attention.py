@@ -83,14 +83,6 @@ def test_qk_norm_leaves_the_size_of_a_query_without_meaning() -> None:
     torch.testing.assert_close(m(x), before, atol=1e-4, rtol=1e-4)
 
 
-def test_attention_dropout_only_in_training() -> None:
-    m = MultiHeadAttention(8, 2, dropout=0.5)
-    x = torch.randn(1, 5, 8)
-    assert not torch.equal(m(x), m(x))
-    m.eval()
-    assert torch.equal(m(x), m(x))
-
-
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of n_heads 3"):
         MultiHeadAttention(8, 3)

@@ -30,8 +30,6 @@ class ModelConfig:
     """Models trained side by side from different starts, whose probabilities are averaged (an ensemble)."""
     dropout: float = number(0.1, "[0, 1)")
     """Dropout on embeddings and on every sublayer's output."""
-    attention_dropout: float = number(0.0, "[0, 1)")
-    """Dropout on attention weights (the paper has none)."""
     embedding_dropout: float | None = number(None, "[0, 1)")
     """Dropout on embeddings alone, where it differs from `dropout`."""
     norm: Literal["layer", "rms"] = "layer"

@@ -108,7 +108,7 @@ def initialise(model: nn.Module, zero: bool = False) -> None:
 
 def _attention(c: ModelConfig) -> MultiHeadAttention:
     options = {"bias": c.bias, "qk_norm": c.qk_norm}
-    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, dropout=c.attention_dropout, **options)
+    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, **options)
 
 
 def _residuals(config: ModelConfig, n: int) -> list[Residual]:

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.kernels.dropout import dropout as drop
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import Mask, hide, zero_blind_rows
 from glassformer.nn.norms import RMSNorm
@@ -25,13 +24,13 @@ Tap: TypeAlias = Callable[[str, Tensor], Tensor]
 
 @overload
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
-              dropout: float = ..., tap: Tap = ..., return_weights: Literal[False] = ...) -> Tensor: ...  # fmt: skip
+              tap: Tap = ..., return_weights: Literal[False] = ...) -> Tensor: ...  # fmt: skip
 @overload
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
-              dropout: float = ..., tap: Tap = ..., return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+              tap: Tap = ..., return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def attention(
     q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
-    mask: Bool[Tensor, "#B #H #Q #K"] | None = None, *, scale: float | None = None, dropout: float = 0.0,
+    mask: Bool[Tensor, "#B #H #Q #K"] | None = None, *, scale: float | None = None,
     tap: Tap = lambda _, tensor: tensor, return_weights: bool = False) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
 
@@ -42,8 +41,7 @@ def attention(
         mask: True = may attend, broadcastable to (B, H, Q, K). A query with no key at all gets weights and
             a context of zeros, where a naive softmax would give NaN.
         scale: what scores are multiplied by; 1/√E of one head when absent, the paper's.
-        dropout: share of the weights to drop (none in the paper; many implementations have it).
-        tap: sees "q", "k", "v", "products", "scores", "mask" if there is one, "weights" (before dropout)
+        tap: sees "q", "k", "v", "products", "scores", "mask" if there is one, "weights"
             and "context", in this order.
         return_weights: also return the softmax weights (B, H, Q, K).
 
@@ -56,13 +54,13 @@ def attention(
     scores = tap("scores", products * scale)
     mask = None if mask is None else tap("mask", mask)
     weights = tap("weights", zero_blind_rows(hide(scores, mask).softmax(dim=-1), mask))
-    context = tap("context", drop(weights, dropout).to(v.dtype) @ v)
+    context = tap("context", weights.to(v.dtype) @ v)
     return (context, weights) if return_weights else context
 
 
 def fused_attention(
     q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
-    mask: Mask | None = None, *, scale: float | None = None, dropout: float = 0.0, kernel: bool | None = None,
+    mask: Mask | None = None, *, scale: float | None = None, kernel: bool | None = None,
 ) -> Float[Tensor, "B H Q Ev"]:  # fmt: skip
     """The twin of `attention` for when nobody looks: the same context, as fast as it can be had.
 
@@ -75,11 +73,11 @@ def fused_attention(
         kernel = q.device.type != "cpu" or k.shape[-2] > 1024
     if kernel:
         told = {} if mask is None else mask.for_kernel()
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scale, **told)
+        context = F.scaled_dot_product_attention(q, k, v, scale=scale, **told)
     else:
         scores = (q * scale) @ k.transpose(-2, -1)  # scaling q is cheaper than scaling the scores
         weights = (scores if mask is None else mask.hide(scores)).softmax(dim=-1)
-        context = drop(weights, dropout).to(v.dtype) @ v
+        context = weights.to(v.dtype) @ v
     return context if mask is None or not mask.blind else zero_blind_rows(context, mask.allowed)
 
 
@@ -96,7 +94,6 @@ class MultiHeadAttention(nn.Module):
         n_heads: number of heads H.
         d_head: width E of a head; d_model / n_heads when absent.
         bias: biases in the four projections.
-        dropout: dropout on the attention weights.
         qk_norm: RMS-normalise each head's queries and keys (Henry et al. 2020); not in the paper.
 
     Raises:
@@ -105,14 +102,14 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True,
-        dropout: float = 0.0, qk_norm: bool = False,
+        qk_norm: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         if d_head is None:
             if d_model % n_heads:
                 raise ValueError(f"d_model {d_model} is not a multiple of n_heads {n_heads}; give d_head")
             d_head = d_model // n_heads
-        self.n_heads, self.d_head, self.dropout = n_heads, d_head, dropout
+        self.n_heads, self.d_head = n_heads, d_head
         width = n_heads * d_head
         self.q_proj = nn.Linear(d_model, width, bias=bias)
         self.k_proj = nn.Linear(d_model, width, bias=bias)
@@ -148,11 +145,9 @@ class MultiHeadAttention(nn.Module):
                 k, v = cache.append(k, v)
         if rotation is not None:
             q = rotation.rotate(q)
-        dropout = self.dropout if self.training else 0.0
         if tap is None:
-            context = fused_attention(q, k, v, mask, dropout=dropout)
-        else:
-            context = attention(q, k, v, mask and mask.allowed, dropout=dropout, tap=tap)
+            return self.o_proj(self._combine_heads(fused_attention(q, k, v, mask)))
+        context = attention(q, k, v, mask and mask.allowed, tap=tap)
         return self.o_proj(self._combine_heads(context))
 
     def _split_heads(self, x: Float[Tensor, "B L HE"]) -> Float[Tensor, "B H L E"]:

@@ -25,9 +25,7 @@ from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import TASKS, task_class
 from glassformer.text.tokenizer import Tokenizer
 
-FREE = frozenset(
-    "dropout attention_dropout embedding_dropout ngram_dropout pooling members zero_init".split()
-)
+FREE = frozenset("dropout embedding_dropout ngram_dropout pooling members zero_init".split())
 """What of a model may differ from the one it begins from: no weight that is copied is shaped by it or meant for it."""
 TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len")
 """What of the text goes with the tokenizer, and the longest text, which goes with learned positions."""
