@@ -31,7 +31,7 @@ FILES = {
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
 ALSO = {
     ("recipes/__init__.py", "config.toml"): "a run folder is a recipe too, and recipes lie below runs",
-    ("data/shards.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
+    ("data/pretokenized/index.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
 }
 """Other places that spell a name, with the reason."""
 

@@ -12,8 +12,9 @@ from tests.run.test_end_to_end import TINY
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data import sources, windows
+from glassformer.data import windows
 from glassformer.data.datasets import load_text_data
+from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -24,9 +25,9 @@ TEXT = "".join(
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of these tests ends in the user's cache; of little text there are many stretches."""
+    """Nothing of these tests ends in the user's cache; of little text there are many segments."""
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sources, "STRETCH", 1024)
+    monkeypatch.setattr(documents, "SEGMENT_BYTES", 1024)
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +151,10 @@ def test_the_commands_that_look_at_data_look_at_shards(
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([], "nothing to encode is named"),
-        (["a.txt"], "nothing says where the shards go"),
+        ([], "data encode needs files of text"),
+        (["a.txt"], "data encode needs files of text, and --out"),
         (["nowhere.txt", "--out", "x"], "there is no such file"),
-        (["a.txt", "--out", "x", "--valid-fraction", "1"], "--valid-fraction must be in [0, 1), not 1"),
+        (["a.txt", "--out", "x", "--valid-fraction", "1"], "--valid-fraction must be in [0, 1), got 1"),
         (["a.txt", "--out", "x", "--jobs", "0"], "--jobs must be 1 or more"),
         (["a.txt", "--out", "x", "--vocab-size", "3"], "--vocab-size must be 6 or more"),
         (["a.txt", "--out", "x", "--separators", ""], "no flag --separators"),

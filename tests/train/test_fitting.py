@@ -11,7 +11,7 @@ from tests.small import config_of, data_of
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import Config
-from glassformer.data.shards import Shards
+from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe, override
 from glassformer.tasks.base import WORDS
@@ -136,7 +136,7 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
         d_model=8,
     )
     assert run is not None and run.config.fit == ""
-    assert run.config.text.vocab_size == Shards.read(tmp_path / "shards").text["vocab_size"]
+    assert run.config.text.vocab_size == ShardIndex.read(tmp_path / "shards").text["vocab_size"]
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:

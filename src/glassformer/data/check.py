@@ -16,9 +16,9 @@ from glassformer.data.datasets import load_text_data
 from glassformer.data.documents import read_documents
 from glassformer.data.forms import Form
 from glassformer.data.own_files import data_parts, read_parts
+from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.pseudo_labels import read_pseudo_labels
 from glassformer.data.reading import Findings, Problem
-from glassformer.data.shards import Shards, is_shards
 from glassformer.data.splits import Split
 
 
@@ -54,8 +54,8 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
         DataError: a built-in data set cannot be loaded.
     """
     findings = Findings()
-    if data.dataset == "files" and is_shards(data.files.train_file):
-        return _check_shards(form, data)
+    if data.dataset == "files" and is_pretokenized(data.files.train_file):
+        return _check_pretokenized(form, data)
     if data.dataset != "files":  # it loads or it does not; the rest is counting
         loaded = load_text_data(form, data)
         findings.notes += loaded.notes
@@ -78,13 +78,12 @@ def check_data(form: Form, data: DataConfig) -> CheckReport:
     return CheckReport(findings.problems, findings.n_problems, counts, sizes, findings.notes)
 
 
-def _check_shards(form: Form, data: DataConfig) -> CheckReport:
-    """Every file of shards is hashed again; a DataError names the first that is not what was written."""
-    shards = Shards.read(Path(str(data.files.train_file)))
-    shards.check(None)
+def _check_pretokenized(form: Form, data: DataConfig) -> CheckReport:
+    """Report on shards; a DataError names a file of them that is not what was written."""
+    index = ShardIndex.read(Path(str(data.files.train_file)))
     loaded = load_text_data(form, data)
-    counts = {f"train: {name}": n for name, n in shards.counts.items() if n}
-    sizes = {"train": shards.n_tokens} | {
+    counts = {f"train: {name}": n for name, n in index.counts.items() if n}
+    sizes = {"train": index.n_tokens} | {
         name: sum(map(len, split.text)) for name, split in loaded.splits().items() if name != "train"
     }
     return CheckReport([], 0, counts, sizes, loaded.notes)

@@ -19,8 +19,8 @@ import numpy as np
 
 from glassformer.config import TextConfig
 from glassformer.data.cuts import cut_up
+from glassformer.data.pretokenized.index import ShardedIds
 from glassformer.data.ragged import Ragged
-from glassformer.data.shards import ShardedIds, Shards
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
 from glassformer.text.spelling import Spelling
@@ -188,15 +188,6 @@ def encode_split(
     return EncodedCorpus(
         _ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, named=named, **more
     )
-
-
-def corpus_of_shards(shards: Shards, tokenizer: Tokenizer) -> EncodedCorpus:
-    """A running text that was encoded ahead; a DataError where that was with another tokenizer."""
-    shards.check_tokenizer(tokenizer)
-    counts = shards.counts
-    stats = {"n": counts["documents"], "n_tokens": shards.n_tokens, "n_unknown": counts["unknown"]}
-    one = Ragged(shards.ids(), np.array([0, shards.n_tokens]))
-    return EncodedCorpus(one, stats=stats, named=lambda: shards.sha256)
 
 
 def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.columns import Roles, Rows, read_table
 from glassformer.data.documents import load_documents, read_documents, read_texts
-from glassformer.data.encoded_ahead import load_shards
 from glassformer.data.forms import Form
+from glassformer.data.pretokenized.index import is_pretokenized
+from glassformer.data.pretokenized.loader import load_pretokenized
 from glassformer.data.reading import Findings, read_lines
-from glassformer.data.shards import is_shards
 from glassformer.data.splits import (
     TEST_IS_VALIDATION,
     Split,
@@ -43,8 +43,8 @@ def load(form: Form, data: DataConfig) -> TextData:
     """
     findings = Findings()
     parts = data_parts(form, data)
-    if is_shards(data.files.train_file):
-        return load_shards(form, data, findings)
+    if is_pretokenized(data.files.train_file):
+        return load_pretokenized(form, data, findings)
     if form.roles is None:
         return load_documents(data, findings)
     splits = {name: rows.split() for name, rows in read_parts(form, parts, data, findings).items()}

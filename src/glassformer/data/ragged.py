@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from glassformer.data.shards import ShardedIds
+from glassformer.data.pretokenized.index import ShardedIds
 
 
 class Ragged(Sequence[np.ndarray]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glassformer.data.shards import Shards
+from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -50,7 +50,7 @@ class Split:
     answer: list[str] | None = None
     source: str = ""
     published: Published | None = None
-    shards: Shards | None = None
+    shards: ShardIndex | None = None
     n_pseudo: int = 0
 
     def __post_init__(self) -> None:

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
 from glassformer.data.batching import Batch
-from glassformer.data.corpus import EncodedCorpus, Encoder, corpus_of_shards, encode_split
+from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
 from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
+from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.splits import Split, TextData
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
@@ -140,7 +141,7 @@ class Task(ABC):
         What was encoded ahead is only mapped.
         """
         if split.shards is not None:
-            return corpus_of_shards(split.shards, self.tokenizer)
+            return pretokenized_corpus(split.shards, self.tokenizer)
         text = self.config.text
 
         def settings() -> list[object]:
