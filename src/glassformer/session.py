@@ -156,10 +156,12 @@ def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
     """Go on with a run as if it had never stopped; does nothing more to a finished one but its report.
 
     Raises:
-        CheckpointError: there is no run in `folder`.
+        CheckpointError: there is no run in `folder`, or its budget is not in updates.
         DataError: the data is no longer what the run began with.
     """
     config = folder.read_config()
+    if config.train.minutes is not None:
+        raise CheckpointError(f"{folder.config} has a budget in minutes, not in updates", "start a new run")
     with (
         tuned(choose_device(config.train.device), config.train.deterministic),
         joined(config.train.device) as ranks,
@@ -188,8 +190,6 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
         if p.ranks.first:
             folder.cut_metrics(state.progress.step)
             folder.forget_divergence()
-        if p.config.train.minutes is not None:  # a run of an older version, which the clock would have ended
-            p = p.with_config(_settled(p, state, folder))
     if p.config.train.snapshots and state.progress.step == 0:
         _keep_snapshot(state, p, folder)
     mine = nullcontext() if p.ranks.first else files.reading_only()
@@ -278,17 +278,3 @@ def _restore(state: TrainState, folder: RunFolder, path: Path | None) -> None:
         console.say(f"resumed at update {state.progress.step} from {path}")
     else:
         console.say("no checkpoint yet: starting from the beginning")
-
-
-def _settled(p: RunContext, state: TrainState, folder: RunFolder) -> Config:
-    """A budget in minutes as updates, from the speed of the run so far; written down."""
-    at, c = state.progress, p.config.train
-    if at.step == 0:
-        config = look_ahead(p)[0].config
-    else:
-        steps = max(at.step + 1, round(at.step * 60 * (c.minutes or 0) / max(at.seconds, 1e-9)))
-        config = replace(p.config, train=replace(c, minutes=None, steps=steps))
-        console.say(f"a budget of {c.minutes:g} min is {steps:,} updates at the speed of this run so far")
-    if p.ranks.first:
-        folder.write_config(config)
-    return config

@@ -14,6 +14,7 @@ from tests.small import small
 
 import glassformer
 from glassformer.config import Config, TrainConfig
+from glassformer.errors import CheckpointError
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 from glassformer.session import look_ahead
@@ -123,23 +124,10 @@ def test_minutes_are_the_run_that_their_updates_are(reviews: Path, tmp_path: Pat
     assert lines[0] == lines[1] and lines[0][-1][0] == written.train.steps
 
 
-def test_an_old_run_in_minutes_is_settled_when_it_goes_on(reviews: Path, tmp_path: Path) -> None:
-    """Its clock is what it had when it stopped; what is left is updates."""
-
-    class Stop(Exception):
-        pass
-
-    def stop(report: object) -> None:
-        if getattr(report, "step", 0) == 5:
-            raise Stop
-
-    options = TINY | {"epochs": None, "steps": 50, "save_every": 2}
-    with pytest.raises(Stop):
-        glassformer.train("classify", out=tmp_path / "run", train_file=reviews, on_report=stop, **options)
+def test_a_run_whose_budget_is_not_in_updates_is_refused(reviews: Path, tmp_path: Path) -> None:
+    glassformer.train("classify", out=tmp_path / "run", train_file=reviews, **TINY)
     folder = RunFolder(tmp_path / "run")
     config = folder.read_config()
-    folder.write_config(replace(config, train=replace(config.train, steps=None, minutes=0.005)))
-    glassformer.resume(tmp_path / "run")
-    train = folder.read_config().train
-    assert train.minutes is None and train.steps is not None and train.steps >= 4
-    assert folder.read_metrics()[-1].step == train.steps
+    folder.write_config(replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005)))
+    with pytest.raises(CheckpointError, match="has a budget in minutes, not in updates"):
+        glassformer.resume(tmp_path / "run")

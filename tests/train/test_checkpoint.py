@@ -8,16 +8,18 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 from tests.crashing import every_crash
+from tests.small import small
 from tests.states import state_sha256
 from torch import Tensor
 
 from glassformer import files
-from glassformer.errors import ResourceError
+from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs.checkpoints import (
     checkpoints,
     latest_checkpoint,
@@ -301,3 +303,9 @@ def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
         save_checkpoint(tmp_path, "step-00000002", {}, {"code": print}, keep=1)
     assert steps(tmp_path) == [1]
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_checkpoint_that_counts_other_things_is_refused() -> None:
+    state = small("classify").new_state()
+    with pytest.raises(CheckpointError, match="the checkpoint counts other things than this version"):
+        state.load(state.tensors(), asdict(state.progress) | {"gone": 1})

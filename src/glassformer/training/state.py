@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -103,8 +103,10 @@ class TrainState:
         if self.ema is not None:
             self.ema.tensors = _on_device_of(self.model, groups.get("ema", {}))
         self.best = _on_device_of(self.model, groups["best"]) if "best" in groups else None
-        known = {f.name for f in fields(Progress)}  # an older version may have counted something else, too
-        self.progress = Progress(**{name: value for name, value in progress.items() if name in known})
+        try:
+            self.progress = Progress(**progress)
+        except TypeError as error:
+            raise CheckpointError(f"the checkpoint counts other things than this version: {error}") from error
         for name, generator in _generators().items():
             if name in groups.get("rng", {}):
                 generator.set_rng_state(groups["rng"][name].cpu())
