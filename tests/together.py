@@ -143,7 +143,7 @@ def diverge(ranks: Ranks) -> list[Any]:
     torch.manual_seed(0)
     state = TrainState.start(run.task.build_model(), run.config.train, ranks)
     before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
-    batches = own_batches(run, run.train, run.task.epoch_batches(run.train, 0)[:1])
+    batches = own_batches(run, run.task.epoch_batches(run.train, 0)[:1])
     if ranks.rank == ranks.size - 1:
         own = run.task.loss_sum
         run.task.loss_sum = lambda model, batch, label_smoothing=0.0: (

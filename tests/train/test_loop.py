@@ -64,24 +64,6 @@ def test_resumed_is_uninterrupted_at_every_step(task: str, optimizer: str, tmp_p
         assert log_of(rest) == log_of(reports[k:])
 
 
-def test_bpe_dropout_resumes_exactly(tmp_path) -> None:
-    """What an epoch sees of the text, and so its plan, is a function of its number."""
-    config = config_of("translate", epochs=3, bpe_dropout=0.3, validate_every=10)
-    config = replace(config, text=replace(config.text, tokenizer="bpe", vocab_size=300))
-    run = small_run(config, data_of("translate"))
-    expected, reports = hashes(run)
-    k = next(i for i, r in enumerate(reports) if r.epoch > 1.4)
-    first = run.new_state()
-    run.run(first, most=k)
-    path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=1)
-    resumed = run.new_state()
-    resumed.load(*load_checkpoint(path))
-    assert log_of(run.run(resumed)) == log_of(reports[k:])
-    assert sha(resumed) == expected[-1]
-    plain = small_run(replace(config, train=replace(config.train, bpe_dropout=0.0)), data_of("translate"))
-    assert [r.loss for r in plain.run(plain.new_state(), most=2)] != [r.loss for r in reports[:2]]
-
-
 def test_accumulated_batches_equal_one_large_batch() -> None:
     """Two batches of unequal lengths, summed and divided once, give the gradient of their union."""
     run = small("translate")

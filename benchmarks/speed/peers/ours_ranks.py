@@ -28,7 +28,7 @@ class RankTrainer(OurTrainer):
 
     def prepare(self, batch: ArrayBatch) -> Any:
         """This process's share of the rows."""
-        return own_batches(self.run, self.corpus, [self.index_of(batch)])
+        return own_batches(self.run, [self.index_of(batch)])
 
     def update(self, prepared: Any) -> float:
         """One update of all, together."""

@@ -84,8 +84,6 @@ class TrainConfig:
     """Share of input tokens replaced by [MASK] while training (word dropout); makes erasing words meaningful later."""
     word_unknown_prob: float = number(0.0, "[0, 1)")
     """Share of input tokens read as [UNK] while training, their spelling kept: so an unknown word has a vector that was trained."""
-    bpe_dropout: float = number(0.0, "[0, 1)")
-    """BPE-dropout of a translator: chance of passing over each merge of letters, so that every epoch cuts words anew."""
     adversarial: float = number(0.0, "[0, 1)")
     """Adversarial training: how far the text's vectors are moved to raise the loss, as a share of their length; about twice the time."""
     ema_decay: float = number(0.0, "[0, 1)")

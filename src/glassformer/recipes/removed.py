@@ -16,6 +16,7 @@ REMOVED: dict[str, Any] = {
     "train.static_shapes": False,
     "train.two_way": False,
     "train.r_drop": 0.0,
+    "train.bpe_dropout": 0.0,
 }
 """The key of each (`train.lr`), and the value at which a run computes what it computes without the setting."""
 

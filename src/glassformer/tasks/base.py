@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
 PARALLEL_FILES = frozenset(
     f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
-) | {"train.bpe_dropout"}
+)
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
 SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
 """Settings of predicted labels, for the `ignores` of tasks that have none."""
@@ -156,10 +156,6 @@ class Task(ABC):
         """Put the columns of a split into an encoder; a function of its arguments and of `encode`'s settings."""
 
     # --- from ids to batches --------------------------------------------------------------------------------
-
-    def varied(self, corpus: EncodedCorpus) -> Callable[[int], EncodedCorpus]:
-        """The training split as an epoch, by its number, sees it: a pure function of it; as a rule, always the same."""
-        return lambda epoch: corpus
 
     def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         """(N,) what an example costs a batch (the width it forces), and (N,) what to sort equal costs by."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
-import numpy as np
 import tokenizers
 
 from glassformer.config import TextConfig
@@ -155,26 +153,6 @@ class Tokenizer:
             return list(self._backend.encode(text, add_special_tokens=False).offsets)
         except (TypeError, UnicodeEncodeError) as error:
             raise _not_text([text]) from error
-
-    def rules(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Which two ids join to a third: the pair → the place of the rule in the order of learning, and the third.
-
-        Raises:
-            UsageError: the tokenizer is no `bpe`.
-        """
-        if self.kind != "bpe":
-            raise UsageError(
-                f"a {self.kind} tokenizer joins no letters to pieces.", "Use --text.tokenizer bpe."
-            )
-        model = json.loads(self._backend.to_str())["model"]
-        number = model["vocab"]
-        return {(number[a], number[b]): (rank, number[a + b]) for rank, (a, b) in enumerate(model["merges"])}
-
-    def begins_word(self) -> np.ndarray:
-        """(V,) whether no rule joins a token of `bpe` to the one before it: it begins with no letter."""
-        numbers = self._backend.get_vocab(with_added_tokens=True)
-        tokens = sorted(numbers, key=numbers.__getitem__)
-        return np.array([unicodedata.category(token[0])[0] not in "LM" for token in tokens])
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""

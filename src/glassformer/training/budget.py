@@ -52,7 +52,7 @@ def measure_pace(run: RunContext) -> Pace:
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
-        batches = own_batches(run, run.train, [plan[step % len(plan)]])
+        batches = own_batches(run, [plan[step % len(plan)]])
         update(state, run, batches, 0.1 * run.config.train.lr)
         if step >= WARM_UP or (late and step > 0):
             times.append(time.perf_counter() - start)

@@ -18,7 +18,6 @@ from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
-from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import DivergedError
 from glassformer.runtime import autocast
 from glassformer.text.tokenizer import Tokenizer
@@ -61,15 +60,13 @@ def train_steps(
     one that comes later, during validation, is in those of the next update. Who reads the reports stops there.
     """
     at, c, request = state.progress, run.config.train, request or StopRequest()
-    corpus_of = run.task.varied(run.train)
     while not at.finished:
-        corpus = corpus_of(at.epoch)
-        plan = run.task.epoch_batches(corpus, at.epoch)
+        plan = run.task.epoch_batches(run.train, at.epoch)
         while at.position < len(plan) and not at.finished:
             began, n_threads = time.perf_counter(), make_room()
             chosen = plan[at.position : at.position + c.accumulate]
             run.ranks.reseed(c.seed, at.step)
-            batches = own_batches(run, corpus, chosen)
+            batches = own_batches(run, chosen)
             lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, spent(state, c, len(plan)))
             loss, grad_norm = update(state, run, batches, lr)
 
@@ -100,9 +97,9 @@ def train_steps(
                 break
 
 
-def own_batches(run: RunContext, corpus: EncodedCorpus, entries: Sequence[np.ndarray]) -> list[Batch]:
+def own_batches(run: RunContext, entries: Sequence[np.ndarray]) -> list[Batch]:
     """This process's share of the entries of an update, where the model is."""
-    made = [(run.task.make_batch(corpus, rows), counts) for rows, counts in run.ranks.pieces(entries)]
+    made = [(run.task.make_batch(run.train, rows), counts) for rows, counts in run.ranks.pieces(entries)]
     return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.bpe_dropout import with_bpe_dropout
 from glassformer.data.columns import SOURCE, TARGET
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.forms import Form
@@ -88,11 +87,6 @@ class Translate(Task):
                 else:
                     encoder.put("ids", [*encoder.cut(source), end])
                     encoder.put("target", encoder.cut(target))
-
-    def varied(self, corpus: EncodedCorpus) -> Callable[[int], EncodedCorpus]:
-        if not self.config.train.bpe_dropout:
-            return super().varied(corpus)
-        return with_bpe_dropout(corpus, self.tokenizer, self.config)
 
     def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
