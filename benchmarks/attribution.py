@@ -18,10 +18,10 @@ import numpy as np
 
 import glassformer
 from glassformer.data.datasets import load_text_data
-from glassformer.explain.attribution.faithfulness import falls, random_falls
+from glassformer.explain.attribution.faithfulness import mean_drops, random_mean_drops
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.attribution.value_function import ValueFunction
 from glassformer.explain.explanation import explain
 
@@ -33,7 +33,7 @@ class Measured:
     """Of each text: comprehensiveness and sufficiency by method, those of random rankings, seconds."""
 
     n_tokens: list[int] = field(default_factory=list)
-    falls: dict[str, list[np.ndarray]] = field(default_factory=lambda: {name: [] for name in METHODS})
+    mean_drops: dict[str, list[np.ndarray]] = field(default_factory=lambda: {name: [] for name in METHODS})
     random: list[np.ndarray] = field(default_factory=list)
     completeness: list[Completeness] = field(default_factory=list)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -50,28 +50,28 @@ def main() -> None:
     texts = getattr(load_text_data("classify", run.config.data), options.split).text
     measured = Measured()
     for i in np.random.default_rng(0).permutation(len(texts))[: options.n]:
-        measure(measured, value_function(explain(run, texts[i]), AttributeRequest()), options.n_random)
+        measure(measured, make_value_function(explain(run, texts[i]), AttributeRequest()), options.n_random)
     print(f"{len(measured.random)} texts of the {options.split} split, predicted class against the other")
     print_table(measured)
 
 
-def measure(measured: Measured, question: ValueFunction, n_random: int) -> None:
+def measure(measured: Measured, value_fn: ValueFunction, n_random: int) -> None:
     """Add one text."""
     began = time.perf_counter()
-    erased = question.per_word(leave_one_out(question))
+    erased = value_fn.sum_over_words(leave_one_out(value_fn))
     after_erasing = time.perf_counter()
-    scores, completeness = integrated_gradients(question)
+    scores, completeness = integrated_gradients(value_fn)
     after_gradients = time.perf_counter()
-    rankings = np.argsort([-erased, -question.per_word(scores)], axis=1, kind="stable")
-    for name, of_text in zip(METHODS, falls(question, rankings), strict=True):
-        measured.falls[name].append(of_text)
+    rankings = np.argsort([-erased, -value_fn.sum_over_words(scores)], axis=1, kind="stable")
+    for name, of_text in zip(METHODS, mean_drops(value_fn, rankings), strict=True):
+        measured.mean_drops[name].append(of_text)
     before_random = time.perf_counter()
-    measured.random.append(random_falls(question, n_random))
+    measured.random.append(random_mean_drops(value_fn, n_random))
     measured.seconds["random"] += time.perf_counter() - before_random
     measured.seconds[METHODS[0]] += after_erasing - began
     measured.seconds[METHODS[1]] += after_gradients - after_erasing
     measured.completeness.append(completeness)
-    measured.n_tokens.append(question.n_tokens)
+    measured.n_tokens.append(value_fn.n_tokens)
 
 
 def print_table(measured: Measured) -> None:
@@ -83,7 +83,7 @@ def print_table(measured: Measured) -> None:
     random = np.array(measured.random)  # (texts, rankings, 2)
     low, high = np.percentile(random, [2.5, 97.5], axis=1)
     for name in METHODS:
-        values = np.array(measured.falls[name])
+        values = np.array(measured.mean_drops[name])
         first, second = values.mean(axis=0)
         beats = (values[:, 0] > high[:, 0]).mean(), (values[:, 1] < low[:, 1]).mean()
         seconds = measured.seconds[name] / n

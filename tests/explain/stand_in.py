@@ -11,7 +11,7 @@ from tests.small import CPU, config_of, data_of
 from torch import nn
 
 from glassformer.explain.explanation_data import Inference
-from glassformer.explain.predictions import predict
+from glassformer.explain.predictions import top_predictions
 from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.tasks import TASKS, Task
@@ -33,9 +33,9 @@ def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) 
         logits = subject.model.eval()(**model_inputs)[0]
     ids = streams[-1].ids
     if task.name == "classify":
-        predictions = predict(task, logits[None], [None], [None])
+        predictions = top_predictions(task, logits[None], [None], [None])
     else:
-        predictions = predict(task, logits, range(len(ids)), [*ids[1:], None])
+        predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
     return Inference(
         subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote
     )

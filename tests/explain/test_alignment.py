@@ -12,14 +12,14 @@ from tests.explain.stand_in import untrained
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import alignment as module
 from glassformer.explain.attribution.alignment import (
-    Missed,
+    ErasureDrops,
     Reading,
     agreement,
-    agreement_by_chance,
     alignment,
     best_reading,
+    chance_agreement,
+    erasure_drops,
     readings_json,
-    words_missed,
 )
 from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -46,10 +46,10 @@ def test_one_pass_tells_what_erasing_each_word_costs_each_token(pad: int) -> Non
     e = translated(pad=pad)
     source, target = e.streams
     assert source.word_texts == ["abc", "!", "defg"]
-    missed = words_missed(e)
-    assert missed.falls.shape == (len(target) - 1, 3)
+    missed = erasure_drops(e)
+    assert missed.drops.shape == (len(target) - 1, 3)
     assert [int(w) for w in missed.word_of] == source.words
-    for i, falls in enumerate(missed.falls):
+    for i, falls in enumerate(missed.drops):
         if target.special[i + 1]:
             assert not falls.any()
             continue
@@ -61,14 +61,14 @@ def test_one_pass_tells_what_erasing_each_word_costs_each_token(pad: int) -> Non
 
 def test_the_best_agrees_always_and_the_worst_never() -> None:
     e = translated()
-    missed, source = words_missed(e), e.streams[0]
-    best, worst = np.zeros((2, len(missed.falls), len(source)))
-    for i, falls in enumerate(missed.falls):
+    missed, source = erasure_drops(e), e.streams[0]
+    best, worst = np.zeros((2, len(missed.drops), len(source)))
+    for i, falls in enumerate(missed.drops):
         best[i, source.words.index(int(falls.argmax()))] = 1
         worst[i, source.words.index(int(falls.argmin()))] = 1
     assert agreement(best, missed) == (1.0, 1.0)
     assert agreement(worst, missed) == (0.0, 0.0)
-    nothing = Missed(missed.word_of, np.zeros_like(missed.falls))
+    nothing = ErasureDrops(missed.word_of, np.zeros_like(missed.drops))
     assert math.isnan(agreement(best, nothing)[0])
 
 
@@ -78,19 +78,19 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
 ) -> None:
     """One of four readings is made to look where erasing hurts, the others at [EOS]: it comes first."""
     e = translated()
-    missed, real = words_missed(e), e.tensor
+    missed, real = erasure_drops(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
     def planted(_: ExplanationData, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":
-            for i, falls in enumerate(missed.falls):
+            for i, falls in enumerate(missed.drops):
                 place = e.streams[0].words.index(int(falls.argmax()))
                 weights[0, i + shifted] = np.eye(n_source)[place]
         return weights if id.endswith("cross.weights") else real(id, slice)
 
-    monkeypatch.setattr(module, "tensor", planted)
+    monkeypatch.setattr(module, "get_tensor", planted)
     assert e.readings()[0] == Reading(layer, shifted, 1.0)
     assert sorted((r.layer, r.shifted) for r in e.readings()) == [
         (0, False),
@@ -105,8 +105,8 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
 
 def test_where_nothing_is_missed_the_paper_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     e = translated()
-    missed = words_missed(e)
-    monkeypatch.setattr(module, "words_missed", lambda _: Missed(missed.word_of, 0 * missed.falls))
+    missed = erasure_drops(e)
+    monkeypatch.setattr(module, "erasure_drops", lambda _: ErasureDrops(missed.word_of, 0 * missed.drops))
     told = readings_json(e.readings())
     assert told["best"] == {"layer": 0, "shifted": True}
     assert [one["agreement"] for one in told["readings"]] == [None] * 4
@@ -114,12 +114,12 @@ def test_where_nothing_is_missed_the_paper_chooses(monkeypatch: pytest.MonkeyPat
 
 def test_of_many_words_some_are_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     e = translated("a!b!c!d!e")
-    whole = words_missed(e)
-    monkeypatch.setattr(module, "MOST_WORDS", 5)
+    whole = erasure_drops(e)
+    monkeypatch.setattr(module, "MAX_WORDS", 5)
     monkeypatch.setattr(module, "BATCH_POSITIONS", 1)
-    some = words_missed(e)
+    some = erasure_drops(e)
     words = [0, 2, 4, 6, 8]
-    assert np.allclose(some.falls, whole.falls[:, words], atol=1e-5)
+    assert np.allclose(some.drops, whole.drops[:, words], atol=1e-5)
     expected = [words.index(w) if w in words else -1 for w in e.streams[0].words]
     assert [int(w) for w in some.word_of] == expected
 
@@ -135,11 +135,11 @@ def test_only_translations_are_aligned(name: str) -> None:
 
 def test_the_best_of_many_readings_is_told_beside_chance() -> None:
     """Two words and two tokens: of the two ways to deal them out, one agrees with the reading throughout."""
-    missed = Missed(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    missed = ErasureDrops(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
     straight, crossed = np.eye(2), np.eye(2)[::-1]
-    assert agreement_by_chance([straight], missed) == pytest.approx(0.5, abs=0.07)
-    assert agreement_by_chance([straight, crossed], missed) == 1.0, "one of two readings always agrees"
-    assert math.isnan(agreement_by_chance([straight], Missed(missed.word_of, np.zeros((2, 2)))))
+    assert chance_agreement([straight], missed) == pytest.approx(0.5, abs=0.07)
+    assert chance_agreement([straight, crossed], missed) == 1.0, "one of two readings always agrees"
+    assert math.isnan(chance_agreement([straight], ErasureDrops(missed.word_of, np.zeros((2, 2)))))
     e = translated()
     told, chances = readings_json(e.readings()), {reading.chance for reading in e.readings()}
     assert chances == {told["chance"]} and 0 < told["chance"] <= 1

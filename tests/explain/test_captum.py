@@ -12,7 +12,7 @@ from tests.explain.stand_in import asked, untrained
 from torch import Tensor
 
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation_data import Inference
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
@@ -26,8 +26,8 @@ def separate_embeddings(name: str, **model: Any) -> Any:
 
 
 def compare(explanation: Inference, prediction: int, foil: int | None = None) -> None:
-    question = value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
-    ours, completeness = integrated_gradients(question, tolerance=1e-4)
+    value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
+    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
     assert completeness.relative < 1e-3
     model, inputs = explanation.subject.model, explanation.model_inputs
     mask = inputs.get("padding_mask", inputs.get("src_padding_mask"))
@@ -36,21 +36,21 @@ def compare(explanation: Inference, prediction: int, foil: int | None = None) ->
         masks = [] if mask is None else [mask.expand(len(ids[0]), -1)]
         logits = model(*ids, *masks)
         if logits.ndim == 3:
-            logits = logits[:, question.position]
-        if question.foil is not None:
-            return logits[:, question.target] - logits[:, question.foil]
-        return logits.log_softmax(dim=-1)[:, question.target]
+            logits = logits[:, value_fn.position]
+        if value_fn.foil is not None:
+            return logits[:, value_fn.target] - logits[:, value_fn.foil]
+        return logits.log_softmax(dim=-1)[:, value_fn.target]
 
-    everything = question.tokens_of(np.ones((1, question.n_words), dtype=bool))
-    layers = [*question.embeddings]
+    everything = value_fn.token_masks(np.ones((1, value_fn.n_words), dtype=bool))
+    layers = [*value_fn.embeddings]
     theirs = LayerIntegratedGradients(quantity, layers if len(layers) > 1 else layers[0]).attribute(
-        tuple(question.ids) if len(layers) > 1 else question.ids[0],
-        tuple(question.variants(everything)) if len(layers) > 1 else question.variants(everything)[0],
+        tuple(value_fn.ids) if len(layers) > 1 else value_fn.ids[0],
+        tuple(value_fn.erased_ids(everything)) if len(layers) > 1 else value_fn.erased_ids(everything)[0],
         n_steps=600,
         method="gausslegendre",
         internal_batch_size=200,
     )
-    for stream, of_stream in zip(question.words, theirs if len(layers) > 1 else [theirs], strict=True):
+    for stream, of_stream in zip(value_fn.words, theirs if len(layers) > 1 else [theirs], strict=True):
         expected = of_stream.sum(dim=-1)[0].detach().numpy()
         assert np.abs(expected).max() > 1e-2
         assert np.abs(np.array(ours[stream.name]) - expected).max() < 1e-3
@@ -84,10 +84,10 @@ def test_one_embedding_for_both_streams_is_two_in_disguise() -> None:
     for name, parameter in apart.model.named_parameters():
         with torch.no_grad():
             parameter.copy_(weights.get(name, table))
-    question, same = (
-        value_function(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4))
+    value_fn, same = (
+        make_value_function(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4))
         for subject in (tied, apart)
     )
-    first, second = integrated_gradients(question)[0], integrated_gradients(same)[0]
-    assert question.embeddings[0] is question.embeddings[1] and same.embeddings[0] is not same.embeddings[1]
+    first, second = integrated_gradients(value_fn)[0], integrated_gradients(same)[0]
+    assert value_fn.embeddings[0] is value_fn.embeddings[1] and same.embeddings[0] is not same.embeddings[1]
     assert all(np.allclose(first[name], second[name], atol=1e-4) for name in ("source", "target"))

@@ -53,7 +53,9 @@ def test_each_member_is_shown_by_itself_and_all_say_what_predict_says(run: Run) 
 def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
     e = run.explain(TEXT, member=2)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.together.own, e.answer))
-    sentence = f"an ensemble of 3 models: this is member 2, which says {own}; together they say {all_}"
+    sentence = (
+        f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
+    )
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"]
     assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}
@@ -78,7 +80,7 @@ def test_a_single_model_is_no_ensemble() -> None:
 
 @pytest.mark.parametrize(("members", "told"), [(3, "an ensemble of 3"), (1, "a single model")])
 def test_a_member_that_is_not_there(members: int, told: str) -> None:
-    with pytest.raises(UsageError, match=f"member 4 is not there: this run is {told}"):
+    with pytest.raises(UsageError, match=f"there is no member 4: this run is {told}"):
         spelling_run(members=members).explain(TEXT, member=4)
     with pytest.raises(UsageError, match="member should be from 1"):
         TraceRequest.from_dict({"text": "a", "member": 0})

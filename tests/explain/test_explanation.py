@@ -20,14 +20,14 @@ from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, index_of
+from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.capture import exactly
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.report import report_html
 from glassformer.explain.page.weighed import written
-from glassformer.explain.record_store import RecordStore, take
+from glassformer.explain.record_store import RecordStore, take_slice
 from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
@@ -209,7 +209,7 @@ def test_slices_are_indexing(runs: dict[str, Run]) -> None:
 )  # fmt: skip
 def test_slices_that_are_refused(part: str) -> None:
     with pytest.raises(UsageError):
-        take(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
+        take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
 
 
 @pytest.mark.parametrize("name", ["nothing", "decoder.0.self.weight", "../model", "", "logits@2"])
@@ -323,7 +323,7 @@ def test_a_translation_without_an_end_fills_the_model(runs: dict[str, Run]) -> N
     finally:
         with torch.no_grad():
             model.tgt_embedding.weight[3] += 9
-    assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "cut" in e.answer["detail"]
+    assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "truncated" in e.answer["detail"]
     assert e.predictions[-1].actual is not None and len(e.checks) == 2 and all(c.ok for c in e.checks)
 
 
@@ -494,7 +494,7 @@ def test_where_the_models_own_writing_begins(
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
     told = e.manifest()["wrote"]
     assert told["first"] == first
-    assert index_of(e, None) == first
+    assert prediction_index(e, None) == first
     assert name == "classify" or written(e)[0] == first
     stream = e.streams[-1]
     assert (

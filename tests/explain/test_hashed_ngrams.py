@@ -10,7 +10,7 @@ import torch
 from tests.explain.recompute import check_every_record
 from tests.small import CPU, config_of, data_of
 
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 from glassformer.tasks import TASKS
@@ -88,16 +88,16 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 def test_an_erased_word_takes_its_n_grams_with_it(run: Run, method: str) -> None:
     e = run.explain("ab cd e", max_new_tokens=1)
-    told, question = e.attribute(method), value_function(e, AttributeRequest())
-    [ids] = question.ids
-    erasable = [place for place, word in enumerate(question.words[0].word_of) if word >= 0]
+    told, value_fn = e.attribute(method), make_value_function(e, AttributeRequest())
+    [ids] = value_fn.ids
+    erasable = [place for place, word in enumerate(value_fn.words[0].word_of) if word >= 0]
     assert len(erasable) > 4
-    gone = torch.full_like(ids, question.erase_id)
+    gone = torch.full_like(ids, value_fn.erase_id)
     assert run.model.ngrams.numbers(ids, 4).any() and not run.model.ngrams.numbers(gone, 4).any()
 
     def value(places: list[int]) -> float:
         seen = ids.clone()
-        seen[0, places] = question.erase_id
+        seen[0, places] = value_fn.erase_id
         with torch.no_grad():
             log_probs = run.model(seen)[0, -1].log_softmax(-1)
         foil = 0.0 if told.foil is None else float(log_probs[told.foil.id])

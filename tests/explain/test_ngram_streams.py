@@ -14,7 +14,7 @@ from tests.explain.spelling_runs import spelling_run
 
 from glassformer.explain import trace
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 
@@ -139,14 +139,14 @@ def test_an_erased_word_loses_its_n_grams_too(method: str, mask_prob: float) -> 
 
 def test_integrated_gradients_are_captums_on_row_and_n_grams_together(run: Run) -> None:
     e = run.explain("refunds xyzzy card")
-    question = value_function(e, AttributeRequest())
-    ours, completeness = integrated_gradients(question, tolerance=1e-4)
+    value_fn = make_value_function(e, AttributeRequest())
+    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
     assert completeness.relative < 1e-3
-    erased, kept = (question.vectors([np.full((1, 3), on)])[0] for on in (True, False))
+    erased, kept = (value_fn.erased_embeddings([np.full((1, 3), on)])[0] for on in (True, False))
     assert not torch.equal(kept[0, 1], erased[0, 1])
 
     def f(vectors: torch.Tensor) -> torch.Tensor:
-        return question.quantity(question.logits([question.ids[0].expand(len(vectors), -1)], [vectors]))
+        return value_fn.quantity(value_fn.logits([value_fn.ids[0].expand(len(vectors), -1)], [vectors]))
 
     theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
     np.testing.assert_allclose(ours["text"], theirs.sum(-1)[0].detach().numpy(), atol=1e-3)

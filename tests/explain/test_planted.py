@@ -19,7 +19,7 @@ from tests.small import data_of, small
 from glassformer.explain.attribution.attribute import attribute
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation_data import Inference
 
 N_TEXTS = 50
@@ -52,8 +52,8 @@ def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
     """Words and their scores, always for "good" against "bad"."""
     found = []
     for e in about(subject):
-        question = value_function(e, AttributeRequest(target=1))
-        scores = leave_one_out(question) if method == "erase" else integrated_gradients(question)[0]
+        value_fn = make_value_function(e, AttributeRequest(target=1))
+        scores = leave_one_out(value_fn) if method == "erase" else integrated_gradients(value_fn)[0]
         found.append((e.streams[0].pieces, np.array(scores["text"])))
     return found
 

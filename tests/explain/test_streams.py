@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.explain.streams import group_words, make_stream, written_spans
+from glassformer.explain.streams import decoded_spans, group_words, make_stream
 from glassformer.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -84,7 +84,7 @@ def test_any_text_can_be_grouped(text: str) -> None:
     s = stream_of(tokenizer, text)
     assert all(0 <= word < len(s.word_texts) for word in s.words)
     assert all(s.word_texts)
-    again, spans = written_spans(tokenizer, s.ids)
+    again, spans = decoded_spans(tokenizer, s.ids)
     assert again == text
     ends = [span[1] for span in spans if span]
     assert ends == sorted(ends) and (not ends or ends[-1] == len(text))
@@ -99,7 +99,7 @@ def _bytes(known: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006  (trained on
 @pytest.mark.parametrize("text", TEXTS)
 def test_what_was_written_is_read_back_token_by_token(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
-    written, spans = written_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token writes nothing
+    written, spans = decoded_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token writes nothing
     assert written == tokenizer.decode(ids)
     assert spans[1] is not None and spans[1][0] == spans[1][1]
     del spans[1]

@@ -40,23 +40,23 @@ export interface TraceNode {
   id: string;
   op: Op;
   inputs: string[];
-  /** Role ("weight", "bias") to parameter id. */
+  /** Parameter id by role ("weight", "bias"). */
   params: Record<string, string>;
   attrs: Record<string, number | string | boolean>;
   axes: Axis[];
   dtype: "f32" | "i32" | "u8";
-  /** Of the finite values; null when the tensor is empty. */
+  /** Minimum of the finite values; null for an empty tensor. */
   min: number | null;
   max: number | null;
   source: SourceLine | null;
-  /** source, target, text: that stream's embedding. */
+  /** source, target, text: the embedding of that stream. */
   stack: StreamName | "encoder" | "decoder" | "head";
-  /** From 0. */
+  /** Counted from 0. */
   layer: number | null;
   block: "self" | "cross" | "ff" | null;
 }
 
-/** A parameter that some node names. */
+/** A parameter that some node uses. */
 export interface Param {
   axes: Axis[];
 }
@@ -65,85 +65,85 @@ export interface Param {
 export interface Stream {
   name: StreamName;
   ids: number[];
-  /** As a person would write them: "▁" for a space, "refunds [UNK]" where an unknown word is spelled. */
+  /** The tokens in readable form: "▁" for a space, "refunds [UNK]" for an unknown word read by its n-grams. */
   pieces: string[];
-  /** [BOS], [EOS], [PAD], [MASK]. */
+  /** True for [BOS], [EOS], [PAD] and [MASK]. */
   special: boolean[];
   unknown: boolean[];
   padding: boolean[];
-  /** The word each token belongs to, from 0; -1 for special tokens. */
+  /** Index of the word each token belongs to; -1 for special tokens. */
   words: number[];
-  /** The words as written, for clicking and erasing. */
+  /** The words as written in the text. */
   word_texts: string[];
-  /** Characters of `text` each token stands for; null for special tokens. */
+  /** Characters (start, end) of `text` each token stands for; null for special tokens. */
   spans: ([number, number] | null)[];
   text: string;
-  /** How many of the tokens are the prompt, or a forced prefix; the model wrote the rest. */
+  /** Number of tokens of the prompt or the forced prefix; the model generated the rest. */
   n_given: number;
-  /** The n-grams that spell each token, "<ref" or "0xE2" for a byte; null: the model reads none. */
+  /** The n-grams of each token, "<ref" or "0xE2" for a byte; null: the model reads none. */
   ngrams: string[][] | null;
-  /** Their numbers, 0 where a token has fewer than others. */
+  /** Ids of the n-grams, padded with 0. */
   ngram_ids: number[][] | null;
-  /** The pair of words that each token ends, "" where it has no row; null: the model reads no pairs. */
+  /** The word bigram that ends at each token, "" where the table has no row; null: the model reads none. */
   bigrams: string[] | null;
-  /** The rows of the pairs, 0 for none. */
+  /** Rows of the bigrams in the table, 0 for none. */
   bigram_ids: number[] | null;
 }
 
 /** A class or token with its logit and log-probability (nats). */
 export interface Candidate {
   id: number;
-  /** The class, or the token as a person would write it. */
+  /** The class, or the token in readable form. */
   piece: string;
   logit: number;
   log_prob: number;
 }
 
-/** The token that follows. */
+/** The token that actually follows. */
 export interface NextToken extends Candidate {
-  /** How many the model ranks before it. */
+  /** Number of tokens with a larger logit. */
   rank: number;
 }
 
-/** What the model says after one position, or of a whole text. */
+/** The prediction at one position, or for a whole text. */
 export interface Prediction {
-  /** null: of the whole text, as a classifier does. */
+  /** null: for the whole text, by a classifier. */
   position: number | null;
   logsumexp: number;
   /** At most 50, best first; all classes, for a classifier. */
   top: Candidate[];
-  /** The token that in fact follows. */
+  /** The token that actually follows. */
   actual: NextToken | null;
 }
 
 /** One extension of one hypothesis. */
 export interface BeamCandidate {
-  /** Row among the live hypotheses of the step before; of the first step always 0. */
+  /** Row among the live hypotheses of the previous step; 0 in the first step. */
   parent: number;
   id: number;
   piece: string;
-  /** Of this token. */
+  /** Log-probability of this token. */
   log_prob: number;
   /** Sum of log-probabilities so far. */
   total: number;
   /** total / length ** length_penalty. */
   score: number;
-  /** Row among the live hypotheses after this step; null: pruned, or finished. */
+  /** Row among the live hypotheses after this step; null: pruned or finished. */
   row: number | null;
   finished: boolean;
 }
 
-/** How the target came about. */
+/** How the target was decoded. */
 export interface DecodeLog {
-  /** given: the user named the target; none: a classifier. */
+  /** given: the target was part of the request; none: a classifier. */
   kind: "beam" | "sample" | "given" | "none";
-  /** What it was decoded with. */
+  /** Settings of decoding. */
   settings: DecodeSettings;
-  /** Best first: the `n_best` answers, then whatever else a beam finished on its way. */
+  /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
   hypotheses: Hypothesis[];
-  /** Of a beam search: the candidates looked at in each step, best first. */
+  /** The candidates of each step of a beam search, best first. */
   steps: BeamCandidate[][];
-  /** Ids that were forced. */
+  /** Ids of the forced prefix. */
   prefix: number[];
 }
 
@@ -157,7 +157,7 @@ export interface Wrote {
   banned: number[];
 }
 
-/** Ids of the tokens that are no words. */
+/** Ids of the special tokens. */
 export interface SpecialIds {
   pad: number;
   unk: number;
@@ -166,7 +166,7 @@ export interface SpecialIds {
   mask: number;
 }
 
-/** What is known of the model itself. */
+/** The model: task, checkpoint, size, hyperparameters and tokenizer. */
 export interface ModelInfo {
   task: string;
   family: "encoder" | "encoder-decoder" | "decoder";
@@ -178,7 +178,7 @@ export interface ModelInfo {
   step: number | null;
   sha256: string | null;
   n_params: number;
-  /** Of the ensemble; 1: a single model. */
+  /** Number of models in the ensemble; 1: a single model. */
   members: number;
   n_layers: number;
   n_decoder_layers: number;
@@ -211,62 +211,62 @@ export interface Check {
   meaning: string;
 }
 
-/** In a line, and how sure of it the model is. */
+/** The model's output in one line, with its probability. */
 export interface Answer {
   /** A class, a translation, a continuation. */
   headline: string;
-  /** Its probability in per cent, or its log-probability. */
+  /** Its probability in percent, or its log-probability. */
   detail: string;
 }
 
-/** Which model of an ensemble is looked into. */
+/** The model of an ensemble that is traced. */
 export interface EnsembleMember {
-  /** How many models there are. */
+  /** Number of models in the ensemble. */
   size: number;
-  /** Which of them this is, counted from 1. */
+  /** Which of them is traced, counted from 1. */
   member: number;
-  /** What this one says by itself, while the answer of an explanation is that of all of them. */
+  /** Answer of this model alone; the answer of an explanation is that of the ensemble. */
   own: Answer;
 }
 
-/** Something that is not shown, and the reason, a sentence each. */
+/** Something that is not shown, and the reason, one sentence each. */
 export interface Omitted {
   what: string;
   why: string;
 }
 
-/** One text to look at. */
+/** One text to explain. */
 export interface TraceRequest {
   /** The text, the source sentence or the prompt. */
   text: string;
-  /** A translation to look at instead of the model's own. */
+  /** A translation to explain instead of the model's own. */
   target?: string;
-  /** Ids that the translation must begin with, or that follow the prompt. */
+  /** Ids that the translation must start with, or that follow the prompt. */
   prefix?: number[];
   /** Fields of `DecodeConfig` that differ from the run's. */
   decode?: Partial<DecodeSettings>;
-  /** [PAD] tokens to append, to see that they change nothing. */
+  /** Number of [PAD] tokens to append, to show that they change nothing. */
   pad?: number;
   /** "model" (the best weights) or a checkpoint's name. */
   checkpoint?: string;
-  /** Which model of an ensemble, counted from 1. */
+  /** Model of an ensemble to trace, counted from 1. */
   member?: number;
-  /** First position shown of a text too long to be shown whole. */
+  /** First position shown of a text that is too long to be shown whole. */
   window_start?: number;
 }
 
-/** Everything a page is told about one forward pass at once. Tensors are fetched one at a time, by node or parameter id. */
+/** All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id. */
 export interface Manifest {
   format: "glassformer-trace-1";
   id: string;
   model: ModelInfo;
   request: TraceRequest;
-  /** In this order: ["text"], or ["source", "target"]. */
+  /** ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: Answer;
-  /** Of an ensemble: which of its models this is; `answer` is that of all. null: a single model. */
+  /** The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model. */
   together: EnsembleMember | null;
-  /** In the order they are computed. */
+  /** In order of computation. */
   nodes: TraceNode[];
   params: Record<string, Param>;
   predictions: Prediction[];
@@ -276,69 +276,69 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
-  /** Beyond 512 tokens only these positions, from a start to an end not included, of every token and key axis are shown; null: all. */
+  /** Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all. */
   window: [number, number] | null;
   seconds: number;
 }
 
-/** What to explain, and how. */
+/** The prediction to explain, and the method. */
 export interface AttributeRequest {
   trace: string;
   method: "erase" | "integrated_gradients";
-  /** Which of `predictions`; the first token the model wrote itself when absent. */
+  /** Index into `predictions`; default: the first generated token. */
   prediction?: number;
-  /** Class or token id; what the model said, or the token that follows, when absent. */
+  /** Class or token id; default: the predicted class, or the token that follows. */
   target?: number;
-  /** Class or token id to contrast with; a classifier's runner-up, or nothing, when absent. */
+  /** Class or token id to contrast with; default: the second most probable class, or none for tokens. */
   foil?: number;
 }
 
-/** A mean fall beside that of random rankings. */
+/** A mean drop, compared with that of random rankings. */
 export interface Faithfulness {
   value: number;
   random_mean: number;
-  /** Where the middle 95% of random rankings begin. */
+  /** 2.5th percentile of random rankings. */
   random_low: number;
-  /** Where they end. */
+  /** 97.5th percentile of random rankings. */
   random_high: number;
-  /** The value lies beyond that band, on the good side. */
+  /** The value is better than that interval. */
   beats_random: boolean;
 }
 
-/** How far the scores miss their sum, which must be f(x) − f(x') (completeness, section 3 of the paper). */
+/** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */
 export interface Completeness {
-  /** |sum of scores − (f(x) − f(x'))|, in the units of the question. */
+  /** |sum of scores − (f(x) − f(x'))|, in the units of the quantity. */
   error: number;
-  /** That, over |f(x) − f(x')|. */
+  /** The error divided by |f(x) − f(x')|. */
   relative: number;
-  /** Points of the path at which a gradient was taken. */
+  /** Number of points of the path at which a gradient was computed. */
   n_steps: number;
   /** The relative error is at most 2%. */
   ok: boolean;
-  /** Largest error of a single token's score, which the sum cannot see where errors cancel: how far it is from what a second rule gives, with points of its own and one more in each panel. */
+  /** Estimate of the largest error of a token's score, as errors can cancel in the sum: the difference from a second quadrature rule with one more point in each panel. */
   token_error: number;
 }
 
-/** Scores with what is needed to judge them. */
+/** The scores of an attribution, with their error and faithfulness. */
 export interface Attribution {
   method: "erase" | "integrated_gradients";
   /** "logit of pos minus logit of neg", "log p of 'Hunde'". */
   quantity: string;
   target: Candidate;
   foil: Candidate | null;
-  /** The quantity, of the text as it is. */
+  /** The quantity for the text itself. */
   value: number;
-  /** With everything erased. */
+  /** The quantity with every word erased. */
   baseline_value: number;
-  /** One number a token of each stream, in the units of the quantity: logits of a difference, nats of a log-probability. Special tokens, which are never erased, score 0, and so does what follows the position asked about. */
+  /** Score of each token by stream, in the units of the quantity: logits for a difference, nats for a log-probability. Special tokens, which are never erased, and tokens after the explained position score 0. */
   scores: Partial<Record<StreamName, number[]>>;
-  /** Of integrated gradients. */
+  /** Only for integrated gradients. */
   completeness: Completeness | null;
-  /** Fall of the quantity when the best-ranked words are erased: more is better. */
+  /** Drop of the quantity when the top-ranked words are erased: higher is better. */
   comprehensiveness: Faithfulness;
-  /** Fall when only they are kept: less is better. */
+  /** Drop of the quantity when only they are kept: lower is better. */
   sufficiency: Faithfulness;
-  /** Random rankings beside which this one is judged. */
+  /** Number of random rankings it is compared with. */
   n_random: number;
   /** "[MASK]" or "[UNK]". */
   erased_with: string;
@@ -346,9 +346,9 @@ export interface Attribution {
   seconds: number;
 }
 
-/** What to say again with some tokens erased. */
+/** The tokens to erase, and the prediction to repeat without them. */
 export interface EraseRequest {
-  /** Their positions, by stream. */
+  /** Positions of the tokens by stream. */
   erase: Partial<Record<StreamName, number[]>>;
   trace: string;
   prediction?: number;
@@ -356,45 +356,45 @@ export interface EraseRequest {
   foil?: number;
 }
 
-/** What the model says with some tokens erased. */
+/** The prediction with some tokens erased. */
 export interface Erased {
   prediction: Prediction;
-  /** The quantity of an attribution, with the tokens erased. */
+  /** The quantity of an attribution with the tokens erased. */
   value: number;
-  /** The same of the text as it is. */
+  /** The quantity for the text itself. */
   original: number;
 }
 
-/** Where an alignment can be read. */
-export interface ReadingPosition {
+/** A decoder layer and step to read an alignment from. */
+export interface ReadingKey {
   layer: number;
-  /** Where the token is the decoder's input, not where it is predicted. */
+  /** True for the step at which the token is the decoder's input, false for the step that predicts it. */
   shifted: boolean;
 }
 
-/** A place, and how well what is read there agrees with erasing. */
+/** A reading, and its agreement with erasing. */
 export interface ReadingScore {
   layer: number;
   shifted: boolean;
-  /** Share of the written tokens whose aligned word is the one whose erasing costs them most; null: none is missed. */
+  /** Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing. */
   agreement: number | null;
 }
 
-/** Where the alignment of a translation can be read, the best place first (GET /api/trace/{id}/alignment). */
+/** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
 export interface Alignments {
-  best: ReadingPosition;
-  /** What the best of as many readings of this sentence would agree by chance; null: no token misses a word. */
+  best: ReadingKey;
+  /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
   chance: number | null;
   readings: ReadingScore[];
 }
 
-/** A set of weights, and the update at which they stood. */
+/** A saved set of weights, and its training step. */
 export interface CheckpointInfo {
   name: string;
   step: number | null;
 }
 
-/** Tokens of the longest texts kept whole and looked at by layers; traces that are kept; bytes of a text. */
+/** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
 export interface Limits {
   full: number;
   layered: number;
@@ -402,17 +402,17 @@ export interface Limits {
   max_text_bytes: number;
 }
 
-/** What the page needs before anything is traced (GET /api/run). */
+/** Description of a run, sent before anything is traced (GET /api/run). */
 export interface RunInfo {
   model: ModelInfo;
-  /** Texts to start with, real ones where the run has them. */
+  /** Example texts, from the evaluation of the run where it has been evaluated. */
   examples: string[];
   /** Oldest first, "model" last. */
   checkpoints: CheckpointInfo[];
   defaults: DecodeSettings;
   limits: Limits;
   version: string;
-  /** What the command was asked to show first: nothing, one text, or two to compare. The server alone sends it. */
+  /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
 }
 
@@ -456,14 +456,14 @@ export interface ApiError {
   error: ApiProblem;
 }
 
-/** One axis of a tensor; `stream` is that of the tokens along it. */
+/** One axis of a tensor; `stream` names the tokens along it. */
 export interface Axis {
   name: AxisName;
   size: number;
   stream?: StreamName;
 }
 
-/** One text the model wrote. */
+/** One decoded text. */
 export interface Hypothesis {
   ids: number[];
   pieces: string[];
@@ -471,7 +471,7 @@ export interface Hypothesis {
   score: number;
   log_prob: number;
   finished: boolean;
-  /** Step, and index in that step's candidates, of the one it ended with. */
+  /** Step, and index among the candidates of that step, of its last candidate. */
   end: [number, number] | null;
 }
 

@@ -1,6 +1,6 @@
-"""Looking inside a trained model: every tensor of a forward pass, what made it, and why an answer came out.
+"""Inspect a trained model: every tensor of a forward pass, and attributions of its predictions to the input.
 
-`trace` records a forward pass; the other files make explanations, figures and a page of such records.
+`trace` records a forward pass; the other modules make explanations, figures and a page from such records.
 
 Flags of the command, figures and the page count layers and heads from 1. Record ids (`decoder.1.cross.weights`)
 and the fields of an alignment are indices, from 0.

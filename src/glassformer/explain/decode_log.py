@@ -1,7 +1,7 @@
-"""How an answer was written, told step by step: the candidates of a beam search and the hypotheses they became.
+"""Log how a text is decoded: the candidates of each step of a beam search, and the hypotheses they become.
 
-The search itself is `decode/search.py`, sampling `decode/sampling.py`: the very functions that predict, run
-here for one text. Nothing of the model's inside is looked at.
+The search is that of `decode/search.py` and sampling that of `decode/sampling.py`, as `predict` uses them, run here for
+one text.
 """
 
 from __future__ import annotations
@@ -13,15 +13,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import (
-    Hypothesis,
-    Special,
-    beam_search,
-    sample,
-    translate_ids,
-    translating,
-    writing,
-)
+from glassformer.decode import Hypothesis, Special, beam_search, sample, translate_ids, translating, writing
 from glassformer.decode.search_log import SearchStep
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
@@ -30,8 +22,8 @@ from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.text.tokenizer import Tokenizer
 
-OF_SCORING = frozenset({"bleu_tokenize"})
-"""Settings of decoding that say how translations are scored."""
+SCORING_FIELDS = frozenset({"bleu_tokenize"})
+"""Fields of `DecodeConfig` about how translations are scored, not how they are decoded."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +31,23 @@ class BeamCandidate:
     """One extension of one hypothesis."""
 
     parent: int
-    """Row among the live hypotheses of the step before; of the first step always 0."""
+    """Row among the live hypotheses of the previous step; 0 in the first step."""
     id: int
     piece: str
     log_prob: float
-    """Of this token."""
+    """Log-probability of this token."""
     total: float
     """Sum of log-probabilities so far."""
     score: float
     """total / length ** length_penalty."""
     row: int | None
-    """Row among the live hypotheses after this step; null: pruned, or finished."""
+    """Row among the live hypotheses after this step; null: pruned or finished."""
     finished: bool
 
 
 @dataclass(frozen=True)
 class LoggedHypothesis:
-    """One text the model wrote."""
+    """One decoded text."""
 
     ids: list[int]
     pieces: list[str]
@@ -64,46 +56,51 @@ class LoggedHypothesis:
     log_prob: float
     finished: bool
     end: tuple[int, int] | None
-    """Step, and index in that step's candidates, of the one it ended with."""
+    """Step, and index among the candidates of that step, of its last candidate."""
 
     @staticmethod
-    def of(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
-        """A hypothesis as it is told to people."""
+    def from_hypothesis(
+        h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None
+    ) -> LoggedHypothesis:
+        """Return a hypothesis with its tokens and text."""
         text = tokenizer.decode(h.ids)
         return LoggedHypothesis(h.ids, tokenizer.pieces(h.ids), text, h.score, h.log_prob, h.finished, end)
 
 
 @dataclass(frozen=True)
 class DecodeLog:
-    """How the target came about."""
+    """How the target was decoded."""
 
     kind: Literal["beam", "sample", "given", "none"]
-    """given: the user named the target; none: a classifier."""
+    """given: the target was part of the request; none: a classifier."""
     settings: DecodeConfig
-    """What it was decoded with."""
+    """Settings of decoding."""
     hypotheses: list[LoggedHypothesis] = field(default_factory=list)
-    """Best first: the `n_best` answers, then whatever else a beam finished on its way."""
+    """Best first: the `n_best` results, then the other finished hypotheses of a beam search."""
     steps: list[list[BeamCandidate]] = field(default_factory=list)
-    """Of a beam search: the candidates looked at in each step, best first."""
+    """The candidates of each step of a beam search, best first."""
     prefix: list[int] = field(default_factory=list)
-    """Ids that were forced."""
+    """Ids of the forced prefix."""
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        told = asdict(self)
-        told["settings"] = settings_json(self.settings)
-        for hypothesis in told["hypotheses"]:
+        """Return the fields as JSON data."""
+        data: dict[str, Any] = asdict(self) | {"settings": settings_json(self.settings)}
+        for hypothesis in data["hypotheses"]:
             hypothesis["end"] = None if hypothesis["end"] is None else list(hypothesis["end"])
-        return told
+        return data
 
 
 def settings_json(settings: DecodeConfig) -> dict[str, Any]:
-    """How a text is written, ready for JSON; how it would be scored is no part of that."""
-    return {name: value for name, value in asdict(settings).items() if name not in OF_SCORING}
+    """Return the settings of decoding, without those of scoring, as JSON data."""
+    return {name: value for name, value in asdict(settings).items() if name not in SCORING_FIELDS}
 
 
 class SearchRecorder:
-    """A `SearchLog` for one sentence: its candidates, and what each live row has written so far."""
+    """A `SearchLog` for one sentence that keeps the candidates of each step and the tokens of each live hypothesis.
+
+    Args:
+        tokenizer: the tokenizer of the target.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.steps: list[list[BeamCandidate]] = []
@@ -119,26 +116,26 @@ class SearchRecorder:
         for parent, token, log_prob, total, score, row, finished in rows:
             if total == float("-inf"):
                 continue
-            written, end = self.live[parent][0], (len(self.steps), len(candidates))
+            ids, end = self.live[parent][0], (len(self.steps), len(candidates))
             if finished:
-                self.finished.append((Hypothesis(written, score, total, True), end))
+                self.finished.append((Hypothesis(ids, score, total, True), end))
             if row >= 0:
-                alive[row] = ([*written, token], end)
-            piece = self._tokenizer.pieces([token])[0]
-            place = row if row >= 0 else None
-            candidates.append(BeamCandidate(parent, token, piece, log_prob, total, score, place, finished))
+                alive[row] = ([*ids, token], end)
+            text = self._tokenizer.pieces([token])[0]
+            live_row = row if row >= 0 else None
+            candidates.append(BeamCandidate(parent, token, text, log_prob, total, score, live_row, finished))
         self.steps.append(candidates)
         self.live = alive
 
-    def hypotheses(self, found: Sequence[Hypothesis]) -> list[LoggedHypothesis]:
-        """What the search returned, then the other finished ones, each with the candidate it ended in."""
+    def hypotheses(self, results: Sequence[Hypothesis]) -> list[LoggedHypothesis]:
+        """Return the results of the search, then the other finished hypotheses, each with its last candidate."""
         ends = {(tuple(h.ids), True): end for h, end in self.finished}
         ends |= {(tuple(ids), False): end for ids, end in self.live.values() if end is not None}
-        told = {tuple(h.ids) for h in found if h.finished}
-        others = sorted((h for h, _ in self.finished if tuple(h.ids) not in told), key=lambda h: -h.score)
+        returned = {tuple(h.ids) for h in results if h.finished}
+        others = sorted((h for h, _ in self.finished if tuple(h.ids) not in returned), key=lambda h: -h.score)
         return [
-            LoggedHypothesis.of(h, self._tokenizer, ends.get((tuple(h.ids), h.finished)))
-            for h in (*found, *others)
+            LoggedHypothesis.from_hypothesis(h, self._tokenizer, ends.get((tuple(h.ids), h.finished)))
+            for h in (*results, *others)
         ]
 
 
@@ -149,47 +146,56 @@ def translate(
     config: DecodeConfig,
     prefix: list[int],
 ) -> DecodeLog:
-    """Translate one source (EOS included) as `Translate.predict` does, and tell how.
+    """Translate one source (EOS included) as `Translate.predict` does, and return the log.
 
     Raises:
-        UsageError: settings that contradict each other, or a prefix as long as the translation may be.
+        UsageError: the settings contradict each other, or the prefix leaves no token to generate.
     """
     t = tokenizer
     bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
         forced = [prefix] if prefix else None
         with asking(model):
-            found = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
-        return DecodeLog("sample", config, [LoggedHypothesis.of(h, t) for h in found], prefix=prefix)
+            results = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
+        return DecodeLog(
+            "sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix
+        )
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:
         raise UsageError(
-            f"a prefix of {len(prefix)} tokens leaves nothing to write of the {limit} that are allowed",
+            f"a prefix of {len(prefix)} tokens leaves nothing to generate of the {limit} tokens allowed",
             "shorten the prefix or raise max_new_tokens",
         )
     recorder = SearchRecorder(t)
     with asking(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
         stepper = translating(model, src)
-        found = beam_search(
+        results = beam_search(
             stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder
         )[0]
-    return DecodeLog("beam", config, recorder.hypotheses(found), recorder.steps, prefix)
+    return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
 
 
-def write(
+def generate(
     model: LanguageModel | Ensemble,
     tokenizer: Tokenizer,
     prompt: Sequence[int],
     config: DecodeConfig,
     banned: Sequence[int],
 ) -> tuple[DecodeLog, Hypothesis]:
-    """Continue one prompt as `LanguageModelling.predict` does, `banned` never written; the log, and the continuation."""
+    """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation.
+
+    Args:
+        model: a language model, or an ensemble of them.
+        tokenizer: its tokenizer.
+        prompt: the ids to continue.
+        config: the settings of sampling.
+        banned: ids that are never sampled.
+    """
     t = tokenizer
     with asking(model):
-        found = sample(
-            writing(model), [prompt], config,
-            limits=[config.max_new_tokens], rows=[0], eos=t.eos_id,
-            banned=banned,
-        )[0]  # fmt: skip
-    return DecodeLog("sample", config, [LoggedHypothesis.of(found, t)]), found
+        limits = [config.max_new_tokens]
+        result = sample(
+            writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, banned=banned
+        )[0]
+    return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result

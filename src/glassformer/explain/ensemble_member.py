@@ -1,4 +1,4 @@
-"""One model of an ensemble, which is what can be looked into, and what all of them say together."""
+"""Select one model of an ensemble, the one that is traced, and compute the answer of all of them."""
 
 from __future__ import annotations
 
@@ -6,60 +6,58 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, decided
+from glassformer.explain.answers import Answer, class_answer
 from glassformer.explain.capture.exactly import answer, asking
-from glassformer.explain.predictions import predict
+from glassformer.explain.predictions import top_predictions
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.ensemble import Ensemble
 from glassformer.style.words import shortened
 from glassformer.tasks import Task
 
-SHOWN_CHARS = 80
-"""Of what each of them wrote, in a sentence."""
+MAX_HEADLINE_CHARS = 80
 
 
 @dataclass(frozen=True)
 class EnsembleMember:
-    """Which model of an ensemble is looked into."""
+    """The model of an ensemble that is traced."""
 
     size: int
-    """How many models there are."""
+    """Number of models in the ensemble."""
     member: int
-    """Which of them this is, counted from 1."""
+    """Which of them is traced, counted from 1."""
     own: Answer
-    """What this one says by itself, while the answer of an explanation is that of all of them."""
+    """Answer of this model alone; the answer of an explanation is that of the ensemble."""
 
-    def sentence(self, answer: Answer) -> str:
-        """What a reader must know, given the answer of all."""
-        own, all_ = (
-            f"{shortened(said['headline'], SHOWN_CHARS)} ({said['detail']})" for said in (self.own, answer)
+    def warning(self, ensemble: Answer) -> str:
+        """Return a sentence that compares this model's answer with the ensemble's."""
+        member_text, ensemble_text = (
+            f"{shortened(answer['headline'], MAX_HEADLINE_CHARS)} ({answer['detail']})"
+            for answer in (self.own, ensemble)
         )
         return (
-            f"an ensemble of {self.size} models: this is member {self.member}, which says {own}; "
-            f"together they say {all_}"
+            f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "
+            f"the ensemble predicts {ensemble_text}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the fields as JSON data."""
         return asdict(self)
 
 
-def ensemble_answer(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
-    """The class that the mean of an ensemble's probabilities decides for."""
+def ensemble_class_answer(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
+    """Return the class with the largest mean probability of an ensemble of classifiers."""
     with asking(model):
-        return decided(predict(task, answer(model, **inputs), [None], [None])[0])
+        return class_answer(top_predictions(task, answer(model, **inputs), [None], [None])[0])
 
 
 def with_member(subject: Subject, member: int) -> Subject:
-    """The subject with one model of its ensemble; a model that is none is its own first member.
+    """Return the subject with one model of its ensemble; a single model is its own first member.
 
     Raises:
         UsageError: there are fewer members.
     """
     members = list(subject.model.members) if isinstance(subject.model, Ensemble) else [subject.model]
     if not 1 <= member <= len(members):
-        what = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
-        raise UsageError(f"member {member} is not there: this run is {what}", "members are counted from 1")
-    if len(members) == 1:
-        return subject
-    return LoadedSubject(subject, members[member - 1])
+        kind = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
+        raise UsageError(f"there is no member {member}: this run is {kind}", "members are counted from 1")
+    return subject if len(members) == 1 else LoadedSubject(subject, members[member - 1])

@@ -1,7 +1,7 @@
-"""`explain`: one text through a trained model, with everything that can be said about it, as methods.
+"""Explain one text: `explain` returns an `Explanation` with tensors, attributions, figures and pages as methods.
 
-An `Explanation` is an `ExplanationData`, the frozen data, with a door to each function that takes one; nothing is worked
-out here, and nothing else in `explain/` needs it.
+An `Explanation` is an `ExplanationData`, the frozen data, with a method for each function of it. Nothing is computed
+here, and nothing else in `explain/` imports this module.
 """
 
 from __future__ import annotations
@@ -25,59 +25,59 @@ __all__ = ["Explanation", "TraceRequest", "explain"]
 
 
 def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
-    """Look at one text as the model does: encode and decode it as `predict` would, then capture one pass.
+    """Return the explanation of one text: encode and decode it as `predict` would, then record one forward pass.
 
     Args:
         subject: a loaded `Run`.
         request: the text, or a whole request.
-        trace_id: what a page calls this explanation.
+        trace_id: the name of this explanation on the page.
 
     Raises:
-        UsageError: the request asks what this task, vocabulary or context cannot give.
-        CheckpointError: the checkpoint asked for is damaged.
-        DivergedError: the model's logits are not numbers.
+        UsageError: the request does not suit this task, vocabulary or context.
+        CheckpointError: the requested checkpoint is damaged.
+        DivergedError: the model's logits are NaN or infinite.
     """
     request = TraceRequest(request) if isinstance(request, str) else request
     return Explanation(**vars(compute_explanation(subject, request, trace_id)))
 
 
 class Explanation(ExplanationData):
-    """One text, seen through: the attributes are those of `ExplanationData` and `Inference`."""
+    """The explanation of one text; its attributes are those of `ExplanationData` and `Inference`."""
 
     def manifest(self) -> Manifest:
-        """What a page is told, ready for JSON; made once, so not to be changed."""
+        """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""
         return manifest(self)
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
-        """The values of a node or a parameter, or a slice of them, "head:3;token:0-50": see `tensor_values.tensor`.
+        """Return the values of a node or parameter, or a slice of them, "head:3;token:0-50".
 
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
-        return tensor_values.tensor(self, id, slice)
+        return tensor_values.get_tensor(self, id, slice)
 
     @property
     def trace(self) -> Trace:
-        """The trace of the forward pass, as long as the text is short enough to be kept whole.
+        """Return the trace of the forward pass.
 
         Raises:
-            UsageError: it is longer; `records` has its tensors one layer at a time.
+            UsageError: the text is too long to be kept whole; `records` has its tensors one layer at a time.
         """
         if self.records.trace is None:
-            raise UsageError("this text is too long for one trace", "look at `records` instead")
+            raise UsageError("this text is too long for one trace", "use `records` instead")
         return self.records.trace
 
     def attribute(self, method: str = "erase", **request: Any) -> Any:
-        """Why the model said that, see `attribution.attribute`; fields of `AttributeRequest` by name."""
-        from glassformer.explain.attribution.attribute import weigh
+        """Return the attribution of one prediction to the words; keyword arguments as in `AttributeRequest`."""
+        from glassformer.explain.attribution.attribute import attribute_fields
 
-        return weigh(self, method=method, **request)
+        return attribute_fields(self, method=method, **request)
 
     def readings(self) -> list[Any]:
-        """Where an alignment can be read, the place that agrees best with erasing first, see `attribution.alignment`.
+        """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.
 
         Raises:
-            UsageError: the model is no translator, or the text is too long.
+            UsageError: the model is not a translator, or the text is too long.
         """
         from glassformer.explain.attribution.alignment import readings
 
@@ -85,19 +85,19 @@ class Explanation(ExplanationData):
 
     @property
     def plot(self) -> Any:
-        """Figures of this explanation: `explanation.plot.attribution()`."""
+        """Return the figures of this explanation: `explanation.plot.attribution()`."""
         from glassformer.explain.figures.explanation_plots import ExplanationPlots
 
         return ExplanationPlots(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the whole page, with this explanation in it, as one HTML file."""
+        """Write the page with this explanation as one HTML file."""
         from glassformer.explain.page.report import write_report
 
         write_report(Path(path), self)
 
     def page(self) -> Any:
-        """The whole page, to be shown by a notebook's cell: a few seconds of weighing words, a few megabytes."""
+        """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
         from glassformer.explain.page.notebook import NotebookPage
 
         return NotebookPage(self)

@@ -1,8 +1,7 @@
-"""What is known of one text that went through a model: frozen data, about which everything else is a function.
+"""The data of one explanation, frozen: a text, the model's predictions, and every tensor of the forward pass.
 
-`compute.py` makes an `ExplanationData`; tensors are taken from it in `tensor_values.py`, JSON is made of it in `manifest.py`,
-weights of words in `attribution/`, figures and pages in the folders of that name. `explanation.py` is the door
-for those who would rather call methods.
+`compute.py` makes an `ExplanationData`. Functions of it return tensors (`tensor_values.py`), JSON (`manifest.py`),
+attributions, figures and pages (the folders of that name); `explanation.py` offers them as methods.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from glassformer.explain.subject import Subject
 
 
 class Omitted(TypedDict):
-    """Something that is not shown, and the reason, a sentence each."""
+    """Something that is not shown, and the reason, one sentence each."""
 
     what: str
     why: str
@@ -31,14 +30,15 @@ class Omitted(TypedDict):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Inference:
-    """What a model read and what it said: all that is needed to ask it again with words erased.
+    """The inputs and predictions of a model for one text, enough to call it again with words erased.
 
     Attributes:
-        subject: the model (of an ensemble one member) and its task, with the weights that were asked for.
-        model_inputs: what the model was called with, a batch of one: {"ids"} (and "padding_mask" where there
+        subject: the model (one member of an ensemble) with the requested weights, and its task.
+        model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
             is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
-        streams: the tokens. predictions: what the model says after each position.
-        wrote: where the model's own writing begins.
+        streams: the tokens.
+        predictions: the prediction at each position.
+        wrote: where the generated tokens begin.
     """
 
     subject: Subject
@@ -48,33 +48,37 @@ class Inference:
     wrote: Wrote
 
     @property
-    def decides(self) -> bool:
-        """Whether it said one thing of the whole text, a class, and not what comes after each token."""
+    def is_classifier(self) -> bool:
+        """Return True if there is one prediction for the whole text, False if there is one per token."""
         return self.predictions[0].position is None
 
     @property
-    def written(self) -> list[int]:
-        """Which of the predictions are of tokens that the model wrote itself, or was asked about as a translation."""
-        told = enumerate(self.predictions)
-        return [i for i, p in told if p.position is not None and p.position >= self.wrote.first]
+    def generated(self) -> list[int]:
+        """Return the indices of the predictions of generated tokens, or of those of a given translation."""
+        positions = enumerate(p.position for p in self.predictions)
+        return [i for i, position in positions if position is not None and position >= self.wrote.first]
 
-    def read_until(self, prediction: Prediction) -> list[int]:
-        """How many tokens of each stream a prediction is made from: all, or, of what is written, those before."""
+    def visible_lengths(self, prediction: Prediction) -> list[int]:
+        """Return the number of tokens of each stream that a prediction depends on: of the last, those before it."""
         lengths = [len(stream) for stream in self.streams]
         return lengths if prediction.position is None else [*lengths[:-1], prediction.position + 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExplanationData(Inference):
-    """One text, seen through.
+    """An inference with every tensor of its forward pass.
 
     Attributes:
-        request: what was asked. id: what a page calls this.
-        decode: how the target came about. answer: in a line, and how sure of it the model is.
-        together: which member of an ensemble this is, and its own answer, while `answer` is that of all; else None.
+        request: the request that was answered.
+        id: the name of this explanation on the page.
+        decode: how the target was generated.
+        answer: the output in one line, with its probability; of an ensemble, the answer of all its models.
+        together: the member of an ensemble that is traced; None for a single model.
         records: every tensor by id, a mapping like a trace.
-        checks: comparisons of two ways to compute the same. omitted: what is not shown, and why.
-        warnings: what to know about the input. seconds: how long it took.
+        checks: comparisons of two computations that must agree.
+        omitted: what is not shown, and why.
+        warnings: what to know about the input.
+        seconds: the time it took.
     """
 
     request: TraceRequest
@@ -90,7 +94,7 @@ class ExplanationData(Inference):
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """Positions shown of streams that are too long, from a start to an end that is not included; else None."""
+        """Return the positions (start, end) that are shown of streams too long to be shown whole; else None."""
         return self.records.window
 
     def __repr__(self) -> str:

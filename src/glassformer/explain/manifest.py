@@ -1,7 +1,7 @@
-"""The manifest of an explanation: everything a page is told at once.
+"""Build the manifest of an explanation: all that the page needs at once, as JSON.
 
-It holds no tensors, only what they are called, how large they are and what made them. The classes here are also the
-types the page is compiled against (`typescript.py`).
+It holds no tensor values, only the id, size and inputs of each tensor. The classes here are also the types that the
+page is compiled against (`typescript.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation_data import ExplanationData, Omitted
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.preparing.prepared import Wrote
-from glassformer.explain.record_store import Node, Sent
+from glassformer.explain.record_store import Node, WireDtype
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import ModelInfo, model_info
 from glassformer.explain.streams import Stream
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 class SizedAxis(TypedDict):
-    """One axis of a tensor; `stream` is that of the tokens along it."""
+    """One axis of a tensor; `stream` names the tokens along it."""
 
     name: Annotated[str, "AxisName"]
     size: int
@@ -44,41 +44,41 @@ class TraceNode(TypedDict):
     op: Annotated[str, "Op"]
     inputs: list[str]
     params: dict[str, str]
-    """Role ("weight", "bias") to parameter id."""
+    """Parameter id by role ("weight", "bias")."""
     attrs: dict[str, float | str | bool]
     axes: list[SizedAxis]
-    dtype: Sent
+    dtype: WireDtype
     min: float | None
-    """Of the finite values; null when the tensor is empty."""
+    """Minimum of the finite values; null for an empty tensor."""
     max: float | None
     source: Annotated[Json, SourceLine] | None
     stack: Annotated[str, 'StreamName | "encoder" | "decoder" | "head"']
-    """source, target, text: that stream's embedding."""
+    """source, target, text: the embedding of that stream."""
     layer: int | None
-    """From 0."""
+    """Counted from 0."""
     block: Annotated[str, '"self" | "cross" | "ff"'] | None
 
 
 class Param(TypedDict):
-    """A parameter that some node names."""
+    """A parameter that some node uses."""
 
     axes: list[SizedAxis]
 
 
 class Manifest(TypedDict):
-    """Everything a page is told about one forward pass at once. Tensors are fetched one at a time, by node or parameter id."""
+    """All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id."""
 
     format: Literal["glassformer-trace-1"]
     id: str
     model: ModelInfo
     request: Annotated[Json, TraceRequest]
     streams: list[Annotated[Json, Stream]]
-    """In this order: ["text"], or ["source", "target"]."""
+    """["text"], or ["source", "target"]."""
     answer: Answer
     together: Annotated[Json, EnsembleMember] | None
-    """Of an ensemble: which of its models this is; `answer` is that of all. null: a single model."""
+    """The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model."""
     nodes: list[TraceNode]
-    """In the order they are computed."""
+    """In order of computation."""
     params: dict[str, Param]
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
@@ -88,13 +88,13 @@ class Manifest(TypedDict):
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
     window: Annotated[list[int], "[number, number]"] | None
-    """Beyond 512 tokens only these positions, from a start to an end not included, of every token and key axis are shown; null: all."""
+    """Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all."""
     seconds: float
 
 
 @weak_cache
 def manifest(explanation: ExplanationData) -> Manifest:
-    """The manifest, ready for JSON; made once, so not to be changed."""
+    """Return the manifest as JSON data; it is cached, so do not change it."""
     nodes = explanation.records.nodes.values()
     return {
         "format": "glassformer-trace-1",
@@ -118,7 +118,7 @@ def manifest(explanation: ExplanationData) -> Manifest:
 
 
 def node_json(node: Node) -> TraceNode:
-    """A node of the manifest."""
+    """Return a node of the manifest."""
     r = node.record
     return {
         "id": r.id,
@@ -138,23 +138,23 @@ def node_json(node: Node) -> TraceNode:
 
 
 def _sized(axis: Axis, size: int) -> SizedAxis:
-    told: SizedAxis = {"name": axis.name, "size": size}
-    return {**told, "stream": axis.stream} if axis.stream else told
+    sized: SizedAxis = {"name": axis.name, "size": size}
+    return {**sized, "stream": axis.stream} if axis.stream else sized
 
 
 def params_json(model: nn.Module, nodes: Iterable[Node]) -> dict[str, Param]:
-    """`params` of a manifest: every parameter that a node names, with its axes."""
-    found: dict[str, Param] = {}
+    """Return the parameters that the nodes use, with their axes."""
+    params: dict[str, Param] = {}
     for node in nodes:
         for role, name in node.record.params.items():
-            if name and name not in found:
-                axes = zip(param_axes(node, role), param(model, name).shape, strict=True)
-                found[name] = {"axes": [{"name": axis, "size": size} for axis, size in axes]}
-    return found
+            if name and name not in params:
+                axes = zip(param_axes(node, role), get_parameter(model, name).shape, strict=True)
+                params[name] = {"axes": [{"name": axis, "size": size} for axis, size in axes]}
+    return params
 
 
 def param_axes(node: Node, role: str) -> tuple[str, ...]:
-    """What runs along the axes of a node's parameter."""
+    """Return the names of the axes of a node's parameter."""
     record = node.record
     match record.op, role:
         case "lookup", _:
@@ -164,20 +164,19 @@ def param_axes(node: Node, role: str) -> tuple[str, ...]:
         case "positions", _:
             return ("token", "feature")
         case "linear", "weight":
-            # One table reads and writes where embeddings are tied, so both call its axes alike.
+            # Tied embeddings share one table, so its axes have the same names in both uses.
             return ("vocab", "feature") if record.axes[-1].name == "vocab" else ("out", "in")
         case "linear", _:
             return ("out",)
-    return (record.axes[-1].name,)  # a norm's weight and bias
+    # The weight and bias of a norm.
+    return (record.axes[-1].name,)
 
 
-def param(model: nn.Module, name: str) -> Tensor:
-    """A parameter or buffer by name.
+def get_parameter(model: nn.Module, name: str) -> Tensor:
+    """Return a parameter or buffer by name, without listing all names, which takes a third of a second.
 
     Raises:
         AttributeError: the model has none of this name.
     """
-    path, _, own = name.rpartition(".")
-    return getattr(
-        model.get_submodule(path), own
-    )  # to look through all names for each takes a third of a second
+    path, _, attribute = name.rpartition(".")
+    return getattr(model.get_submodule(path), attribute)

@@ -1,4 +1,4 @@
-"""What a model reads beside its tokens, for a person: how words are spelled, which pairs and n-grams tokens make."""
+"""Add to a stream what the model reads beside its tokens: character n-grams, word bigrams, hashed token n-grams."""
 
 from __future__ import annotations
 
@@ -15,56 +15,44 @@ from glassformer.text.spelling import FIRST
 from glassformer.text.tokenizer import Tokenizer
 
 
-def spelled(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, Spelling]:
-    """A stream with its n-grams, and with unknown words as they were written; and its spelling, a batch of one.
+def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, Spelling]:
+    """Return a stream with its character n-grams and its unknown words as written, and the n-grams as a batch of one.
 
     Args:
         t: a tokenizer with n-grams.
-        stream: of a text. kept: places of its tokens in the whole text; padding may follow them.
+        stream: the tokens of a text; padding may follow them.
+        kept: the indices of these tokens in the whole text.
     """
     assert t.spelling is not None
     [(_, words)] = t.encode_spelled([stream.text])
-    ids = [t.spelling.numbers(words[place]) for place in kept]
-    names = [[_name(number, t.spelling.ngrams) for number in row] for row in ids]
+    ids = [t.spelling.numbers(words[index]) for index in kept]
+    names = [[_ngram_text(id, t.spelling.ngrams) for id in row] for row in ids]
     n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
-    spelling = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
-    told = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
-    pieces = [f"{stream.text[slice(*span)]} {p}" if odd and span else p for p, odd, span in told]
-    return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), spelling
+    batch = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
+    tokens = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
+    pieces = [f"{stream.text[slice(*span)]} {p}" if unknown and span else p for p, unknown, span in tokens]
+    return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), batch
 
 
-def paired(stream: Stream, bigrams: BigramEmbedding) -> Stream:
-    """A stream with the pair of words that each of its tokens ends, where that one has a row.
+def add_bigrams(stream: Stream, bigrams: BigramEmbedding) -> Stream:
+    """Return a stream with the word bigram that ends at each of its tokens, where the model's table has a row for it."""
+    ids: list[int] = bigrams.numbers(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
+    pairs = zip(ids, ["", *stream.pieces], stream.pieces, strict=False)
+    return replace(stream, bigrams=[f"{a} {b}" if id else "" for id, a, b in pairs], bigram_ids=ids)
 
-    Args:
-        stream: of a text.
-        bigrams: the model's table.
-    """
-    numbers: list[int] = bigrams.numbers(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
-    before = ["", *stream.pieces]
+
+def add_hashed_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
+    """Return a stream with the token n-grams that end at each of its tokens, shortest first."""
+    token_ids = torch.tensor([stream.ids], device=ngrams.weight.device)
+    ids: list[list[int]] = ngrams.numbers(token_ids, len(stream))[0].tolist()
     names = [
-        f"{a} {b}" if number else "" for number, a, b in zip(numbers, before, stream.pieces, strict=False)
+        ["".join(stream.pieces[end - n : end]) for n, id in enumerate(row, 2) if id]
+        for end, row in enumerate(ids, 1)
     ]
-    return replace(stream, bigrams=names, bigram_ids=numbers)
+    return replace(stream, ngrams=names, ngram_ids=ids)
 
 
-def with_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
-    """A stream with the n-grams of tokens that each of its tokens ends, shortest first.
-
-    Args:
-        stream: of a text.
-        ngrams: the model's table.
-    """
-    ids = torch.tensor([stream.ids], device=ngrams.weight.device)
-    numbers: list[list[int]] = ngrams.numbers(ids, len(stream))[0].tolist()
-    names = [
-        ["".join(stream.pieces[end - n : end]) for n, number in enumerate(row, 2) if number]
-        for end, row in enumerate(numbers, 1)
-    ]
-    return replace(stream, ngrams=names, ngram_ids=numbers)
-
-
-def _name(number: int, ngrams: Sequence[str]) -> str:
-    """An n-gram as it is written, a byte as "0xE2"."""
-    return ngrams[number - FIRST] if number >= FIRST else f"0x{number - 1:02X}"
+def _ngram_text(id: int, ngrams: Sequence[str]) -> str:
+    """Return an n-gram as written, a byte as "0xE2"."""
+    return ngrams[id - FIRST] if id >= FIRST else f"0x{id - 1:02X}"

@@ -1,4 +1,4 @@
-"""What the model says after each position: the best tokens with their logits, and the token that in fact follows."""
+"""Predictions at each position: the most probable classes or tokens with their logits, and the actual next token."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from glassformer.errors import DivergedError
 from glassformer.tasks import Task
 
-TOP = 50
-"""Candidates told of each prediction."""
+MAX_CANDIDATES = 50
+"""Maximum candidates of a prediction."""
 
 
 @dataclass(frozen=True)
@@ -23,89 +23,89 @@ class Candidate:
 
     id: int
     piece: str
-    """The class, or the token as a person would write it."""
+    """The class, or the token in readable form."""
     logit: float
     log_prob: float
 
 
 @dataclass(frozen=True)
 class NextToken(Candidate):
-    """The token that follows."""
+    """The token that actually follows."""
 
     rank: int
-    """How many the model ranks before it."""
+    """Number of tokens with a larger logit."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says after one position, or of a whole text."""
+    """The prediction at one position, or for a whole text."""
 
     position: int | None
-    """null: of the whole text, as a classifier does."""
+    """null: for the whole text, by a classifier."""
     logsumexp: float
     top: list[Candidate]
     """At most 50, best first; all classes, for a classifier."""
     actual: NextToken | None
-    """The token that in fact follows."""
+    """The token that actually follows."""
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON; `asdict` would copy thousands of candidates field by field."""
+        """Return the fields as JSON data."""
+        # Not by asdict, which copies thousands of candidates field by field.
         actual = None if self.actual is None else dict(vars(self.actual))
         return vars(self) | {"top": [dict(vars(candidate)) for candidate in self.top], "actual": actual}
 
 
-def predict(
+def top_predictions(
     task: Task,
     logits: Float[Tensor, "N C"],
     positions: Sequence[int | None],
     following: Sequence[int | None],
 ) -> list[Prediction]:
-    """The predictions of N positions.
+    """Return the predictions at N positions.
 
     Args:
-        task: whose classes or tokens they are.
-        logits: of each position.
-        positions: their numbers. following: the token after each, None where nothing follows.
+        task: the task, with its classes or tokenizer.
+        logits: the logits at each position.
+        positions: the index of each position in its stream; None for a classifier.
+        following: the token after each position, None where nothing follows.
 
     Raises:
-        DivergedError: the logits are not numbers.
+        DivergedError: a logit is NaN or infinite.
     """
     values = logits.detach().cpu().numpy()
     if not np.isfinite(values).all():
         raise DivergedError(
-            "the model's logits are not numbers (NaN), so there is nothing to explain",
-            hint="the model diverged in training: look at an earlier checkpoint",
+            "the model's logits are NaN or infinite, so there is nothing to explain",
+            hint="the model diverged in training: use an earlier checkpoint",
         )
-    n_top = min(TOP, values.shape[1])
+    n_top = min(MAX_CANDIDATES, values.shape[1])
     best = np.argpartition(-values, n_top - 1, axis=1)[:, :n_top]
-    # By logit, and by id where logits are equal, as the first of equals is what a greedy search takes.
+    # By logit, then by id: of equal logits a greedy search takes the first.
     order = np.lexsort((best, -np.take_along_axis(values, best, axis=1)), axis=1)
     best = np.take_along_axis(best, order, axis=1)
     wide = values.astype(np.float64)
     peak = wide.max(axis=1)
     norms = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=1))
-    known: dict[int, str] = {}
+    texts: dict[int, str] = {}
 
     def candidate(row: int, i: int) -> dict[str, Any]:
-        if i not in known:
-            known[i] = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
+        if i not in texts:
+            texts[i] = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
         logit = values[row, i]
-        return {
-            "id": i, "piece": known[i],
-            "logit": short(logit), "log_prob": round(float(logit) - float(norms[row]), 7),
-        }  # fmt: skip
+        log_prob = round(float(logit) - float(norms[row]), 7)
+        return {"id": i, "piece": texts[i], "logit": shortest_float(logit), "log_prob": log_prob}
 
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for row, (position, token) in enumerate(zip(positions, following, strict=True)):
         top = [Candidate(**candidate(row, i)) for i in best[row].tolist()]
         actual = None
         if token is not None:
             rank = int((values[row] > values[row, token]).sum())
             actual = NextToken(**candidate(row, token), rank=rank)
-        found.append(Prediction(position, float(norms[row]), top, actual))
-    return found
+        predictions.append(Prediction(position, float(norms[row]), top, actual))
+    return predictions
 
 
-def short(x: np.floating[Any]) -> float:
-    """A float32 as the shortest decimal that stands for it: as exact, and half as long in JSON."""
+def shortest_float(x: np.floating[Any]) -> float:
+    """Return a float32 as the shortest decimal that rounds to it: as exact, and half as long in JSON."""
     return float(str(np.float32(x)))

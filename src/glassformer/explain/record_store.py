@@ -1,10 +1,10 @@
-"""The tensors of one forward pass: all of them, or as many as fit, and the slices that are asked for.
+"""Store the tensors of one forward pass, or as many as fit, and take slices of them.
 
-    up to 128 tokens     everything is kept
-    129 … 512            one layer at a time: looking at another is another forward pass
-    beyond               a window of 128 positions of everything
+    up to 128 tokens     all tensors are kept
+    129 … 512            one layer at a time: reading another layer runs another forward pass
+    beyond               a window of 128 positions of all tensors
 
-How a tensor is captured is `trace.py`'s business, what it means `capture/wiring.py`'s.
+Tensors are recorded by `trace.py`; `capture/wiring.py` defines which.
 """
 
 from __future__ import annotations
@@ -26,54 +26,52 @@ from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.runtime import tuned
 
-_PART = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
+_AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
-
-Sent: TypeAlias = Literal["f32", "i32", "u8"]
-"""The element types in which tensors travel."""
+WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
+"""Element types in which tensors are sent."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of a record without its value.
+    """A record without its value.
 
     Attributes:
-        record: the record, with the shape of its value alone.
-        sizes: of its axes. dtype: "f32", "i32" or "u8".
-        low, high: smallest and largest of the finite values; None where there are none.
+        record: the record, with a meta tensor as its value.
+        sizes: the sizes of its axes.
+        dtype: the element type in which it is sent.
+        low: the smallest finite value; None where there is none.
+        high: the largest finite value; None where there is none.
     """
 
     record: Record
     sizes: tuple[int, ...]
-    dtype: Sent
+    dtype: WireDtype
     low: float | None
     high: float | None
 
     @staticmethod
-    def of(record: Record) -> Node:
-        """The facts of a record."""
+    def from_record(record: Record) -> Node:
         value = record.value
-        low, high = _range(value)
-        return Node(
-            replace(record, value=torch.empty_like(value, device="meta")),
-            tuple(value.shape),
-            dtype_of(value),
-            low,
-            high,
-        )
+        shape_only = replace(record, value=torch.empty_like(value, device="meta"))
+        return Node(shape_only, tuple(value.shape), wire_dtype(value), *_finite_range(value))
 
 
 class RecordStore(Mapping[str, Record]):
-    """Every record of one forward pass by id, in the order of computation; captured again where it must be.
+    """The records of one forward pass by id, in order of computation; those not kept are recorded again when read.
 
     Args:
-        model, inputs: what is called, and with what.
-        lengths: tokens of each stream.
-        window_start: first position shown of streams longer than 512 tokens.
+        model: the model to run.
+        inputs: its arguments.
+        lengths: the number of tokens of each stream.
+        window_start: the first position that is shown of streams longer than 512 tokens.
 
     Attributes:
-        nodes: facts of every record. trace: the trace, where everything is kept; else None.
-        checks: of the forward pass. window: (start, end) of the positions shown of long streams, or None.
+        nodes: every record without its value.
+        trace: the trace, where everything is kept; else None.
+        checks: the checks of the forward pass.
+        layered: one layer's records are kept at a time.
+        window: (start, end) of the positions shown of long streams, or None.
     """
 
     def __init__(
@@ -91,24 +89,25 @@ class RecordStore(Mapping[str, Record]):
             last = min(n for n in lengths.values() if n > MAX_LAYERED_TOKENS) - MAX_FULL_TOKENS
             start = min(window_start, last)
             self.window = (start, start + MAX_FULL_TOKENS)
-        self._layer = ""  # the layer whose records are held, where only one is
+        # The layer whose records are kept, where only one is.
+        self._layer = ""
         self._layer_records: dict[str, Record] = {}
         layers = tuple(self._layers())
-        found, self._kept = self._capture(
+        trace, self._kept = self._capture(
             "*" if longest <= MAX_FULL_TOKENS else lambda id: not id.startswith(layers)
         )
-        self.trace = found if longest <= MAX_FULL_TOKENS else None
-        self.checks: list[Check] = found.checks
-        self.nodes = {id: Node.of(record) for id, record in self._kept.items()}
+        self.trace = trace if longest <= MAX_FULL_TOKENS else None
+        self.checks: list[Check] = trace.checks
+        self.nodes = {id: Node.from_record(record) for id, record in self._kept.items()}
         if longest > MAX_FULL_TOKENS:
-            self._look_through_layers()
+            self._add_layers()
 
-    def _look_through_layers(self) -> None:
-        """The facts of every layer's records, one layer after the other, in the order of computation."""
+    def _add_layers(self) -> None:
+        """Record one layer after the other and add its nodes, in order of computation."""
         nodes, layers = self.nodes, list(self._layers())
         for layer in layers:
             _, records = self._capture(f"{layer}*")
-            nodes |= {id: Node.of(record) for id, record in records.items()}
+            nodes |= {id: Node.from_record(record) for id, record in records.items()}
             if self.window:
                 self._kept |= records
         order = ["src_embedding.", "embedding.", "encoder.", "tgt_embedding.", "decoder.", ""]
@@ -117,8 +116,8 @@ class RecordStore(Mapping[str, Record]):
         rank = {id: next(i for i, prefix in enumerate(order) if id.startswith(prefix)) for id in nodes}
         self.nodes = {id: nodes[id] for id in sorted(nodes, key=rank.__getitem__)}
 
-    def held(self, id: str) -> Record | None:
-        """A record that needs no forward pass to be had; any thread may ask."""
+    def captured(self, id: str) -> Record | None:
+        """Return a record, or None where that needs another forward pass; safe from any thread."""
         return self._kept.get(id) or self._layer_records.get(id)
 
     def __getitem__(self, id: str) -> Record:
@@ -141,19 +140,14 @@ class RecordStore(Mapping[str, Record]):
         return len(self.nodes)
 
     def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Record]]:
-        """One forward pass: the trace, and its records as far as they are shown."""
-        with (
-            tuned(next(iter(self._inputs.values())).device),
-            torch.no_grad(),
-            trace(self._model, only) as found,
-        ):
+        """Run one forward pass; return the trace, and its records cut to the window."""
+        device = next(iter(self._inputs.values())).device
+        with tuned(device), torch.no_grad(), trace(self._model, only) as records:
             answer(self._model, **self._inputs)
-        if self.window is None:
-            return found, dict(found)
-        return found, {id: self._windowed(record) for id, record in found.items()}
+        return records, {id: self._windowed(record) for id, record in records.items()}
 
     def _windowed(self, record: Record) -> Record:
-        """A record with its long token and key axes cut to the window."""
+        """Return a record with its long token and key axes cut to the window, if there is one."""
         value = record.value
         for dim, axis in enumerate(record.axes):
             length = self._lengths.get(axis.stream or "", 0)
@@ -162,38 +156,43 @@ class RecordStore(Mapping[str, Record]):
         return replace(record, value=value.clone()) if value is not record.value else record
 
     def _layers(self) -> Iterator[str]:
-        """Beginnings of the ids of each layer."""
+        """Yield the prefix of the ids of each layer."""
         for stack in ("encoder", "decoder"):
             layers = getattr(getattr(self._model, stack, None), "layers", ())
             yield from (f"{stack}.{i}." for i in range(len(layers)))
 
 
-def dtype_of(value: Tensor) -> Sent:
-    """How a tensor travels: "f32", "i32" or "u8"."""
+def wire_dtype(value: Tensor) -> WireDtype:
+    """Return the element type in which a tensor is sent."""
     if value.dtype == torch.bool:
         return "u8"
     return "f32" if value.is_floating_point() else "i32"
 
 
 def to_numpy(value: Tensor) -> np.ndarray:
-    """A tensor as it travels: float32, int32 or uint8, in C order."""
-    wanted: dict[str, Any] = {"f32": torch.float32, "i32": torch.int32, "u8": torch.uint8}
-    return value.detach().to("cpu", wanted[dtype_of(value)]).contiguous().numpy()
+    """Return a tensor as it is sent: float32, int32 or uint8, in C order."""
+    dtypes: dict[str, Any] = {"f32": torch.float32, "i32": torch.int32, "u8": torch.uint8}
+    return value.detach().to("cpu", dtypes[wire_dtype(value)]).contiguous().numpy()
 
 
-def take(value: Tensor, axes: Sequence[str], part: str) -> Tensor:
-    """A slice by axis names: "head:3" drops that axis, "token:0-50" keeps a range (its end not included),
-    "vocab:1.5.9" keeps a list; several are joined by ";".
+def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
+    """Return a slice by axis names.
+
+    Args:
+        value: the tensor.
+        axes: the names of its axes.
+        spec: "head:3" drops that axis, "token:0-50" keeps a range without its end, "vocab:1.5.9" keeps a list;
+            several are joined by ";".
 
     Raises:
-        UsageError: the slice is not written like that, or names an axis or an index that is not there.
+        UsageError: the slice is malformed, or names an axis or an index that does not exist.
     """
     chosen: dict[int, int | slice | list[int]] = {}
-    for piece in part.split(";") if part else []:
-        match = _PART.fullmatch(piece)
+    for item in spec.split(";") if spec else []:
+        match = _AXIS_SLICE.fullmatch(item)
         if not match:
             raise UsageError(
-                f"the slice {piece[:60]!r} is not understood", "write head:3, token:0-50 or vocab:1.5.9"
+                f"the slice {item[:60]!r} is malformed", "write head:3, token:0-50 or vocab:1.5.9"
             )
         name, indices = match[1], match[2]
         if name not in axes:
@@ -202,14 +201,15 @@ def take(value: Tensor, axes: Sequence[str], part: str) -> Tensor:
         if dim in chosen:
             raise UsageError(f"the axis {name!r} is sliced twice")
         chosen[dim] = _indices(name, indices, value.shape[dim])
-    for dim in sorted(chosen, reverse=True):  # from the last, so that dropped axes do not move others
-        which = chosen[dim]
-        if isinstance(which, int):
-            value = value.select(dim, which)
-        elif isinstance(which, slice):
-            value = value.narrow(dim, which.start, which.stop - which.start)
+    # From the last axis on, so that dropping one does not move the others.
+    for dim in sorted(chosen, reverse=True):
+        index = chosen[dim]
+        if isinstance(index, int):
+            value = value.select(dim, index)
+        elif isinstance(index, slice):
+            value = value.narrow(dim, index.start, index.stop - index.start)
         else:
-            value = value.index_select(dim, torch.tensor(which, device=value.device))
+            value = value.index_select(dim, torch.tensor(index, device=value.device))
     return value
 
 
@@ -221,18 +221,18 @@ def _indices(name: str, text: str, size: int) -> int | slice | list[int]:
         return slice(start, end)
     numbers = [int(x) for x in text.split(".")]
     if max(numbers) >= size:
-        raise UsageError(f"{name}:{max(numbers)} is not there: {name} has 0 to {size - 1}")
+        raise UsageError(f"{name}:{max(numbers)} is out of range: {name} runs from 0 to {size - 1}")
     return numbers if "." in text else numbers[0]
 
 
-def _range(value: Tensor) -> tuple[float | None, float | None]:
-    """Smallest and largest finite value."""
+def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest finite value."""
     if value.dtype == torch.bool:
         value = value.to(torch.uint8)
     if not value.numel():
         return None, None
     low, high = (x.item() for x in torch.aminmax(value))
-    if math.isfinite(low) and math.isfinite(high):  # of a NaN both are one
+    # Where there is a NaN both are NaN.
+    if math.isfinite(low) and math.isfinite(high):
         return low, high
-    finite = value[value.isfinite()]
-    return _range(finite)
+    return _finite_range(value[value.isfinite()])

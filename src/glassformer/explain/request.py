@@ -1,7 +1,7 @@
-"""What is asked of an explanation: one text, and how to go about it.
+"""Validate a request to explain one text.
 
-A request may come from a page, that is from anywhere, so `from_dict` believes nothing: each field is checked
-for type and range, and the error names it. What a request means is `preparing/`'s business.
+A request may come from a page, that is from anywhere, so `from_dict` trusts nothing: the type and range of each field
+are checked, and the error names the field.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from typing import Annotated, Any
 from glassformer.errors import UsageError
 
 CHECKPOINT = re.compile(r"model|step-[0-9]{8}")
-"""Names a checkpoint can have; nothing else is ever made into a path."""
+"""Valid names of checkpoints; nothing else is ever used in a path."""
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; of longer ones only a window is."""
 MAX_TEXT = 1 << 20
-"""Characters of a text; the server's limit is tighter."""
+"""Maximum characters of a text; the server's limit is lower."""
 MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW = 4096, 512, 32, 1024
-"""What one request from a page may ask for at most."""
+"""Limits of one request."""
 
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """One text to look at."""
+    """One text to explain."""
 
     text: str
     """The text, the source sentence or the prompt."""
     target: str | None = None
-    """A translation to look at instead of the model's own."""
+    """A translation to explain instead of the model's own."""
     prefix: tuple[int, ...] = ()
-    """Ids that the translation must begin with, or that follow the prompt."""
+    """Ids that the translation must start with, or that follow the prompt."""
     decode: Annotated[Mapping[str, Any], "Partial<DecodeSettings>"] = field(default_factory=dict)
     """Fields of `DecodeConfig` that differ from the run's."""
     pad: int = 0
-    """[PAD] tokens to append, to see that they change nothing."""
+    """Number of [PAD] tokens to append, to show that they change nothing."""
     checkpoint: str = "model"
     """"model" (the best weights) or a checkpoint's name."""
     member: int = 1
-    """Which model of an ensemble, counted from 1."""
+    """Model of an ensemble to trace, counted from 1."""
     window_start: int = 0
-    """First position shown of a text too long to be shown whole."""
+    """First position shown of a text that is too long to be shown whole."""
 
     @staticmethod
     def from_dict(data: Any) -> TraceRequest:
-        """A request from parsed JSON.
+        """Return a request from parsed JSON.
 
         Raises:
             UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
@@ -55,7 +55,7 @@ class TraceRequest:
         return TraceRequest(**check_fields(data, _CHECKS, required=("text",)))
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON, without what was not asked for."""
+        """Return the fields that differ from their defaults as JSON data."""
         values = asdict(self) | {"prefix": list(self.prefix), "decode": dict(self.decode)}
         defaults = {f.name: f.default for f in fields(self)}
         return {k: v for k, v in values.items() if k == "text" or (v != defaults[k] and v not in ([], {}))}
@@ -64,13 +64,18 @@ class TraceRequest:
 def check_fields(
     data: Any, checks: Mapping[str, Callable[[str, Any], Any]], required: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The fields of a JSON object, each as its check returns it; null counts as absent.
+    """Return the fields of a JSON object, each as its check returns it; null counts as absent.
+
+    Args:
+        data: parsed JSON.
+        checks: for each field a function of its name and value that returns the value or raises UsageError.
+        required: the fields that must be present.
 
     Raises:
-        UsageError: what came is no object, lacks a field, or has one that is unknown or unusable.
+        UsageError: the data is no object, lacks a field, or has one that is unknown or invalid.
     """
     if not isinstance(data, dict):
-        raise UsageError(f"the request should be a JSON object, not {_kind(data)}")
+        raise UsageError(f"the request should be a JSON object, not {_json_type(data)}")
     unknown = sorted(str(name)[:40] for name in data.keys() - checks.keys())
     if unknown:
         raise UsageError(f"a request has no field {unknown[0]!r}", f"there are {', '.join(checks)}")
@@ -81,69 +86,69 @@ def check_fields(
 
 
 def check_text(name: str, value: Any) -> str:
-    """A string of Unicode text."""
+    """Return a string of Unicode text."""
     if not isinstance(value, str):
-        raise UsageError(f"{name} should be a string, not {_kind(value)}")
+        raise UsageError(f"{name} should be a string, not {_json_type(value)}")
     if len(value) > MAX_TEXT:
-        raise UsageError(f"{name} has {len(value):,} characters, and at most {MAX_TEXT:,} are read")
+        raise UsageError(f"{name} has {len(value):,} characters, more than {MAX_TEXT:,}")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"{name}, character {error.start + 1}: half a surrogate pair, so this is not Unicode text"
+            f"{name}, character {error.start + 1}: unpaired surrogate, not Unicode text"
         ) from None
     return value
 
 
 def check_integer(low: int, high: int) -> Callable[[str, Any], int]:
-    """A check for a whole number in low … high."""
+    """Return a check for an integer in low … high."""
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise UsageError(f"{name} should be a whole number, not {_kind(value)}")
+            raise UsageError(f"{name} should be a whole number, not {_json_type(value)}")
         if not low <= value <= high:
-            raise UsageError(f"{name} should be from {low} to {high}, not {_short(value)}")
+            raise UsageError(f"{name} should be from {low} to {high}, not {_abbreviated(value)}")
         return value
 
     return check
 
 
 def check_number(low: float, high: float) -> Callable[[str, Any], float]:
-    """A check for a finite number in low … high."""
+    """Return a check for a finite number in low … high."""
 
     def check(name: str, value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise UsageError(f"{name} should be a number, not {_kind(value)}")
+            raise UsageError(f"{name} should be a number, not {_json_type(value)}")
         if not (low <= value <= high and math.isfinite(value)):
-            raise UsageError(f"{name} should be from {low:g} to {high:g}, not {_short(value)}")
+            raise UsageError(f"{name} should be from {low:g} to {high:g}, not {_abbreviated(value)}")
         return float(value)
 
     return check
 
 
 def check_ids(name: str, value: Any) -> tuple[int, ...]:
-    """A list of token ids, not too long; whether the vocabulary has them is checked where it is known."""
+    """Return a list of token ids of limited length; whether the vocabulary has them is checked elsewhere."""
     if not isinstance(value, list | tuple):
-        raise UsageError(f"{name} should be a list of token ids, not {_kind(value)}")
+        raise UsageError(f"{name} should be a list of token ids, not {_json_type(value)}")
     if len(value) > MAX_PREFIX:
-        raise UsageError(f"{name} has {len(value):,} ids, and at most {MAX_PREFIX:,} are read")
-    one = check_integer(0, 2**31 - 1)
-    return tuple(one(f"{name}[{i}]", item) for i, item in enumerate(value))
+        raise UsageError(f"{name} has {len(value):,} ids, more than {MAX_PREFIX:,}")
+    check_id = check_integer(0, 2**31 - 1)
+    return tuple(check_id(f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
 def check_checkpoint(name: str, value: Any) -> str:
-    """The name of a checkpoint, which can never lead out of the run's folder."""
+    """Return the name of a checkpoint, which cannot lead out of the run folder."""
     if not isinstance(value, str) or not CHECKPOINT.fullmatch(value):
-        raise UsageError(f'{name} should be "model" or like "step-00001000", not {_short(value)}')
+        raise UsageError(f'{name} should be "model" or like "step-00001000", not {_abbreviated(value)}')
     return value
 
 
 def check_decode(name: str, value: Any) -> dict[str, Any]:
-    """Some fields of `DecodeConfig`."""
+    """Return some fields of `DecodeConfig`."""
     if not isinstance(value, dict):
-        raise UsageError(f"{name} should be a JSON object, not {_kind(value)}")
+        raise UsageError(f"{name} should be a JSON object, not {_json_type(value)}")
     unknown = sorted(str(key)[:40] for key in value.keys() - _DECODE_CHECKS.keys())
     if unknown:
         raise UsageError(f"{name} has no field {unknown[0]!r}", f"there are {', '.join(_DECODE_CHECKS)}")
@@ -154,23 +159,19 @@ def check_decode(name: str, value: Any) -> dict[str, Any]:
 
 def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise UsageError(f"{name} should be true or false, not {_kind(value)}")
+        raise UsageError(f"{name} should be true or false, not {_json_type(value)}")
     return value
 
 
-def _kind(value: Any) -> str:
-    """What JSON calls a value."""
-    for types, word in (
-        (type(None), "null"), (bool, "true or false"), (int | float, "a number"), (str, "a string"),
-        (list | tuple, "a list"), (dict, "an object"),
-    ):  # fmt: skip
-        if isinstance(value, types):
-            return word
-    return type(value).__name__
+def _json_type(value: Any) -> str:
+    """Return the JSON type of a value."""
+    names = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a string"}
+    names |= {list: "a list", tuple: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
 
 
-def _short(value: Any) -> str:
-    """A value in a message: an integer of a million digits has no business there."""
+def _abbreviated(value: Any) -> str:
+    """Return a value for a message, where an integer of a million digits would not fit."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**15:
         return "a far larger number"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""What a page needs to know before anything is traced: the model, its checkpoints, texts to begin with."""
+"""Describe a run for the page before anything is traced: the model, its checkpoints, example texts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import RunFolder
 
 MAX_TRACES = 4
-"""Traces a server keeps; a long text's holds a hundred megabytes."""
+"""Maximum number of traces a server keeps; that of a long text takes a hundred megabytes."""
 MAX_TEXT_BYTES = 200_000
-"""Longest text a server reads: far more than any model here does, and still only a moment's work to cut into tokens."""
+"""Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
 N_EXAMPLES = 6
-FIRST_TEXTS = {
+EXAMPLE_TEXTS = {
     "dates": [
         "[en_US] Monday, November 16, 2026",
         "[de_DE] 16. November 2026",
@@ -41,11 +41,11 @@ FIRST_TEXTS = {
     ],
     "shakespeare": ["ROMEO:\n", "To be, or not to be"],
 }
-"""Texts to begin with where the data set's own are too long, or too much alike, to be seen at a glance."""
+"""Example texts of data sets whose own are too long, or too similar, to be examples."""
 
 
 class SpecialIds(TypedDict):
-    """Ids of the tokens that are no words."""
+    """Ids of the special tokens."""
 
     pad: int
     unk: int
@@ -55,7 +55,7 @@ class SpecialIds(TypedDict):
 
 
 class ModelInfo(TypedDict):
-    """What is known of the model itself."""
+    """The model: task, checkpoint, size, hyperparameters and tokenizer."""
 
     task: str
     family: Family
@@ -68,7 +68,7 @@ class ModelInfo(TypedDict):
     sha256: str | None
     n_params: int
     members: int
-    """Of the ensemble; 1: a single model."""
+    """Number of models in the ensemble; 1: a single model."""
     n_layers: int
     n_decoder_layers: int
     d_model: int
@@ -91,7 +91,7 @@ class ModelInfo(TypedDict):
 
 
 class Limits(TypedDict):
-    """Tokens of the longest texts kept whole and looked at by layers; traces that are kept; bytes of a text."""
+    """Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text."""
 
     full: int
     layered: int
@@ -100,22 +100,22 @@ class Limits(TypedDict):
 
 
 class RunInfo(TypedDict):
-    """What the page needs before anything is traced (GET /api/run)."""
+    """Description of a run, sent before anything is traced (GET /api/run)."""
 
     model: ModelInfo
     examples: list[str]
-    """Texts to start with, real ones where the run has them."""
+    """Example texts, from the evaluation of the run where it has been evaluated."""
     checkpoints: list[CheckpointInfo]
     """Oldest first, "model" last."""
     defaults: Annotated[dict[str, Any], DecodeConfig]
     limits: Limits
     version: str
     start: NotRequired[list[Annotated[dict[str, Any], TraceRequest]]]
-    """What the command was asked to show first: nothing, one text, or two to compare. The server alone sends it."""
+    """Requests given on the command line: none, one text, or two to compare. Only the server sends it."""
 
 
 def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
-    """The facts; `checkpoint` is what the subject's weights are called."""
+    """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
     family = kind_of(task).family
     n_decoder = 0 if family == "encoder" else config.n_decoder_layers or config.n_layers
@@ -158,7 +158,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
 
 
 def run_info(subject: Subject) -> RunInfo:
-    """The facts of a run."""
+    """Return the description of a run."""
     return {
         "model": model_info(subject),
         "examples": examples(subject),
@@ -172,23 +172,23 @@ def run_info(subject: Subject) -> RunInfo:
 
 
 def examples(subject: Subject) -> list[str]:
-    """A few texts to start with: what the run was evaluated on, the shortest first."""
+    """Return a few example texts: of the data set, then the shortest of those the run was evaluated on."""
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
         rows = evaluation.examples if evaluation else []
         texts = [str(row["prompt"] if "prompt" in row else row["text"]) for row in rows]
     except (CheckpointError, KeyError, TypeError):
         texts = []
-    own = FIRST_TEXTS.get(subject.task.config.data.dataset or "", [])
-    found = [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()]
-    return [*own, *found][:N_EXAMPLES]
+    short_texts = EXAMPLE_TEXTS.get(subject.task.config.data.dataset or "", [])
+    evaluated = [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()]
+    return [*short_texts, *evaluated][:N_EXAMPLES]
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in ("glassformer", "torch"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            versions[name] = "unknown"
+    return versions

@@ -1,7 +1,7 @@
-"""Which weights are looked at: the run's model, or a snapshot or checkpoint it left on the way.
+"""Load the weights to explain: the run's selected model, or one of its snapshots and checkpoints.
 
-Checkpoints of a run hold weights, optimizer and more (`training/state.py`); only the weights that the run would
-have predicted with at that time are read here. Snapshots hold just these.
+Of a checkpoint, which holds optimizer state and more, only the weights that the run would have predicted with at that
+time are read; a snapshot holds nothing else.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from glassformer.tasks import Task
 from glassformer.training.state import Weights, load_weights
 
 MODEL = "model"
-"""Name of the weights that validated best, those `glassformer predict` uses."""
+"""Name of the weights with the best validation score, those `glassformer predict` uses."""
 _NAME = re.compile(r"step-([0-9]{8})")
 
 
 class CheckpointInfo(TypedDict):
-    """A set of weights, and the update at which they stood."""
+    """A saved set of weights, and its training step."""
 
     name: str
     step: int | None
@@ -39,70 +39,67 @@ class CheckpointInfo(TypedDict):
 
 @runtime_checkable
 class Subject(Protocol):
-    """What is explained: a model with its task; a `Run` is one."""
+    """The model that is explained, with its task; a `Run` is one."""
 
     @property
     def path(self) -> Path:
-        """The run folder; it need not exist."""
+        """Return the run folder, which need not exist."""
         ...
 
     @property
     def task(self) -> Task:
-        """Its tokenizer and configuration."""
+        """Return the task: tokenizer and configuration."""
         ...
 
     @property
     def model(self) -> nn.Module:
-        """In evaluation mode."""
+        """Return the model, in evaluation mode."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Return the model's device."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedSubject:
-    """A subject with the weights of a checkpoint, or one model of an ensemble: of another subject's task and device."""
+    """A subject whose model is replaced: by a checkpoint's weights, or by one model of its ensemble."""
 
-    of: Subject
+    base: Subject
     model: nn.Module
 
     @property
     def path(self) -> Path:
-        """The run folder."""
-        return self.of.path
+        return self.base.path
 
     @property
     def task(self) -> Task:
-        """Its tokenizer and configuration."""
-        return self.of.task
+        return self.base.task
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
-        return self.of.device
+        return self.base.device
 
 
 _loaded: WeakValueDictionary[tuple[Any, ...], LoadedSubject] = WeakValueDictionary()
-"""What is in use, by its run's identity (which it keeps alive) and its file's state: explanations of a checkpoint
-share one model."""
+"""Checkpoints in use, by the identity of their run (which they keep alive) and the state of their file, so that
+explanations of one checkpoint share a model."""
 
 
 def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
-    """Every set of weights there is, oldest first, "model" last."""
+    """Return every saved set of weights, oldest first, "model" last."""
     steps = sorted(_folders(subject).items())
-    found: list[CheckpointInfo] = [{"name": folder.name, "step": step} for step, folder in steps]
-    return [*found, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
+    infos: list[CheckpointInfo] = [{"name": folder.name, "step": step} for step, folder in steps]
+    return [*infos, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
 
 
 def with_checkpoint(subject: Subject, name: str) -> Subject:
-    """The subject with other weights: the moving average of that time, where training kept one.
+    """Return the subject with the weights of a checkpoint: their moving average, where training kept one.
 
     Raises:
         UsageError: the run has no checkpoint of this name.
-        CheckpointError: it is damaged, or of another model.
+        CheckpointError: it is damaged, or belongs to another model.
     """
     if name == MODEL:
         return subject
@@ -114,29 +111,29 @@ def with_checkpoint(subject: Subject, name: str) -> Subject:
     file = folder / (WEIGHTS if _is_snapshot(folder) else TENSORS)
     state = file.stat() if file.exists() else None
     key = id(subject), folder, state and (state.st_mtime_ns, state.st_size)
-    if found := _loaded.get(key):
-        return found
+    if loaded := _loaded.get(key):
+        return loaded
     model = subject.task.build_model()
     load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
     return _loaded.setdefault(key, LoadedSubject(subject, model.to(subject.device).eval()))
 
 
 def checkpoint_step(subject: Subject, name: str) -> int | None:
-    """The update at which these weights stood, where the run's folder tells."""
+    """Return the training step of these weights, or None where the run folder does not record it."""
     if match := _NAME.fullmatch(name):
         return int(match[1])
-    found = checkpoints(RunFolder(subject.path).checkpoints)
-    if not found:
+    saved = checkpoints(RunFolder(subject.path).checkpoints)
+    if not saved:
         return None
     try:
-        best = read_json(found[-1] / STATE)["progress"]["best_step"]
+        best = read_json(saved[-1] / STATE)["progress"]["best_step"]
     except (CheckpointError, KeyError, TypeError):
         return None
     return best if isinstance(best, int) and best > 0 else None
 
 
 def checkpoint_sha256(subject: Subject, name: str) -> str | None:
-    """SHA-256 of the file that holds these weights, as its folder's manifest has it."""
+    """Return the SHA-256 of the file that holds these weights, from the manifest of its folder."""
     if match := _NAME.fullmatch(name):
         folder = _folders(subject).get(int(match[1]))
         file = WEIGHTS if folder and _is_snapshot(folder) else TENSORS
@@ -146,11 +143,10 @@ def checkpoint_sha256(subject: Subject, name: str) -> str | None:
 
 
 def _folders(subject: Subject) -> dict[int, Path]:
-    """Where the weights after each update are; of a snapshot and a checkpoint, the snapshot, a third of it."""
+    """Return the folder of the weights of each step: the snapshot where there is a checkpoint too, as it is smaller."""
     run = RunFolder(subject.path)
-    saved = checkpoints(run.checkpoints)
-    found = {int(match[1]): path for path in saved if (match := _NAME.fullmatch(path.name))}
-    return found | dict(snapshots(run.snapshots))
+    names = ((_NAME.fullmatch(path.name), path) for path in checkpoints(run.checkpoints))
+    return {int(match[1]): path for match, path in names if match} | dict(snapshots(run.snapshots))
 
 
 def _is_snapshot(folder: Path) -> bool:
@@ -158,7 +154,7 @@ def _is_snapshot(folder: Path) -> bool:
 
 
 def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
-    """The weights to predict with that a snapshot or a checkpoint holds."""
+    """Return the weights to predict with from a snapshot or a checkpoint."""
     if _is_snapshot(folder):
         return load_snapshot(folder)
     tensors, state = load_checkpoint(folder)

@@ -1,16 +1,15 @@
-"""`trace`: watch a forward pass, and get every step of it as a record.
+"""Record every step of a forward pass with `trace`.
 
     with trace(model, only="decoder.*.cross.*") as t:
         model(src, tgt_in)
     t["decoder.1.cross.weights"]     # (H, T, S)
 
-A tap sees every step on the way and says what is used in its place:
+A tap receives the tensor of every step and returns the tensor to use instead (activation patching):
 
     with trace(model, tap=lambda id, x: x * 0 if id == "decoder.1.cross.out" else x) as t:
         model(src, tgt_in)
 
-Nothing of the model is changed by it and nothing is left behind: hooks and evaluation mode end
-with the block. What the steps are called is in `capture/wiring.py`.
+The model is not changed: hooks and evaluation mode end with the block. `capture/wiring.py` defines the ids of the steps.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
 
 class Trace(Mapping[str, Record]):
-    """The records of a forward pass by id, in the order they were computed.
+    """The records of a forward pass by id, in order of computation.
 
-    It can be read while the block is still open: what has been computed is there.
+    It can be read while the block is still open.
     """
 
     def __init__(self, model: nn.Module, tape: Tape) -> None:
@@ -52,7 +51,7 @@ class Trace(Mapping[str, Record]):
         if id in self._tape.notes:
             return self._tape.record(id)
         if id in self._tape.left_out:
-            raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "name it there, too")
+            raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
         if not self._tape.notes and not self._tape.left_out:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}",
@@ -74,12 +73,12 @@ class Trace(Mapping[str, Record]):
         return "\n".join(map(repr, self.values())) or "a trace without records"
 
     def find(self, pattern: str) -> list[Record]:
-        """The records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
+        """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
         return [record for id, record in self.items() if fnmatchcase(id, pattern)]
 
     @property
     def checks(self) -> list[Check]:
-        """`check()`, computed once; empty when the model as a whole was not called, or a tap replaced a step."""
+        """Return the cached `check()`; empty if the model was not called as a whole, or a tap replaced a step."""
         if self._checks is None:
             whole = self._tape.call is not None and self._tape.answer is not None
             self._checks = [self.check()] if whole and not self.edited else []
@@ -87,15 +86,15 @@ class Trace(Mapping[str, Record]):
 
     @property
     def edited(self) -> list[str]:
-        """The ids of the steps whose tensor the tap replaced by another one, in order."""
+        """Return the ids of the steps whose tensor the tap replaced, in order."""
         return list(self._tape.edited)
 
     def check(self) -> Check:
-        """Call the model once more, with the same arguments and fused attention, and compare the answers.
+        """Call the model once more, with the same arguments and fused attention, and compare the outputs.
 
         Raises:
-            UsageError: the model as a whole was not called in the block (or with a cache, which a second
-                call would find changed), did not return a tensor, or a tap replaced a step.
+            UsageError: the model was not called as a whole in the block (or with a cache, which the first
+                call has changed), did not return a tensor, or a tap replaced a step.
         """
         if self._tape.call is None or self._tape.answer is None:
             raise UsageError(
@@ -103,7 +102,7 @@ class Trace(Mapping[str, Record]):
             )
         if self.edited:
             raise UsageError(
-                f"a tap replaced {self.edited[0]!r}, which the fused kernel knows nothing of",
+                f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do",
                 "check a trace without a tap",
             )
         args, kwargs = self._tape.call
@@ -126,14 +125,14 @@ class Trace(Mapping[str, Record]):
 
     @property
     def plot(self) -> Any:
-        """Figures of these records: `t.plot.attention(layer=1)`."""
+        """Return the figures of these records: `t.plot.attention(layer=1)`."""
         from glassformer.explain.figures.trace_plots import TracePlots
 
         return TracePlots(self)
 
 
 def _nearest(id: str, known: Sequence[str]) -> str:
-    """A hint: what may have been meant."""
+    """Return a hint with the most similar ids."""
     near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
     return f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
 
@@ -146,33 +145,37 @@ def trace(
     names: Mapping[str, str] | None = None,
     tap: Tap | None = None,
 ) -> Iterator[Trace]:
-    """Record what `model` computes within the block, in this thread, in evaluation mode and full fp32.
+    """Record all that `model` computes within the block, in this thread, in evaluation mode and full fp32.
 
     Args:
-        model: one of the three models, or any module made of parts from `glassformer.nn`.
-        only: wildcards of the ids to keep, "decoder.*.cross.*", or what says it of an id; everything when absent.
-        names: ids for modules by path, where the path itself is not what you want to read.
-        tap: called with the id of every step on the way of the forward pass, kept or not, and a copy of its tensor with
-            the batch axis in front; returns the tensor that is recorded and used from there, of the same shape and
-            type. Steps that are taken again beside the pass (`Site.edit` is empty) are not on the way. A mask comes as
-            booleans that broadcast to (B, H, Q, K). Keys and values that a cache keeps are those from before the tap.
+        model: a model of this package, or any module made of layers from `glassformer.nn`.
+        only: wildcards of the ids to keep, "decoder.*.cross.*", or a predicate of an id; everything by default.
+        names: ids for modules by path, to use instead of the path.
+        tap: called with the id of every step of the forward pass, kept or not, and a copy of its tensor with the batch
+            axis first; returns the tensor to record and use instead, of the same shape and type. Steps computed
+            only for the record (`Site.edit` is empty) are not passed. A mask is boolean and broadcasts to
+            (B, H, Q, K). A cache keeps the keys and values from before the tap.
+
+    Yields:
+        The trace, a mapping from ids to records.
 
     Raises:
         UsageError: another trace is open in this thread; the tap returned no tensor of the same shape, type and device;
-            or, at the end of the block, a wildcard matched no step of all that were computed.
+            or, at the end of the block, a wildcard matched none of the steps.
     """
     if _tracing.get():
         raise UsageError("a trace is already open in this thread", "close it before opening another")
-    inner = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
+    # Without the wrapper of torch.compile.
+    inner = getattr(model, "_orig_mod", model)
     modules = list(inner.named_modules(remove_duplicate=False))
     tape = Tape(modules, [only] if isinstance(only, str) else only, tap)
-    found = Trace(inner, tape)
+    recorded = Trace(inner, tape)
     watch = Watch(tape)
     token = _tracing.set(True)
     try:
         attach(modules, watch, names)
         with exactly(inner):
-            yield found
+            yield recorded
     finally:
         _tracing.reset(token)
         watch.remove()

@@ -1,9 +1,9 @@
-"""The page's side of what Python tells it: `sites.ts`, the steps there are, and `types.ts`, the form of every answer.
+"""Generate the TypeScript types of the page: `sites.ts` (operations and steps) and `types.ts` (JSON interfaces).
 
-Both are written by `make web`, and `make web-check` and a test fail when they are not what this file makes. Nothing is
-described here: operations and steps stand in `capture/sites.py`, and an interface is made from the class whose objects
-are sent, its fields, their types and the docstrings beneath them. An annotation may say its TypeScript itself:
-`Annotated[str, "Op"]`, or, of what was made plain for JSON, `Annotated[dict[str, Any], Stream]`.
+`make web` writes both files; `make web-check` and a test fail when they are out of date. Operations and steps come from
+`capture/sites.py`; an interface comes from a class whose objects are sent: its fields, their types and docstrings.
+An annotation may name its TypeScript type, `Annotated[str, "Op"]`, or the class of an object that is sent as plain
+JSON, `Annotated[dict[str, Any], Stream]`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import docstrings
 from glassformer.explain.answers import Answer
-from glassformer.explain.attribution.alignment import Alignments, ReadingPosition, ReadingScore
+from glassformer.explain.attribution.alignment import Alignments, ReadingKey, ReadingScore
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.attribution.faithfulness import Faithfulness
 from glassformer.explain.attribution.integrated_gradients import Completeness
 from glassformer.explain.capture.records import Check, SourceLine
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-from glassformer.explain.decode_log import OF_SCORING, BeamCandidate, DecodeLog, LoggedHypothesis
+from glassformer.explain.decode_log import SCORING_FIELDS, BeamCandidate, DecodeLog, LoggedHypothesis
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation_data import Omitted
 from glassformer.explain.manifest import Manifest, Param, SizedAxis, TraceNode
@@ -43,25 +43,25 @@ INTERFACES: dict[type, str] = {
     for kind in (
         SourceLine, TraceNode, Param, Stream, Candidate, NextToken, Prediction, BeamCandidate, DecodeLog, Wrote,
         SpecialIds, ModelInfo, Check, Answer, EnsembleMember, Omitted, TraceRequest, Manifest, AttributeRequest,
-        Faithfulness, Completeness, Attribution, EraseRequest, Erased, ReadingPosition, ReadingScore, Alignments, CheckpointInfo, Limits,
+        Faithfulness, Completeness, Attribution, EraseRequest, Erased, ReadingKey, ReadingScore, Alignments, CheckpointInfo, Limits,
         RunInfo, Weighed, WordErased, Packed, ReportData, ApiError,
     )
 } | {
     SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem",
 }  # fmt: skip
-"""The classes whose objects are sent, with what the page calls them."""
+"""The classes whose objects are sent, with the names of their interfaces."""
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
     AttributeRequest: {"trace", "method"},
     EraseRequest: {"trace"},
 }
-"""What the page asks: a field that has a default may be left out, but for these, which a page always gives."""
-NOT_SENT = {DecodeConfig: OF_SCORING}
+"""Requests of the page: fields with a default are optional, except these, which the page always sends."""
+NOT_SENT = {DecodeConfig: SCORING_FIELDS}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 
 def sites_ts() -> str:
-    """The operations as a type, with how each is computed, and the steps there are."""
+    """Return `sites.ts`: the operations, with how each is computed, and the steps."""
     width = max(len(f"{op} {takes}") for op, (takes, _) in OPERATIONS.items() if len(takes) < 30) + 2
     table = [f" *   {f'{op} {takes}'.ljust(width)}{gives}" for op, (takes, gives) in OPERATIONS.items()]
     steps = [
@@ -88,7 +88,7 @@ def sites_ts() -> str:
 
 
 def types_ts() -> str:
-    """Every interface, and the names of streams and axes."""
+    """Return `types.ts`: every interface, and the names of streams and axes."""
     axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
     return "\n".join([
         HEADER.format("typescript.py and the classes it names"),
@@ -108,27 +108,27 @@ def types_ts() -> str:
 
 
 def _interface(kind: type) -> list[str]:
-    """The lines of one interface."""
-    hints, told = get_type_hints(kind, include_extras=True), docstrings(kind)
-    of = next((base for base in kind.__bases__ if base in INTERFACES), None)
-    above = get_type_hints(of) if of else {}
-    given = REQUESTS.get(kind)
-    defaults = set() if given is None else {f.name for f in fields(kind) if _has_default(f)} - given
+    """Return the lines of one interface."""
+    hints, comments = get_type_hints(kind, include_extras=True), docstrings(kind)
+    base = next((base for base in kind.__bases__ if base in INTERFACES), None)
+    inherited = get_type_hints(base) if base else {}
+    sent = REQUESTS.get(kind)
+    defaults = set() if sent is None else {f.name for f in fields(kind) if _has_default(f)} - sent
     lines = [
-        f"/** {_words(kind.__doc__)} */",
-        f"export interface {INTERFACES[kind]}{f' extends {INTERFACES[of]}' if of else ''} {{",
+        f"/** {_comment(kind.__doc__)} */",
+        f"export interface {INTERFACES[kind]}{f' extends {INTERFACES[base]}' if base else ''} {{",
     ]
     for name, hint in hints.items():
-        if name in above or name in NOT_SENT.get(kind, ()):
+        if name in inherited or name in NOT_SENT.get(kind, ()):
             continue
         optional = name in defaults or get_origin(hint) is NotRequired
-        lines += [f"  /** {_words(told[name])} */"] if name in told else []
+        lines += [f"  /** {_comment(comments[name])} */"] if name in comments else []
         lines.append(f"  {name}{'?' * optional}: {type_ts(hint, optional)};")
     return [*lines, "}"]
 
 
 def type_ts(hint: Any, optional: bool = False) -> str:
-    """A type of Python as one of TypeScript; in what may be left out, None means that it is."""
+    """Return the TypeScript of a Python type; in an optional field, None means that it is absent."""
     match get_origin(hint), get_args(hint):
         case _ if hint == StreamName:
             return "StreamName"
@@ -162,7 +162,7 @@ def _has_default(field: Any) -> bool:
     return field.default is not MISSING or field.default_factory is not MISSING
 
 
-def _words(docstring: str | None) -> str:
+def _comment(docstring: str | None) -> str:
     return " ".join((docstring or "").split()).replace("*/", "")
 
 

@@ -1,4 +1,4 @@
-"""What is said of an object that never changes is worked out once."""
+"""Cache a function's results for as long as its argument, an object that never changes, is alive."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from functools import wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-Of = TypeVar("Of")
+Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 
-def weak_cache(function: Callable[[Of], Result]) -> Callable[[Of], Result]:
-    """The function, its results remembered for each object for as long as that object lives."""
-    known: WeakKeyDictionary[Of, Result] = WeakKeyDictionary()
+def weak_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
+    """Return the function with its results cached by weak references to its argument."""
+    results: WeakKeyDictionary[Key, Result] = WeakKeyDictionary()
 
     @wraps(function)
-    def remembered(of: Of) -> Result:
-        if of not in known:
-            known[of] = function(of)
-        return known[of]
+    def cached(key: Key) -> Result:
+        if key not in results:
+            results[key] = function(key)
+        return results[key]
 
-    return remembered
+    return cached

@@ -1,1 +1,1 @@
-"""Why an answer came out, by erasing words and by gradients; and, apart from it, where information moved."""
+"""Attribute predictions to input words, by leave-one-out or integrated gradients; describe attention by rollout."""

@@ -1,8 +1,8 @@
-"""Which source words the words of a translation go with, read from cross attention.
+"""Align the words of a translation with source words, by cross-attention weights.
 
-There are several places to read it, every decoder layer at two steps, and which is right depends on the model;
-so each is measured against erasing: the word a token is aligned with should be the one it misses most. Why a
-model chose a word is not asked here; `attribute.py` does that.
+An alignment can be read from any decoder layer and from two steps, and which is right depends on the model. So each
+reading is compared with erasing: a token should be aligned with the source word whose erasing costs it most. An
+alignment is not an attribution; for that see `attribute.py`.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, value_function
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.explanation_data import ExplanationData, Inference
-from glassformer.explain.tensor_values import tensor
+from glassformer.explain.tensor_values import get_tensor
 from glassformer.explain.weak_cache import weak_cache
 from glassformer.runtime import tuned
 
-MOST_WORDS = 64
-"""Source words that are erased, of a longer sentence evenly spread ones: the time stays about a second."""
+MAX_WORDS = 64
+"""Maximum source words to erase, evenly spaced in a longer sentence, to take about a second."""
 N_RANDOM = 500
-"""Random orders by which the agreement by chance is found."""
+"""Number of random permutations to estimate the agreement by chance."""
 BATCH_POSITIONS = 1024
-"""Positions whose logits of the whole vocabulary are held at once."""
+"""Maximum positions per batch, each with logits over the whole vocabulary."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A place to read an alignment at.
+    """A decoder layer and step to read an alignment from.
 
     Attributes:
-        layer: of the decoder, from 0.
-        shifted: at the step where the token is the decoder's input (Shift-Att, Chen et al. 2020, arXiv
-            2004.14837), not at the step that wrote it, when it was not known yet. That suits deep decoders;
-            a shallow one may look at a word only to write it.
-        agreement: share of the written tokens whose aligned word is the one they miss most; NaN where no
-            token misses any.
-        chance: what the best of all readings of this sentence would agree by chance: with the same aligned
-            words, dealt to the tokens at random.
+        layer: the decoder layer, counted from 0.
+        shifted: True for the step at which the token is the decoder's input (Shift-Att, Chen et al. 2020, arXiv
+            2004.14837), False for the step that predicts it. The former suits deep decoders.
+        agreement: the share of target tokens that are aligned with the word whose erasing costs them most; NaN
+            where erasing costs no token anything.
+        chance: the expected agreement of the best reading of this sentence if the costs were assigned to the
+            target tokens at random.
     """
 
     layer: int
@@ -54,204 +53,204 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Missed:
-    """What erasing source words does to a translation.
+class ErasureDrops:
+    """The effect of erasing each source word on a translation.
 
     Attributes:
-        word_of: word of each source token, or -1 where it was not erased.
-        falls: of the log-probability of token t + 1 of the target in row t, in nats; a column a word.
+        word_of: the column of `drops` of each source token, or -1 where its word was not erased.
+        drops: the drop of the log-probability, in nats, of target token t + 1 in row t, one column per word.
     """
 
     word_of: Int[np.ndarray, " S"]
-    falls: Float[np.ndarray, "N W"]
+    drops: Float[np.ndarray, "N W"]
 
     @property
-    def counted(self) -> Bool[np.ndarray, " N"]:
-        """Which tokens miss any word: the others agree with nothing."""
-        return self.falls.max(axis=1, initial=0) > 0
+    def affected(self) -> Bool[np.ndarray, " N"]:
+        """Return which target tokens become less probable when some word is erased."""
+        return self.drops.max(axis=1, initial=0) > 0
 
 
 def alignment(
     explanation: ExplanationData, layer: int | None = None, *, shifted: bool | None = None
 ) -> Float[np.ndarray, "N S"]:
-    """Which source tokens each written token goes with: row t for token t + 1 of the target stream, after [BOS].
+    """Return the alignment weights of the target tokens: row t for token t + 1 of the target stream, after [BOS].
 
     Args:
-        explained: of a translation.
-        layer: decoder layer, from 0. shifted: at which step it is read, see `Reading`. What is absent is
-            chosen so that the alignment agrees best with erasing.
+        explanation: the explanation of a translation.
+        layer: the decoder layer, counted from 0.
+        shifted: the step, see `Reading`. None for either chooses the reading that agrees best with erasing.
 
     Raises:
-        UsageError: the model is no translator, has no such layer, or the text is too long.
+        UsageError: the model is not a translator, has no such layer, or the text is too long.
     """
-    n_layers = _decoder_layers(explanation)
+    n_layers = _n_decoder_layers(explanation)
     if layer is not None and not 0 <= layer < n_layers:
-        raise UsageError(f"layer {layer} is not there", f"decoder layers run from 0 to {n_layers - 1}")
+        raise UsageError(f"there is no layer {layer}", f"decoder layers run from 0 to {n_layers - 1}")
     if layer is None or shifted is None:
-        chosen = best_reading(explanation, layer, shifted)
-        layer, shifted = chosen.layer, chosen.shifted
-    return _read(explanation, layer, shifted)
+        best = best_reading(explanation, layer, shifted)
+        layer, shifted = best.layer, best.shifted
+    return _weights(explanation, layer, shifted)
 
 
 def best_reading(
     explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None
 ) -> Reading:
-    """The reading that agrees best with erasing, among those of a layer or a step if one is named."""
-    fits = (r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
-    return next(fits)
+    """Return the reading that agrees best with erasing, among those of a layer or step if one is given."""
+    return next(r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
 
 
 @weak_cache
 def readings(explanation: ExplanationData) -> list[Reading]:
-    """`measure_readings`, measured once.
+    """Return `measure_readings`, cached.
 
     Raises:
-        UsageError: as it does.
+        UsageError: as in `measure_readings`.
     """
     with tuned(explanation.subject.device):
         return measure_readings(explanation)
 
 
 def measure_readings(explanation: ExplanationData) -> list[Reading]:
-    """Every reading there is, the one that agrees best with erasing first.
+    """Return every reading, the one that agrees best with erasing first.
 
-    Of equals the one comes first whose weights lie more on the missed words. Where nothing can be measured,
-    the paper's choice does: a layer of the lower half, shifted.
+    Equal agreements are ordered by the mean weight on the words that cost most. Where erasing costs nothing, the first
+    is the paper's choice: a layer of the lower half, shifted.
 
     Raises:
-        UsageError: the model is no translator, or only a window of the text is kept.
+        UsageError: the model is not a translator, or only a window of the text is kept.
     """
-    n_layers = _decoder_layers(explanation)
-    missed = words_missed(explanation)
-    places = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
-    weights = [_read(explanation, *place) for place in places]
-    chance = agreement_by_chance(weights, missed)
+    n_layers = _n_decoder_layers(explanation)
+    drops = erasure_drops(explanation)
+    keys = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
+    weights = [_weights(explanation, *key) for key in keys]
+    chance = chance_agreement(weights, drops)
     measured: list[tuple[Reading, float]] = []
-    for place, read in zip(places, weights, strict=True):
-        agrees, weight = agreement(read, missed)
-        measured.append((Reading(*place, agrees, chance), weight))
-    if missed.counted.any():
-        measured.sort(key=lambda one: (-one[0].agreement, -one[1]))
+    for key, matrix in zip(keys, weights, strict=True):
+        share, mean_weight = agreement(matrix, drops)
+        measured.append((Reading(*key, share, chance), mean_weight))
+    if drops.affected.any():
+        measured.sort(key=lambda pair: (-pair[0].agreement, -pair[1]))
     else:
-        measured.sort(key=lambda one: (not one[0].shifted, abs(one[0].layer - (n_layers - 1) // 2)))
+        measured.sort(key=lambda pair: (not pair[0].shifted, abs(pair[0].layer - (n_layers - 1) // 2)))
     return [reading for reading, _ in measured]
 
 
-class ReadingPosition(TypedDict):
-    """Where an alignment can be read."""
+class ReadingKey(TypedDict):
+    """A decoder layer and step to read an alignment from."""
 
     layer: int
     shifted: bool
-    """Where the token is the decoder's input, not where it is predicted."""
+    """True for the step at which the token is the decoder's input, false for the step that predicts it."""
 
 
-class ReadingScore(TypedDict):
-    """A place, and how well what is read there agrees with erasing."""
+class ReadingScore(ReadingKey):
+    """A reading, and its agreement with erasing."""
 
-    layer: int
-    shifted: bool
     agreement: float | None
-    """Share of the written tokens whose aligned word is the one whose erasing costs them most; null: none is missed."""
+    """Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing."""
 
 
 class Alignments(TypedDict):
-    """Where the alignment of a translation can be read, the best place first (GET /api/trace/{id}/alignment)."""
+    """The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment)."""
 
-    best: ReadingPosition
+    best: ReadingKey
     chance: float | None
-    """What the best of as many readings of this sentence would agree by chance; null: no token misses a word."""
+    """Expected agreement by chance of the best of as many readings; null: erasing costs nothing."""
     readings: list[ReadingScore]
 
 
 def readings_json(readings: Sequence[Reading]) -> Alignments:
-    """Readings, ready for JSON."""
-    told: list[ReadingScore] = [
-        {
-            "layer": r.layer,
-            "shifted": r.shifted,
-            "agreement": None if math.isnan(r.agreement) else r.agreement,
-        }
-        for r in readings
-    ]
-    best, chance = readings[0], readings[0].chance
+    """Return readings as JSON data."""
+    best = readings[0]
     return {
         "best": {"layer": best.layer, "shifted": best.shifted},
-        "chance": None if math.isnan(chance) else chance,
-        "readings": told,
+        "chance": _null_if_nan(best.chance),
+        "readings": [
+            {"layer": r.layer, "shifted": r.shifted, "agreement": _null_if_nan(r.agreement)} for r in readings
+        ],
     }
 
 
-def agreement(weights: Float[np.ndarray, "N S"], missed: Missed) -> tuple[float, float]:
-    """How well an alignment agrees with erasing: how often the word with the largest weight is the one missed
-    most, and the mean weight on that one; NaN where no token misses any word."""
-    counted = missed.counted
-    if not counted.any():
+def _null_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def agreement(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> tuple[float, float]:
+    """Return the agreement of an alignment with erasing, and the mean weight on the words that cost most.
+
+    The agreement is the share of target tokens whose largest weight is on the word whose erasing costs them most. Both
+    are NaN where erasing costs no token anything.
+    """
+    affected = drops.affected
+    if not affected.any():
         return math.nan, math.nan
-    most_missed = missed.falls[counted].argmax(axis=1)
-    on_it = missed.word_of == most_missed[:, None]
+    costliest = drops.drops[affected].argmax(axis=1)
+    is_costliest = drops.word_of == costliest[:, None]
     return (
-        float((_aligned_words(weights, missed) == most_missed).mean()),
-        float(np.where(on_it, weights[counted], 0.0).sum(axis=1).mean()),
+        float((_aligned_words(weights, drops) == costliest).mean()),
+        float(np.where(is_costliest, weights[affected], 0.0).sum(axis=1).mean()),
     )
 
 
-def agreement_by_chance(weights: Sequence[Float[np.ndarray, "N S"]], missed: Missed) -> float:
-    """What the best of these readings would agree if the words that are missed were dealt to the tokens at
-    random: the mean of the largest agreement over random orders. The best of many readings of a short sentence
-    agrees often without meaning anything; NaN where no token misses any word."""
-    if not missed.counted.any():
+def chance_agreement(weights: Sequence[Float[np.ndarray, "N S"]], drops: ErasureDrops) -> float:
+    """Return the expected agreement of the best of several readings by chance, or NaN where erasing costs nothing.
+
+    It is the mean, over random permutations of the costliest words, of the largest agreement: the best of many readings
+    of a short sentence often agrees by chance.
+    """
+    if not drops.affected.any():
         return math.nan
-    aligned = np.array([_aligned_words(read, missed) for read in weights])  # (R, N)
-    most_missed, rng = missed.falls[missed.counted].argmax(axis=1), np.random.default_rng(0)
-    best = [(aligned == rng.permutation(most_missed)).mean(axis=1).max() for _ in range(N_RANDOM)]
+    # (R, N)
+    aligned = np.array([_aligned_words(matrix, drops) for matrix in weights])
+    costliest, rng = drops.drops[drops.affected].argmax(axis=1), np.random.default_rng(0)
+    best = [(aligned == rng.permutation(costliest)).mean(axis=1).max() for _ in range(N_RANDOM)]
     return float(np.mean(best))
 
 
-def _aligned_words(weights: Float[np.ndarray, "N S"], missed: Missed) -> Int[np.ndarray, " M"]:
-    """The word with the largest weight, of each token that misses any word."""
-    rows = np.where(missed.word_of < 0, -np.inf, weights[missed.counted])
-    return missed.word_of[rows.argmax(axis=1)]
+def _aligned_words(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> Int[np.ndarray, " M"]:
+    """Return the word with the largest weight, for each affected target token."""
+    rows = np.where(drops.word_of < 0, -np.inf, weights[drops.affected])
+    return drops.word_of[rows.argmax(axis=1)]
 
 
-def words_missed(inference: Inference) -> Missed:
-    """Erase each source word alone and read the whole translation again, as it was written.
-
-    Erasing in the source leaves the target alone, so that one pass tells of all its tokens at once.
-    """
+def erasure_drops(inference: Inference) -> ErasureDrops:
+    """Erase each source word alone, and measure the log-probability of every token of the unchanged target at once."""
     target = inference.streams[1]
-    question = value_function(inference, AttributeRequest(prediction=len(inference.predictions) - 1))
-    n_words = int(question.words[0].word_of.max(initial=-1)) + 1
-    chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MOST_WORDS)).round().astype(int))
-    erased = np.zeros((len(chosen) + 1, question.n_words), dtype=bool)
-    erased[np.arange(len(chosen)), chosen] = True  # and the last row erases nothing
-    source, tgt_in = question.variants(question.tokens_of(erased))
-    written = tgt_in[:, 1:]
+    value_fn = make_value_function(inference, AttributeRequest(prediction=len(inference.predictions) - 1))
+    n_words = int(value_fn.words[0].word_of.max(initial=-1)) + 1
+    chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MAX_WORDS)).round().astype(int))
+    # The last row erases nothing.
+    erased = np.zeros((len(chosen) + 1, value_fn.n_words), dtype=bool)
+    erased[np.arange(len(chosen)), chosen] = True
+    source, tgt_in = value_fn.erased_ids(value_fn.token_masks(erased))
+    labels = tgt_in[:, 1:]
     log_probs: list[torch.Tensor] = []
-    size = max(1, BATCH_POSITIONS // question.n_tokens)
-    with asking(question.model):
+    size = max(1, BATCH_POSITIONS // value_fn.n_tokens)
+    with asking(value_fn.model):
         for start in range(0, len(erased), size):
-            part = slice(start, start + size)
-            mask = None if question.mask is None else question.mask.expand(len(source[part]), -1)
-            logits = answer(question.model, source[part], tgt_in[part], mask)[:, :-1]
-            log_probs.append(logits.log_softmax(dim=-1).gather(-1, written[part, :, None])[..., 0].double())
+            batch = slice(start, start + size)
+            mask = None if value_fn.mask is None else value_fn.mask.expand(len(source[batch]), -1)
+            logits = answer(value_fn.model, source[batch], tgt_in[batch], mask)[:, :-1]
+            log_probs.append(logits.log_softmax(dim=-1).gather(-1, labels[batch, :, None])[..., 0].double())
     values = torch.cat(log_probs).cpu().numpy()
-    falls = (values[-1:] - values[:-1]).T
-    falls[np.array(target.special[1 : 1 + len(falls)], dtype=bool)] = 0  # [EOS] goes with no word
-    place = np.full(n_words + 1, -1)
-    place[chosen] = np.arange(len(chosen))
-    return Missed(place[question.words[0].word_of], falls)
+    drops = (values[-1:] - values[:-1]).T
+    # [EOS] is aligned with no word.
+    drops[np.array(target.special[1 : 1 + len(drops)], dtype=bool)] = 0
+    column = np.full(n_words + 1, -1)
+    column[chosen] = np.arange(len(chosen))
+    return ErasureDrops(column[value_fn.words[0].word_of], drops)
 
 
-def _read(explanation: ExplanationData, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
-    mean = tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+def _weights(explanation: ExplanationData, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
+    mean = get_tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
-def _decoder_layers(explanation: ExplanationData) -> int:
+def _n_decoder_layers(explanation: ExplanationData) -> int:
     n_layers = sum(id.endswith(".cross.weights") for id in explanation.records)
     if not n_layers:
         name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")
     if explanation.window is not None:
-        raise UsageError("only a window of this text is kept, and its words cannot be aligned")
+        raise UsageError("only a window of this text is kept, which is not enough for an alignment")
     return n_layers

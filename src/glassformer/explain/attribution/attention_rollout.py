@@ -1,7 +1,7 @@
-"""Where information moved: attention weights followed through the layers.
+"""Compute attention rollout: attention weights multiplied through the layers (Abnar and Zuidema 2020).
 
-This describes attention and does not say why a model answered as it did: weights do not tell what was in the
-vectors they moved, nor what became of them (Jain and Wallace 2019). For that see `attribute.py`.
+It describes attention and does not explain a prediction: weights do not show what the vectors they mix contain, nor how
+the result is used (Jain and Wallace 2019). For attributions see `attribute.py`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from jaxtyping import Float
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.tensor_values import tensor
+from glassformer.explain.tensor_values import get_tensor
 
 
 def attention_rollout(explanation: ExplanationData) -> dict[str, Float[np.ndarray, "L K"]]:
-    """For each position of the last stream, which tokens of each stream its vector was mixed from.
+    """Return, for each position of the last stream, the shares of the tokens of each stream in its vector.
 
     Returns:
-        One matrix a stream; the rows of all matrices together add up to one.
+        One matrix per stream; over all matrices, each row sums to one.
 
     Raises:
         UsageError: the text is so long that only a window of it is kept.
@@ -36,14 +36,13 @@ def attention_rollout(explanation: ExplanationData) -> dict[str, Float[np.ndarra
 
 
 def rollout(weights: Sequence[Float[np.ndarray, "H L L"]]) -> Float[np.ndarray, "L L"]:
-    """Attention rollout (Abnar and Zuidema 2020): heads averaged, half of each layer for the residual, and
-    the layers multiplied.
+    """Return the attention rollout of an encoder or decoder: heads averaged, half of each layer for the residual.
 
     Args:
-        weights: of each layer, the first one first.
+        weights: the attention weights of each layer, first to last.
 
     Returns:
-        (L, L): row i says which tokens of the input position i was mixed from.
+        (L, L): row i holds the shares of the input tokens in position i.
     """
     flow = np.eye(weights[0].shape[-1])
     for layer in weights:
@@ -52,40 +51,44 @@ def rollout(weights: Sequence[Float[np.ndarray, "H L L"]]) -> Float[np.ndarray, 
 
 
 def rollout_decoder(
-    own: Sequence[Float[np.ndarray, "H T T"]],
-    cross: Sequence[Float[np.ndarray, "H T S"]],
+    self_weights: Sequence[Float[np.ndarray, "H T T"]],
+    cross_weights: Sequence[Float[np.ndarray, "H T S"]],
     memory: Float[np.ndarray, "S S"],
 ) -> tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "T T"]]:
-    """Rollout through a decoder with cross attention, of which the paper does not speak: there too half of
-    what comes out is the residual, and half what the memory's positions were mixed from.
+    """Return the rollout of a decoder with cross attention, half of which is the residual too (not in the paper).
 
     Args:
-        own, cross: self and cross attention of each layer, the first one first.
+        self_weights: the self-attention weights of each layer, first to last.
+        cross_weights: the cross-attention weights of each layer, first to last.
         memory: the encoder's rollout.
 
     Returns:
-        Shares of the source (T, S) and of the target (T, T); a row of both adds up to one.
+        The shares of the source (T, S) and of the target (T, T); over both, each row sums to one.
     """
-    target, source = np.eye(own[0].shape[-1]), np.zeros((cross[0].shape[-2], memory.shape[-1]))
-    for own_weights, cross_weights in zip(own, cross, strict=True):
-        mixed = _with_residual(own_weights)
+    target, source = (
+        np.eye(self_weights[0].shape[-1]),
+        np.zeros((cross_weights[0].shape[-2], memory.shape[-1])),
+    )
+    for self_layer, cross_layer in zip(self_weights, cross_weights, strict=True):
+        mixed = _with_residual(self_layer)
         source, target = mixed @ source, mixed @ target
-        read = cross_weights.astype(np.float64).mean(axis=0) @ memory
-        kept = 1 - read.sum(axis=-1, keepdims=True) / 2  # a half, or all where there was nothing to attend to
-        source, target = kept * source + read / 2, kept * target
+        attended = cross_layer.astype(np.float64).mean(axis=0) @ memory
+        # A half, or all where every key is masked.
+        residual = 1 - attended.sum(axis=-1, keepdims=True) / 2
+        source, target = residual * source + attended / 2, residual * target
     return source, target
 
 
 def _with_residual(weights: Float[np.ndarray, "H L L"]) -> Float[np.ndarray, "L L"]:
-    """Half the mean of the heads and half the identity; a row without any weight is all identity."""
+    """Return half the mean of the heads plus half the identity; a fully masked row is the identity's."""
     mean = weights.astype(np.float64).mean(axis=0)
     return mean / 2 + np.diag(1 - mean.sum(axis=-1) / 2)
 
 
 def _weights(explanation: ExplanationData, stack: str, block: str) -> list[Float[np.ndarray, "H Q K"]]:
-    """Of each layer that has such attention, the first one first."""
-    named = [id for id in explanation.records if fnmatchcase(id, f"{stack}.*.{block}.weights")]
-    found = [tensor(explanation, id) for id in named]
-    if found and found[0].shape[1] != len(explanation.streams[0 if stack == "encoder" else -1]):
-        raise UsageError("only a window of this text is kept, and information cannot be followed through it")
-    return found
+    """Return the attention weights of each layer of a kind, first to last."""
+    ids = [id for id in explanation.records if fnmatchcase(id, f"{stack}.*.{block}.weights")]
+    weights = [get_tensor(explanation, id) for id in ids]
+    if weights and weights[0].shape[1] != len(explanation.streams[0 if stack == "encoder" else -1]):
+        raise UsageError("only a window of this text is kept, which is not enough for attention rollout")
+    return weights

@@ -1,7 +1,6 @@
-"""Why the model said that: one signed number a token, with its error and its faithfulness beside it.
+"""Attribute a prediction to the input tokens: one signed score per token, with its error and faithfulness.
 
-`attribute` and `erase` answer for a text that was read already; the two methods, and the test that both
-must stand, are in the files this one brings together.
+The two methods are in `leave_one_out.py` and `integrated_gradients.py`, the test of both is in `faithfulness.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from glassformer.explain.attribution.faithfulness import (
     SHARES,
     Faithfulness,
     faithfulness,
-    random_falls,
-    single_words,
+    n_single_word_shares,
+    random_mean_drops,
 )
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.leave_one_out import leave_one_out
@@ -32,14 +31,14 @@ from glassformer.explain.attribution.requests import (
     EraseRequest,
     Method,
     erased_with,
-    index_of,
-    masked_in_training,
-    value_function,
+    make_value_function,
+    prediction_index,
+    uses_mask_token,
 )
 from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
 from glassformer.explain.capture.exactly import asking
 from glassformer.explain.explanation_data import Inference
-from glassformer.explain.predictions import Candidate, Prediction, predict
+from glassformer.explain.predictions import Candidate, Prediction, top_predictions
 from glassformer.runtime import tuned
 from glassformer.text.tokenizer import UNK
 
@@ -49,18 +48,18 @@ __all__ = [
     "EraseRequest",
     "Erased",
     "attribute",
+    "attribute_fields",
     "erase",
     "erase_each",
-    "weigh",
 ]
 
-FEW_WORDS = 6
-"""Of fewer words than these, one random ranking in five or more erases the best word first."""
+MIN_WORDS = 6
+"""With fewer words, at least one random ranking in five erases the best word first."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Scores with what is needed to judge them."""
+    """The scores of an attribution, with their error and faithfulness."""
 
     method: Method
     quantity: str
@@ -68,102 +67,102 @@ class Attribution:
     target: Candidate
     foil: Candidate | None
     value: float
-    """The quantity, of the text as it is."""
+    """The quantity for the text itself."""
     baseline_value: float
-    """With everything erased."""
+    """The quantity with every word erased."""
     scores: Annotated[dict[str, list[float]], "Partial<Record<StreamName, number[]>>"]
-    """One number a token of each stream, in the units of the quantity: logits of a difference, nats of a log-probability.
-    Special tokens, which are never erased, score 0, and so does what follows the position asked about."""
+    """Score of each token by stream, in the units of the quantity: logits for a difference, nats for a log-probability.
+    Special tokens, which are never erased, and tokens after the explained position score 0."""
     completeness: Completeness | None
-    """Of integrated gradients."""
+    """Only for integrated gradients."""
     comprehensiveness: Faithfulness
-    """Fall of the quantity when the best-ranked words are erased: more is better."""
+    """Drop of the quantity when the top-ranked words are erased: higher is better."""
     sufficiency: Faithfulness
-    """Fall when only they are kept: less is better."""
+    """Drop of the quantity when only they are kept: lower is better."""
     n_random: int
-    """Random rankings beside which this one is judged."""
+    """Number of random rankings it is compared with."""
     erased_with: str
     """"[MASK]" or "[UNK]"."""
     warnings: list[str]
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the fields as JSON data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Erased:
-    """What the model says with some tokens erased."""
+    """The prediction with some tokens erased."""
 
     prediction: Prediction
     value: float
-    """The quantity of an attribution, with the tokens erased."""
+    """The quantity of an attribution with the tokens erased."""
     original: float
-    """The same of the text as it is."""
+    """The quantity for the text itself."""
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the fields as JSON data."""
         return asdict(self)
 
 
 def attribute(inference: Inference, request: AttributeRequest | None = None) -> Attribution:
-    """Scores of each token for one thing the model said.
+    """Return the attribution of one prediction to the tokens.
 
     Args:
-        said: what the model said of the text.
-        request: what to explain and how; erasing, for what the model said, when absent.
+        inference: the text and the model's predictions.
+        request: the prediction and the method; by default leave-one-out for the first generated token.
 
     Raises:
-        UsageError: the request names a prediction, class or token that is not there.
+        UsageError: the prediction, class or token does not exist, or target and foil are the same.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     request = request or AttributeRequest()
-    question = value_function(inference, request)
-    erased, intact = question.ends()
+    value_fn = make_value_function(inference, request)
+    baseline, value = value_fn.baseline_and_value()
     completeness = None
     if request.method == "erase":
-        scores = leave_one_out(question)
+        scores = leave_one_out(value_fn)
     else:
-        scores, completeness = integrated_gradients(question)
-    random = _random_falls(inference, question)
-    comprehensiveness, sufficiency = faithfulness(question, question.per_word(scores), random)
-    logits = _logits(question, [np.zeros((1, len(w.word_of)), dtype=bool) for w in question.words])[0]
-    target = _candidate(inference, logits, question.target)
-    foil = None if question.foil is None else _candidate(inference, logits, question.foil)
+        scores, completeness = integrated_gradients(value_fn)
+    random = _random_mean_drops(inference, value_fn)
+    comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
+    logits = _logits(value_fn, [np.zeros((1, len(w.word_of)), dtype=bool) for w in value_fn.words])[0]
+    target = _candidate(inference, logits, value_fn.target)
+    foil = None if value_fn.foil is None else _candidate(inference, logits, value_fn.foil)
     return Attribution(
         method=request.method,
-        quantity=_quantity(target, foil, question.position is None),
+        quantity=_quantity_name(target, foil, value_fn.position is None),
         target=target,
         foil=foil,
-        value=intact,
-        baseline_value=erased,
-        scores=_over_streams(inference, scores),
+        value=value,
+        baseline_value=baseline,
+        scores=_padded_to_streams(inference, scores),
         completeness=completeness,
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,
         n_random=len(random),
         erased_with=erased_with(inference.subject.task),
-        warnings=_warnings(inference, question, completeness, comprehensiveness, sufficiency),
-        seconds=time.perf_counter() - began,
+        warnings=_warnings(inference, value_fn, completeness, comprehensiveness, sufficiency),
+        seconds=time.perf_counter() - started,
     )
 
 
-def weigh(inference: Inference, **request: Any) -> Attribution:
-    """`attribute`, as quick as the machine is: what is asked comes as fields of `AttributeRequest`.
+def attribute_fields(inference: Inference, **request: Any) -> Attribution:
+    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments.
 
     Raises:
-        UsageError: as in `attribute`, or a field is unknown or unusable.
+        UsageError: as in `attribute`, or a field is unknown or invalid.
     """
     with tuned(inference.subject.device):
         return attribute(inference, AttributeRequest.from_dict(request))
 
 
 def erase(inference: Inference, request: EraseRequest) -> Erased:
-    """What the model says when these tokens are erased together.
+    """Return the prediction with these tokens erased together.
 
     Raises:
-        UsageError: a position that is not there or holds a special token, or as in `attribute`.
+        UsageError: a position does not exist or holds a special token, or as in `attribute`.
     """
     return erase_each(inference, request, [request.erase])[0]
 
@@ -171,72 +170,78 @@ def erase(inference: Inference, request: EraseRequest) -> Erased:
 def erase_each(
     inference: Inference, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
 ) -> list[Erased]:
-    """`erase` for each of these instead of the request's own, all in one batch.
+    """Return `erase` for each of these erasures instead of that of the request, all in one batch.
 
     Raises:
         UsageError: as in `erase`.
     """
-    question = value_function(inference, request)
+    value_fn = make_value_function(inference, request)
     n = len(erasures)
-    chosen = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in question.words]  # the last row is intact
+    # The last row erases nothing.
+    erased = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in value_fn.words]
     for row, positions in enumerate(erasures):
-        _mark(inference, question, [stream[row] for stream in chosen], positions)
-    logits = _logits(question, chosen)
-    *values, original = question.quantity(logits).tolist()
-    actual = inference.predictions[index_of(inference, request.prediction)].actual
-    follows = None if actual is None else actual.id
-    again = predict(inference.subject.task, logits[:n], [question.position] * n, [follows] * n)
-    return [Erased(one, value, original) for one, value in zip(again, values, strict=True)]
+        _mark(inference, value_fn, [stream[row] for stream in erased], positions)
+    logits = _logits(value_fn, erased)
+    *values, original = value_fn.quantity(logits).tolist()
+    actual = inference.predictions[prediction_index(inference, request.prediction)].actual
+    following = None if actual is None else actual.id
+    predictions = top_predictions(
+        inference.subject.task, logits[:n], [value_fn.position] * n, [following] * n
+    )
+    return [
+        Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)
+    ]
 
 
 def _mark(
     inference: Inference,
-    question: ValueFunction,
-    chosen: Sequence[np.ndarray],
+    value_fn: ValueFunction,
+    rows: Sequence[np.ndarray],
     erased: Mapping[str, Sequence[int]],
 ) -> None:
-    """Set what is erased in one row a stream of `chosen`."""
+    """Set the erased positions in a row per stream."""
     streams = {stream.name: stream for stream in inference.streams}
-    names = [w.name for w in question.words]
+    names = [w.name for w in value_fn.words]
     for name, positions in erased.items():
         if name not in names:
             raise UsageError(f"erase.{name}: this model has no such stream", f"there is {', '.join(names)}")
-        stream, row = streams[name], chosen[names.index(name)]
+        stream, row = streams[name], rows[names.index(name)]
         for position in positions:
             if position >= len(stream.ids):
-                raise UsageError(
-                    f"erase.{name}: position {position} of {len(stream.ids)} tokens is not there"
-                )
+                raise UsageError(f"erase.{name}: there is no position {position} in {len(stream.ids)} tokens")
             if stream.special[position]:
-                raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which is kept")
-            if position < len(row):  # later ones were not read when this prediction was made
+                raise UsageError(
+                    f"erase.{name}: {stream.pieces[position]} is a special token, which cannot be erased"
+                )
+            # The prediction does not depend on later positions.
+            if position < len(row):
                 row[position] = True
 
 
 _random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
-"""The falls of random rankings, which do not depend on the method, by explanation and question."""
+"""`random_mean_drops`, which do not depend on the method, by inference and value function."""
 
 
-def _random_falls(inference: Inference, question: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known = _random.setdefault(inference, {})
-    key = (question.position, question.target, question.foil)
-    if key not in known:
-        known[key] = random_falls(question)
-    return known[key]
+def _random_mean_drops(inference: Inference, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
+    cache = _random.setdefault(inference, {})
+    key = (value_fn.position, value_fn.target, value_fn.foil)
+    if key not in cache:
+        cache[key] = random_mean_drops(value_fn)
+    return cache[key]
 
 
-def _logits(question: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
-    """Logits with these tokens erased, one (N, L) a stream."""
-    size = max(1, BATCH_TOKENS // max(1, question.n_tokens))
-    with asking(question.model):
+def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
+    """Return the logits of N variants, given their erased tokens, (N, L) per stream."""
+    size = max(1, BATCH_TOKENS // max(1, value_fn.n_tokens))
+    with asking(value_fn.model):
         return torch.cat([
-            question.logits_without([stream[start : start + size] for stream in erased])
+            value_fn.erased_logits([stream[start : start + size] for stream in erased])
             for start in range(0, len(erased[0]), size)
         ])  # fmt: skip
 
 
-def _over_streams(inference: Inference, scores: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Scores as long as the streams: what was not read scores 0."""
+def _padded_to_streams(inference: Inference, scores: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the scores padded with 0 to the lengths of the streams."""
     return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in inference.streams}
 
 
@@ -246,8 +251,8 @@ def _candidate(inference: Inference, logits: Float[Tensor, " C"], i: int) -> Can
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
 
-def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:
-    """The number that is explained, in words."""
+def _quantity_name(target: Candidate, foil: Candidate | None, classes: bool) -> str:
+    """Return the name of the explained quantity."""
     if classes and foil is not None:
         return f"logit of {target.piece} minus logit of {foil.piece}"
     name = f"log p of '{target.piece}'"
@@ -255,33 +260,35 @@ def _quantity(target: Candidate, foil: Candidate | None, classes: bool) -> str:
 
 
 def _warnings(
-    inference: Inference, question: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
+    inference: Inference, value_fn: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
-    """What a reader must know before believing the scores."""
-    task, found = inference.subject.task, []
-    if question.n_words == 0:
-        return ["there is no word that could be erased"]
-    if not masked_in_training(task):
-        found.append(
-            f"the model was not trained with word masking: a text with {UNK} in it is unlike those it knows, "
-            "and part of what erasing changes is that"
+    """Return the caveats of the scores, one sentence each."""
+    warnings = []
+    if value_fn.n_words == 0:
+        return ["there is no word to erase"]
+    if not uses_mask_token(inference.subject.task):
+        warnings.append(
+            f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
+            "which is part of the effect of erasing"
         )
     elif len(inference.streams) > 1:
-        found.append("words of the source were masked in training, but never those of the translation")
+        warnings.append("source words were masked in training, but target words never were")
     if completeness is not None and not completeness.ok:
-        found.append(
-            f"the scores miss their sum by {completeness.relative:.0%} of the range after "
-            f"{completeness.n_steps} steps: read only the largest of them"
+        warnings.append(
+            f"after {completeness.n_steps} steps the sum of the scores is off by {completeness.relative:.0%} of the "
+            "range: rely only on the largest scores"
         )
-    alone = single_words(question.n_words)
-    if completeness is None and alone:
-        found.append(
-            f"in {alone} of the {len(SHARES)} parts of comprehensiveness a single word is erased, and erasing "
-            "single words made this ranking: there it is the best possible by construction"
+    n_single = n_single_word_shares(value_fn.n_words)
+    if completeness is None and n_single:
+        warnings.append(
+            f"{n_single} of the {len(SHARES)} parts of comprehensiveness erase a single word, as leave-one-out does: "
+            "there this ranking is the best possible by construction"
         )
-    if question.n_words < FEW_WORDS:
-        n = "only one word" if question.n_words == 1 else f"only {question.n_words} words"
-        found.append(f"{n} can be erased, and random rankings of so few are often as good as the best")
+    if value_fn.n_words < MIN_WORDS:
+        n = "only one word" if value_fn.n_words == 1 else f"only {value_fn.n_words} words"
+        warnings.append(
+            f"{n} can be erased, and random rankings of so few words are often as good as the best"
+        )
     elif not any(test.beats_random for test in tests):
-        found.append("this ranking of the words is no more faithful to the model than random ones are")
-    return found
+        warnings.append("this ranking of words is no more faithful to the model than random rankings")
+    return warnings

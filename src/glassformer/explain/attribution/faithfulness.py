@@ -1,7 +1,7 @@
-"""Is a ranking of words faithful to the model? Erase its best words, keep only them, and compare with chance.
+"""Measure how faithful a ranking of words is to the model: erase its top words, or keep only them.
 
-Comprehensiveness and sufficiency (DeYoung et al. 2020, "ERASER", section 4.2), here in the units of the
-question, not in probabilities, which saturate. No ranking is made here.
+Comprehensiveness and sufficiency (DeYoung et al. 2020, "ERASER", section 4.2) compared with those of random rankings.
+They are in the units of the value function, not in probabilities as in the paper, since those saturate.
 """
 
 from __future__ import annotations
@@ -15,76 +15,77 @@ from jaxtyping import Float, Int
 from glassformer.explain.attribution.value_function import ValueFunction
 
 SHARES = (0.1, 0.2, 0.5)
-"""Shares of the words that are erased, or kept; the falls are averaged."""
-N_RANDOM, FEWEST_RANDOM = 200, 100
+"""Shares of the words that are erased or kept; the drops are averaged."""
+MAX_RANDOM, MIN_RANDOM = 200, 100
 RANDOM_TOKENS = 160_000
-"""Tokens the random rankings may cost: texts beyond 130 tokens get fewer of them, never below 100."""
+"""Maximum tokens evaluated for random rankings: texts of more than 130 tokens get fewer, but at least 100."""
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """A mean fall beside that of random rankings."""
+    """A mean drop, compared with that of random rankings."""
 
     value: float
     random_mean: float
     random_low: float
-    """Where the middle 95% of random rankings begin."""
+    """2.5th percentile of random rankings."""
     random_high: float
-    """Where they end."""
+    """97.5th percentile of random rankings."""
     beats_random: bool
-    """The value lies beyond that band, on the good side."""
+    """The value is better than that interval."""
 
 
-def falls(question: ValueFunction, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndarray, "R 2"]:
-    """Comprehensiveness and sufficiency of each ranking (word numbers, best first).
+def mean_drops(value_fn: ValueFunction, rankings: Int[np.ndarray, "R W"]) -> Float[np.ndarray, "R 2"]:
+    """Return comprehensiveness and sufficiency of each ranking (word numbers, best first).
 
-    Comprehensiveness is the mean fall when the best 10%, 20% and 50% of the words are erased (a good
-    ranking: large); sufficiency the mean fall when only they are kept (a good ranking: small). At least one
-    word is erased or kept.
+    Comprehensiveness is the mean drop when the top 10%, 20% and 50% of the words are erased (a good ranking: large);
+    sufficiency is the mean drop when only they are kept (a good ranking: small). At least one word is erased or kept.
     """
     n_rankings, n = rankings.shape
     if n == 0:
         return np.zeros((n_rankings, 2))
-    place = np.argsort(rankings, axis=1)  # (R, W): where in the ranking each word stands
-    best = [place < n_best for n_best in _numbers(n)]
-    erased = np.concatenate([np.zeros((1, n), dtype=bool), *best, *(~b for b in best)])
-    values = question.values(erased)
+    # (R, W): the rank of each word.
+    rank = np.argsort(rankings, axis=1)
+    top = [rank < n_top for n_top in _share_sizes(n)]
+    erased = np.concatenate([np.zeros((1, n), dtype=bool), *top, *(~t for t in top)])
+    values = value_fn.values(erased)
     return (values[0] - values[1:].reshape(2, len(SHARES), n_rankings)).mean(axis=1).T
 
 
-def _numbers(n_words: int) -> list[int]:
-    """How many words each share is: at least one."""
-    return [max(1, math.ceil(share * n_words - 1e-9)) for share in SHARES]  # 10% of 30 is 3.0000000000000004
+def _share_sizes(n_words: int) -> list[int]:
+    """Return the number of words of each share, at least one."""
+    # Less 1e-9, as 10% of 30 is 3.0000000000000004.
+    return [max(1, math.ceil(share * n_words - 1e-9)) for share in SHARES]
 
 
-def single_words(n_words: int) -> int:
-    """How many of the shares are a single word: comprehensiveness then asks there what erasing one word asked."""
-    return _numbers(n_words).count(1) if n_words else 0
+def n_single_word_shares(n_words: int) -> int:
+    """Return the number of shares of one word, for which comprehensiveness repeats leave-one-out."""
+    return _share_sizes(n_words).count(1) if n_words else 0
 
 
-def random_falls(question: ValueFunction, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
-    """`falls` of random rankings, always the same ones; fewer, but 100 at least, where the text is long."""
+def random_mean_drops(value_fn: ValueFunction, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
+    """Return `mean_drops` of random rankings from a fixed seed, by default 200, or down to 100 for a long text."""
     if n_rankings is None:
-        affordable = RANDOM_TOKENS // (2 * len(SHARES) * max(1, question.n_tokens))
-        n_rankings = min(N_RANDOM, max(FEWEST_RANDOM, affordable))
+        affordable = RANDOM_TOKENS // (2 * len(SHARES) * max(1, value_fn.n_tokens))
+        n_rankings = min(MAX_RANDOM, max(MIN_RANDOM, affordable))
     rng = np.random.default_rng(SEED)
-    rankings = [rng.permutation(question.n_words) for _ in range(n_rankings)]
-    return falls(question, np.array(rankings, dtype=np.int64).reshape(n_rankings, question.n_words))
+    rankings = [rng.permutation(value_fn.n_words) for _ in range(n_rankings)]
+    return mean_drops(value_fn, np.array(rankings, dtype=np.int64).reshape(n_rankings, value_fn.n_words))
 
 
 def faithfulness(
-    question: ValueFunction, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
+    value_fn: ValueFunction, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
 ) -> tuple[Faithfulness, Faithfulness]:
-    """Comprehensiveness and sufficiency of the ranking by these scores, most supporting word first.
+    """Return comprehensiveness and sufficiency of the ranking by these scores, largest first.
 
     Args:
-        question: what was asked.
-        scores: one number a word.
-        random: `random_falls` of the same question.
+        value_fn: the value function that the scores attribute.
+        scores: the score of each word.
+        random: `random_mean_drops` of the same value function.
     """
     ranking = np.argsort(-scores, kind="stable")
-    value = falls(question, ranking[None])[0]
+    value = mean_drops(value_fn, ranking[None])[0]
     low, high = np.percentile(random, [2.5, 97.5], axis=0)
     beats = (value[0] > high[0], value[1] < low[1])
     mean = random.mean(axis=0)

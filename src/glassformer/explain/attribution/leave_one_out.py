@@ -1,7 +1,4 @@
-"""Erasing words one at a time: what the model says without each of them, the plainest attribution there is.
-
-It asks the model once a word and never about words together; `faithfulness.py` does that.
-"""
+"""Attribute by leave-one-out: erase one word at a time and measure the drop of the explained quantity."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ import numpy as np
 from glassformer.explain.attribution.value_function import ValueFunction
 
 
-def leave_one_out(question: ValueFunction) -> dict[str, list[float]]:
-    """For each token its share of the fall of the number asked for when its word is erased.
+def leave_one_out(value_fn: ValueFunction) -> dict[str, list[float]]:
+    """Return the score of each token by stream: its share of the drop when its word is erased.
 
-    All tokens of a word are erased together, since half a word is no word, and share the word's fall
-    equally: the scores of a word's tokens add up to the fall. Scores of different words need not add up to
-    anything; where two words say the same, erasing either alone changes little.
+    All tokens of a word are erased together and share the drop equally, so the scores of a word's tokens sum to it.
+    Scores of different words need not sum to anything: of two words with one meaning, erasing either changes little.
     """
-    n = question.n_words
-    values = question.values(np.concatenate([np.zeros((1, n), dtype=bool), np.eye(n, dtype=bool)]))
-    return question.spread(values[0] - values[1:])
+    n = value_fn.n_words
+    values = value_fn.values(np.concatenate([np.zeros((1, n), dtype=bool), np.eye(n, dtype=bool)]))
+    return value_fn.spread_over_tokens(values[0] - values[1:])

@@ -1,6 +1,6 @@
-"""From a request about what a model said to the question it asks: which number, of which words.
+"""Validate requests for attributions, and build the value function that a request is about.
 
-Requests may come from a page, so nothing in them is believed. Nothing is asked of a model here.
+Requests may come from a page, so nothing in them is trusted. The model is not called here.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from glassformer.text.tokenizer import MASK, UNK
 
 Method = Literal["erase", "integrated_gradients"]
 INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
-"""The stream each of the model's inputs is."""
+"""The argument of the model that holds each stream."""
 
 
 @dataclass(frozen=True)
 class AttributeRequest:
-    """What to explain, and how."""
+    """The prediction to explain, and the method."""
 
     trace: str = ""
     method: Method = "erase"
     prediction: int | None = None
-    """Which of `predictions`; the first token the model wrote itself when absent."""
+    """Index into `predictions`; default: the first generated token."""
     target: int | None = None
-    """Class or token id; what the model said, or the token that follows, when absent."""
+    """Class or token id; default: the predicted class, or the token that follows."""
     foil: int | None = None
-    """Class or token id to contrast with; a classifier's runner-up, or nothing, when absent."""
+    """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
 
     @staticmethod
     def from_dict(data: Any) -> AttributeRequest:
-        """A request from parsed JSON.
+        """Return a request from parsed JSON.
 
         Raises:
             UsageError: a field is unknown, of the wrong type or out of range; it is named.
         """
-        return AttributeRequest(**check_fields(data, _WHICH | {"method": _check_method}))
+        return AttributeRequest(**check_fields(data, _CHECKS | {"method": _check_method}))
 
 
 @dataclass(frozen=True)
 class EraseRequest:
-    """What to say again with some tokens erased."""
+    """The tokens to erase, and the prediction to repeat without them."""
 
     erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"]
-    """Their positions, by stream."""
+    """Positions of the tokens by stream."""
     trace: str = ""
     prediction: int | None = None
     target: int | None = None
@@ -60,83 +60,96 @@ class EraseRequest:
 
     @staticmethod
     def from_dict(data: Any) -> EraseRequest:
-        """A request from parsed JSON.
+        """Return a request from parsed JSON.
 
         Raises:
             UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
         """
-        return EraseRequest(**check_fields(data, _WHICH | {"erase": _check_erase}, required=("erase",)))
+        return EraseRequest(**check_fields(data, _CHECKS | {"erase": _check_erase}, required=("erase",)))
 
 
-def value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
-    """The question of a request about what a model said.
+def make_value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
+    """Return the value function of a request.
 
     Raises:
-        UsageError: as in `attribute`.
+        UsageError: the prediction, class or token does not exist, or target and foil are the same.
     """
     task, tokenizer = inference.subject.task, inference.subject.task.tokenizer
-    chosen = inference.predictions[index_of(inference, request.prediction)]
-    classes = inference.decides
-    position, top = chosen.position, [candidate.id for candidate in chosen.top]
+    prediction = inference.predictions[prediction_index(inference, request.prediction)]
+    classes = inference.is_classifier
+    top = [candidate.id for candidate in prediction.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
     if target is None:
-        target = top[0] if chosen.actual is None else chosen.actual.id
+        target = top[0] if prediction.actual is None else prediction.actual.id
     if foil is None and classes:
         foil = next(i for i in top if i != target)
     for name, value in (("target", target), ("foil", foil)):
         if value is not None and not 0 <= value < n_ids:
-            kind = "class" if classes else "token"
-            raise UsageError(f"{name} {value} is no {kind}", f"ids run from 0 to {n_ids - 1}")
+            raise UsageError(
+                f"{name} {value} is no {'class' if classes else 'token'}", f"ids run from 0 to {n_ids - 1}"
+            )
     if foil == target:
-        raise UsageError(f"target and foil are both {target}", "a foil is what might have been said instead")
+        raise UsageError(
+            f"target and foil are both {target}", "choose another class or token to contrast with"
+        )
     ids, words, n_words = [], [], 0
-    for stream, n_read in zip(inference.streams, inference.read_until(chosen), strict=True):
-        tensor = inference.model_inputs[INPUTS[stream.name]][:, :n_read]
+    for stream, length in zip(inference.streams, inference.visible_lengths(prediction), strict=True):
+        tensor = inference.model_inputs[INPUTS[stream.name]][:, :length]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
-        ids.append(tensor.clone())  # as ordinary tensors, whatever mode they were made in
+        # Cloned, so that inference tensors can take part in autograd.
+        ids.append(tensor.clone())
         words.append(Words(stream.name, word_of))
     masks = (inference.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
-    mask = next((m.clone() for m in masks if m is not None), None)
-    erase_id = tokenizer.mask_id if masked_in_training(task) else tokenizer.unk_id
-    spelling = inference.model_inputs.get("spelling")
     return ValueFunction(
-        inference.subject.model, ids, mask, words, n_words, position, target, foil, erase_id, spelling
+        model=inference.subject.model,
+        ids=ids,
+        mask=next((mask.clone() for mask in masks if mask is not None), None),
+        words=words,
+        n_words=n_words,
+        position=prediction.position,
+        target=target,
+        foil=foil,
+        erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
+        spelling=inference.model_inputs.get("spelling"),
     )
 
 
 def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
-    """Words of the first n tokens, numbered from `first` on without gaps; -1 for what is never erased."""
+    """Return the word numbers of the first n tokens, from `first` on without gaps; -1 for what is never erased."""
     numbers: dict[int, int] = {}
     word_of = np.full(n, -1, dtype=np.int64)
-    for i, (word, special, padding) in enumerate(
-        zip(stream.words[:n], stream.special[:n], stream.padding[:n], strict=True)
-    ):
+    tokens = zip(stream.words[:n], stream.special[:n], stream.padding[:n], strict=True)
+    for i, (word, special, padding) in enumerate(tokens):
         if word >= 0 and not special and not padding:
             word_of[i] = numbers.setdefault(word, first + len(numbers))
     return word_of
 
 
-def masked_in_training(task: Task) -> bool:
-    """Whether [MASK] stood in for words while the model was trained, so that it knows what to make of it."""
+def uses_mask_token(task: Task) -> bool:
+    """Return True if the model was trained with words replaced by [MASK]."""
     return task.config.train.word_mask_prob > 0
 
 
 def erased_with(task: Task) -> str:
-    """The token that stands in for an erased one."""
-    return MASK if masked_in_training(task) else UNK
+    """Return the token that replaces an erased one."""
+    return MASK if uses_mask_token(task) else UNK
 
 
-def index_of(inference: Inference, prediction: int | None) -> int:
-    """Which prediction is meant; when none is named, of the first token the model wrote itself."""
-    predictions = inference.predictions
-    if inference.decides:
-        return 0  # there is one, of the whole text
+def prediction_index(inference: Inference, prediction: int | None) -> int:
+    """Return the index of a prediction, by default that of the first generated token.
+
+    Raises:
+        UsageError: there is no such prediction.
+    """
+    n = len(inference.predictions)
+    if inference.is_classifier:
+        return 0
     if prediction is None:
-        return next(iter(inference.written), len(predictions) - 1)
-    if prediction >= len(predictions):
-        raise UsageError(f"prediction {prediction} is not there", f"there are {len(predictions)}, from 0 on")
+        return next(iter(inference.generated), n - 1)
+    if prediction >= n:
+        raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
     return prediction
 
 
@@ -153,15 +166,15 @@ def _check_trace(name: str, value: Any) -> str:
 
 
 def _check_erase(name: str, value: Any) -> dict[str, list[int]]:
-    """Lists of positions, by stream."""
+    """Return lists of positions by stream."""
     if not isinstance(value, dict) or len(value) > len(INPUTS):
         raise UsageError(f"{name} should be a JSON object of streams and their positions")
     if unknown := [str(stream)[:40] for stream in value if stream not in INPUTS]:
-        raise UsageError(f"{name} names no stream {unknown[0]!r}", f"there are {', '.join(INPUTS)}")
+        raise UsageError(f"{name} has no stream {unknown[0]!r}", f"there are {', '.join(INPUTS)}")
     return {stream: list(check_ids(f"{name}.{stream}", ids)) for stream, ids in value.items()}
 
 
-_WHICH: dict[str, Callable[[str, Any], Any]] = {
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "trace": _check_trace,
     "prediction": check_integer(0, 2**31 - 1),
     "target": check_integer(0, 2**31 - 1),

@@ -1,7 +1,8 @@
-"""The question an attribution answers: one number the model gives of a text, asked again with words erased.
+"""Define the quantity that an attribution explains, as a function of the words that are erased from the input.
 
-A question knows which tokens make a word, what stands in for an erased one, and how to ask for many variants
-in one batch. How the answers become scores is in `leave_one_out.py` and `integrated_gradients.py`.
+A value function (the term of Shapley values) knows which tokens form a word, what replaces an erased one, and how to
+evaluate many variants of the input in a batch. `leave_one_out.py` and `integrated_gradients.py` turn its values into
+scores.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 
 BATCH_TOKENS = 4096
-"""Most tokens asked about at once: more is no faster on a CPU, whose caches it leaves."""
+"""Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """One stream of tokens as the question sees it.
+    """The words of one stream of tokens.
 
     Attributes:
         name: "text", "source" or "target".
-        word_of: for each token the number of its word among all words of the question, or -1: special
-            tokens, padding, and what follows the position asked about are never erased.
+        word_of: for each token the number of its word among the words of all streams, or -1: special tokens,
+            padding, and what follows the explained position are never erased.
     """
 
     name: str
@@ -44,21 +45,22 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class ValueFunction:
-    """How much the model prefers `target` (to `foil`), as a function of which words it sees.
+    """The model's preference of `target` (over `foil`), as a function of the words that are erased.
 
     With a foil it is logit[target] − logit[foil], which is also the difference of their log-probabilities;
     without one it is log p(target), in nats.
 
-    Args:
-        model: a classifier, translator or language model of ours.
-        ids: what the model reads, (1, L) a stream: [text], or [source, target so far].
-        mask: which source tokens are real, (1, S), or None.
+    Attributes:
+        model: a classifier, translator or language model.
+        ids: the input ids, (1, L) per stream: [text], or [source, target before the position].
+        mask: True for the real source tokens, (1, S), or None.
         words: the words of each stream, in the order of `ids`.
-        n_words: number of words of all streams.
-        position: None for a classifier; else the row of the logits that is asked about, the last of `ids`.
-        target, foil: class or token ids.
+        n_words: the number of words of all streams.
+        position: None for a classifier; else the row of the logits that is explained, the last of `ids`.
+        target: a class or token id.
+        foil: the class or token id to contrast with, or None.
         erase_id: the id that replaces an erased token.
-        spelling: how the tokens of the text are spelled, for a model that reads it; an erased one is not.
+        spelling: the n-grams of the tokens, for a model that reads them; an erased token has none.
     """
 
     model: nn.Module
@@ -73,146 +75,148 @@ class ValueFunction:
     spelling: Spelling | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
-        """The number asked for, of the logits of N variants."""
+        """Return the explained quantity from the logits of N variants."""
         if self.foil is not None:
             return logits[:, self.target] - logits[:, self.foil]
         return logits.log_softmax(dim=-1)[:, self.target]
 
-    def logits_without(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
-        """Logits at the position asked about, of N variants: what is True, a stream, is erased."""
-        return self.logits(self.variants(tokens), spelling=self._spelling_without(tokens))
+    def erased_logits(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
+        """Return the logits at the explained position of N variants, given the erased tokens of each stream."""
+        return self.logits(self.erased_ids(erased), spelling=self._erased_spelling(erased))
 
     def logits(
         self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, spelling: Spelling | None = None
     ) -> Float[Tensor, "N C"]:
-        """Logits at the position asked about, of N variants.
+        """Return the logits at the explained position of N variants.
 
         Args:
-            ids: (N, L) a stream.
-            vectors: (N, L, D) a stream: what embeddings are to make of `ids`, positions not yet added.
-            spelling: of `ids`, for a model that reads it; `vectors` have it in them.
+            ids: (N, L) per stream.
+            vectors: (N, L, D) per stream: embeddings to use instead of those of `ids`, before positions are added.
+            spelling: the n-grams of `ids`, for a model that reads them; `vectors` include them.
         """
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
-        with _reading(self.embeddings, vectors):
+        with _replaced_embeddings(self.embeddings, vectors):
             if self.position is None:
                 return answer(self.model, ids[0], mask, *([] if spelling is None else [spelling]))
-            with _stopping_after(cast(nn.Module, self.model.decoder)):
+            with _stop_after(cast(nn.Module, self.model.decoder)):
                 try:
                     answer(self.model, *ids, *([] if len(ids) == 1 else [mask]))
                 except _Reached as reached:
-                    # The projection to the vocabulary, often the dearest part, for one position and not for all.
+                    # Projected to the vocabulary, often the most expensive part, at one position instead of all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
                     return F.linear(reached.output[:, -1], table)
         raise RuntimeError("the model did not call its decoder")
 
     @property
     def embeddings(self) -> list[TokenEmbedding]:
-        """The embedding that reads each stream; one module may read both."""
+        """Return the embedding of each stream; one module may embed both."""
         names = ["embedding"] if len(self.ids) == 1 else ["src_embedding", "tgt_embedding"]
         return [cast(TokenEmbedding, getattr(self.model, name)) for name in names]
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of one variant."""
+        """Return the number of tokens of one variant."""
         return sum(x.shape[1] for x in self.ids)
 
-    def variants(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Tensor]:
-        """The ids of N variants: what is True, a stream, is erased."""
-        masks = map(self._mask, tokens)
+    def erased_ids(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Tensor]:
+        """Return the ids of N variants by stream, given the erased tokens of each."""
+        masks = map(self._mask, erased)
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
 
-    def vectors(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
-        """What the embeddings make of N variants, positions not yet added: scaled rows, and vectors of n-grams and pairs."""
-        spelling = self._spelling_without(tokens)
+    def erased_embeddings(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
+        """Return the embeddings of N variants by stream before positions are added: scaled rows, n-grams, bigrams."""
+        spelling = self._erased_spelling(erased)
         with torch.no_grad():
-            ids = self.variants(tokens)
-            read = zip(ids, self.embeddings, strict=True)
-            found = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in read]
+            ids = self.erased_ids(erased)
+            pairs = zip(ids, self.embeddings, strict=True)
+            vectors = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in pairs]
             if spelling is not None:
-                found[0] = found[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
+                vectors[0] = vectors[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
             if isinstance(ngrams := getattr(self.model, "ngrams", None), HashedNgramEmbedding):
-                found[0] = found[0] + ngrams(ngrams.of(ids[0], ids[0].shape[1]))
+                vectors[0] = vectors[0] + ngrams(ngrams.of(ids[0], ids[0].shape[1]))
             if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
-                found[0] = found[0] + bigrams(ids[0])
-        return found
+                vectors[0] = vectors[0] + bigrams(ids[0])
+        return vectors
 
-    def _spelling_without(self, tokens: Sequence[Bool[np.ndarray, "N _"]]) -> Spelling | None:
-        """The spelling of N variants: an erased token loses its n-grams, as a masked one does in training."""
+    def _erased_spelling(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Spelling | None:
+        """Return the n-grams of N variants: an erased token loses them, as a masked one does in training."""
         if self.spelling is None:
             return None
-        return replace(self.spelling, which=self.spelling.which.masked_fill(self._mask(tokens[0]), 0))
+        return replace(self.spelling, which=self.spelling.which.masked_fill(self._mask(erased[0]), 0))
 
-    def _mask(self, tokens: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
-        return torch.from_numpy(np.ascontiguousarray(tokens)).to(self.ids[0].device)
+    def _mask(self, erased: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
+        return torch.from_numpy(np.ascontiguousarray(erased)).to(self.ids[0].device)
 
-    def tokens_of(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N _"]]:
-        """From words erased to tokens erased, a stream."""
-        never = np.zeros((len(erased), 1), dtype=bool)
-        padded = np.concatenate([erased, never], axis=1)  # so that word -1 is the column of nothing
+    def token_masks(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N _"]]:
+        """Return the erased tokens of each stream, given the erased words."""
+        # A last column of False, for the tokens of word -1.
+        padded = np.concatenate([erased, np.zeros((len(erased), 1), dtype=bool)], axis=1)
         return [padded[:, stream.word_of] for stream in self.words]
 
     def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
-        """The number asked for, with these words erased; each different set of words is asked about once."""
+        """Return the quantity of N variants, given the erased words; equal variants are evaluated once."""
         distinct: dict[bytes, int] = {}
-        which = np.array([distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp)
-        first = [int(i) for i in np.unique(which, return_index=True)[1]]
-        answers: list[float] = []
+        variant = np.array(
+            [distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp
+        )
+        first = [int(i) for i in np.unique(variant, return_index=True)[1]]
+        values: list[float] = []
         size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
         with asking(self.model):
             for start in range(0, len(first), size):
-                tokens = self.tokens_of(erased[first[start : start + size]])
-                answers += self.quantity(self.logits_without(tokens)).double().tolist()
-        return np.array(answers, dtype=np.float64)[which]
+                tokens = self.token_masks(erased[first[start : start + size]])
+                values += self.quantity(self.erased_logits(tokens)).double().tolist()
+        return np.array(values, dtype=np.float64)[variant]
 
-    def ends(self) -> tuple[float, float]:
-        """The number with every word erased, and with none."""
-        both = np.array([[True], [False]]).repeat(self.n_words, axis=1)
-        nothing_left, intact = self.values(both)
-        return float(nothing_left), float(intact)
+    def baseline_and_value(self) -> tuple[float, float]:
+        """Return the quantity with every word erased, and with none."""
+        baseline, value = self.values(np.array([[True], [False]]).repeat(self.n_words, axis=1))
+        return float(baseline), float(value)
 
-    def spread(self, falls: Float[np.ndarray, " W"]) -> dict[str, list[float]]:
-        """One number a word to one a token, shared equally among its tokens, so that sums stay what they are."""
-        n_pieces = np.bincount(
-            np.concatenate([s.word_of[s.word_of >= 0] for s in self.words]), minlength=self.n_words
-        )
-        shares = np.append(falls / np.maximum(n_pieces, 1), 0.0)  # the last is for word -1
+    def spread_over_tokens(self, scores: Float[np.ndarray, " W"]) -> dict[str, list[float]]:
+        """Return the scores of tokens by stream, given those of words: each divided equally among the word's tokens."""
+        word_of = np.concatenate([s.word_of[s.word_of >= 0] for s in self.words])
+        n_tokens = np.bincount(word_of, minlength=self.n_words)
+        # A last 0, for the tokens of word -1.
+        shares = np.append(scores / np.maximum(n_tokens, 1), 0.0)
         return {stream.name: shares[stream.word_of].tolist() for stream in self.words}
 
-    def per_word(self, scores: dict[str, list[float]]) -> Float[np.ndarray, " W"]:
-        """One number a token to one a word: the sum over its tokens."""
+    def sum_over_words(self, scores: dict[str, list[float]]) -> Float[np.ndarray, " W"]:
+        """Return the scores of words, given those of tokens by stream: the sum over the word's tokens."""
         total = np.zeros(self.n_words + 1)
         for stream in self.words:
             np.add.at(total, stream.word_of, np.asarray(scores[stream.name])[: len(stream.word_of)])
         return total[:-1]
 
 
-def _reading(
+def _replaced_embeddings(
     embeddings: Sequence[TokenEmbedding], vectors: Sequence[Tensor] | None
 ) -> AbstractContextManager[None]:
-    """Within the block and in this thread, the embeddings return `vectors`, placed as ever, in turn.
+    """Return a context in which the embeddings, in this thread, return `vectors` in turn, with positions added.
 
-    A hook and no seam in the embedding: the model then computes as it always does, from the embedding on.
+    It is a hook, so that the model computes as always from the embedding on.
     """
     remaining = iter(vectors or [])
 
-    def place(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    def replace_output(module: nn.Module, args: Any, output: Tensor) -> Tensor:
         embedding = cast(TokenEmbedding, module)
         x = next(remaining)
         return x if embedding.positions is None else x + embedding.positions(args[1])
 
-    return instead([] if vectors is None else dict.fromkeys(embeddings), place)  # one may read both streams
+    # Without duplicates: one module may embed both streams.
+    return instead([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
 class _Reached(Exception):
-    """Carries what a module returned out of the forward pass that is over now."""
+    """Carries the output of a module out of a forward pass that it ends."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()
         self.output = output
 
 
-def _stopping_after(module: nn.Module) -> AbstractContextManager[None]:
-    """Within the block and in this thread, a forward pass ends where this module does, with `_Reached`."""
+def _stop_after(module: nn.Module) -> AbstractContextManager[None]:
+    """Return a context in which a forward pass in this thread ends after the module, with `_Reached`."""
 
     def stop(module: nn.Module, args: Any, output: Tensor) -> None:
         raise _Reached(output)

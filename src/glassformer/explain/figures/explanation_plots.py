@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
-from glassformer.explain.attribution.attribute import Attribution, weigh
+from glassformer.explain.attribution.attribute import Attribution, attribute_fields
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
@@ -48,7 +48,7 @@ class ExplanationPlots(TracePlots):
             method: how words are weighed.
             of: an attribution that exists already, for another token, class or foil.
         """
-        found = of if of is not None else weigh(self._explanation, method=method)
+        found = of if of is not None else attribute_fields(self._explanation, method=method)
         return draw_attribution(self._explanation.streams, found.to_json())
 
 

@@ -23,7 +23,7 @@ from glassformer.explain.page.responses import Refused
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
-from glassformer.explain.tensor_values import held, tensor
+from glassformer.explain.tensor_values import get_captured_tensor, get_tensor
 
 
 class Service:
@@ -62,13 +62,13 @@ class Service:
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """`tensor`, or None where that takes another forward pass: this never waits for the model."""
-        return held(self._find(trace_id), name, part)
+        return get_captured_tensor(self._find(trace_id), name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """The values of a node or a parameter, or a slice of them."""
         explanation = self._find(trace_id)
         with self._model:
-            return tensor(explanation, name, part)
+            return get_tensor(explanation, name, part)
 
     def alignment(self, trace_id: str) -> Alignments:
         """`Alignments`: how well each way to read a translation's alignment agrees with erasing."""

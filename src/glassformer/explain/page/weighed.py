@@ -60,9 +60,9 @@ def words_weighed(
     n_left = 0
     for method in get_args(Method):
         for explained in explanations:
-            targets = [None] if explained.decides else written(explained)
+            targets = [None] if explained.is_classifier else written(explained)
             for n_done, prediction in enumerate(targets):
-                if time.monotonic() > deadline and not explained.decides:
+                if time.monotonic() > deadline and not explained.is_classifier:
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
                         f"{len(targets)} written tokens, to keep the export short; the live page weighs any."
@@ -100,12 +100,12 @@ def each_word_erased(said: Inference, which: dict[str, Any]) -> Iterator[WordEra
 
 def written(said: Inference) -> list[int]:
     """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
-    return [i for i in said.written if said.predictions[i].actual is not None]
+    return [i for i in said.generated if said.predictions[i].actual is not None]
 
 
 def words_before(said: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """For each word that a prediction can see: the positions of its tokens, by stream."""
-    n_read = said.read_until(said.predictions[prediction or 0])
+    n_read = said.visible_lengths(said.predictions[prediction or 0])
     for stream, n in zip(said.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):

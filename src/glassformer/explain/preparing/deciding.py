@@ -5,7 +5,7 @@ from __future__ import annotations
 from glassformer.config import DecodeConfig
 from glassformer.data.corpus import truncate
 from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.ngram_streams import paired, spelled
+from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
 from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, padded, warnings_of
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import make_stream
@@ -26,9 +26,9 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = padded(stream, subject, "ids", "padding_mask")
     if t.spelling is not None:
-        stream, spelling = spelled(t, stream, kept)
+        stream, spelling = add_ngrams(t, stream, kept)
         inputs["spelling"] = spelling.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
-        stream = paired(stream, bigrams)
+        stream = add_bigrams(stream, bigrams)
     decode = DecodeLog("none", subject.task.config.decode)
     return Prepared(inputs, [stream], [None], [None], decode, "", notes, Wrote(0, 0, []), 0)

@@ -18,7 +18,7 @@ from glassformer.explain.preparing.prepared import (
     warnings_of,
 )
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.streams import Span, make_stream, written_spans
+from glassformer.explain.streams import Span, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
@@ -43,13 +43,13 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
         decode = DecodeLog("given", settings)
     else:
         if empty:  # as in prediction, where the model is not asked
-            nothing = LoggedHypothesis.of(Hypothesis([], 0.0, 0.0, True), t)
+            nothing = LoggedHypothesis.from_hypothesis(Hypothesis([], 0.0, 0.0, True), t)
             decode = DecodeLog("sample" if settings.sample else "beam", settings, [nothing])
         else:
             decode = translate(model, t, source, settings, list(request.prefix))
         best = decode.hypotheses[0]
         written = Hypothesis(best.ids, best.score, best.log_prob, best.finished)
-        text, written_at = written_spans(t, best.ids)
+        text, written_at = decoded_spans(t, best.ids)
         notes += [] if best.finished else [f"cut: no end came within {len(best.ids)} tokens"]
     tgt_in = [t.bos_id, *written.ids][: model.max_len]
     n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)

@@ -10,11 +10,11 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.sampling import window_start
-from glassformer.explain.decode_log import write
-from glassformer.explain.ngram_streams import with_ngrams
+from glassformer.explain.decode_log import generate
+from glassformer.explain.ngram_streams import add_hashed_ngrams
 from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, following_of, warnings_of
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.streams import Span, make_stream, written_spans
+from glassformer.explain.streams import Span, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, members_of
@@ -49,7 +49,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
         notes.append(f"only {room} more tokens fit in the {model.max_len} that the model sees at once")
         settings = replace(settings, max_new_tokens=room)
     banned = subject.task.banned
-    decode, new = write(model, t, prompt, settings, banned)
+    decode, new = generate(model, t, prompt, settings, banned)
     decode = replace(decode, prefix=list(request.prefix))
     everything = [*prompt, *new.ids]
     text, spans = _joined(t, request.text, own_spans, everything, len(own))
@@ -62,7 +62,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}  # causal: padding behind is not seen
     ngrams = cast(LanguageModel, members_of(model)[0]).ngrams  # members of one run read the same
     if ngrams is not None:
-        stream = with_ngrams(stream, ngrams)
+        stream = add_hashed_ngrams(stream, ngrams)
     following = following_of(everything[seen_from + 1 :], new.finished, t.eos_id, len(ids))
     wrote = Wrote(stream.n_given - 1, stream.n_given - len(request.prefix), banned)
     written = t.decode(new.ids)
@@ -81,7 +81,7 @@ def _joined(
         ids: all tokens. n_own: how many of them the prompt was encoded to.
     """
     begin = len(ids[:n_own]) or 1  # an empty prompt is one end token
-    whole, all_spans = written_spans(t, ids)
+    whole, all_spans = decoded_spans(t, ids)
     shift = len(prompt) - len(t.decode(ids[:begin]))
     text = prompt + whole[len(prompt) - shift :]
     own: list[Span | None] = [*spans] if n_own else [None]
