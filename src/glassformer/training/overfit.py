@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from glassformer import console
-from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, update
@@ -36,8 +35,6 @@ def overfit_batch(p: RunContext, on_report: Callable[[StepReport], None] | None 
     for module in state.model.modules():
         if isinstance(module, Dropout):
             module.p = 0.0
-        if isinstance(module, MultiHeadAttention):
-            module.dropout = 0.0
     index = p.task.epoch_batches(p.train, 0)[0][:MOST_EXAMPLES]
     batch = p.task.make_batch(p.train, index).to(p.device)
     loss = float("inf")
