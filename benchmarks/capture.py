@@ -19,7 +19,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.runtime import tuned
+from glassformer.utils.device import tuned
 
 VOCAB = 1000
 CONFIG = ModelConfig(n_layers=6, d_model=256, n_heads=8)

@@ -25,8 +25,6 @@ from typing import Any
 
 from benchmarks.results_page import curves_png, page, typed
 
-from glassformer import console
-from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.seeds import SeedsFacts, load_seeds, spread_of, validated
@@ -34,6 +32,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Evaluation, Facts
 from glassformer.tasks import task_class
+from glassformer.utils import console
+from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 ROOT = Path(__file__).parents[1]
 MOST_POINTS = 60

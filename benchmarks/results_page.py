@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.evaluate.metrics import Metric
-from glassformer.style import plots as ps
-from glassformer.style.words import duration, fenced, table
 from glassformer.tasks import task_class
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import duration, fenced, table
 
 Facts = dict[str, Any]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import files
+from glassformer.utils import atomic_io
 
 
 class Crash(BaseException):
     """The process is dead. Not an Exception: no code under test may survive it by catching errors."""
 
 
-class CrashingFileSystem(files.FileSystem):
+class CrashingFileSystem(atomic_io.FileSystem):
     """Works for `alive` operations, then never again."""
 
     def __init__(self, alive: int, torn: bool = False, power_cut: bool = False) -> None:
@@ -92,7 +92,7 @@ def every_crash(
         folder.mkdir()
         prepare(folder)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files, "fs", CrashingFileSystem(alive, torn, power_cut))
+            patch.setattr(atomic_io, "fs", CrashingFileSystem(alive, torn, power_cut))
             try:
                 act(folder)
                 completed = True

@@ -188,7 +188,7 @@ def test_libraries_do_not_print_and_text_is_utf8() -> None:
                 continue
             called, given = ast.unparse(node.func), {k.arg for k in node.keywords}
             assert called != "print", f"{path}:{node.lineno} prints; messages go through console"
-            if called.endswith((".read_text", ".write_text")) and not called.startswith("files."):
+            if called.endswith((".read_text", ".write_text")) and not called.startswith("atomic_io."):
                 assert "encoding" in given, f"{path}:{node.lineno} reads or writes text without an encoding"
 
 

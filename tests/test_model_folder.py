@@ -51,7 +51,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "manifest.json"}
     change(files)
     sealed_folder.write_sealed_folder(
-        folder, "glassformer model", {name: [data] for name, data in files.items()}, replace=True
+        folder, "glassformer model", {name: [data] for name, data in atomic_io.items()}, replace=True
     )
 
 
@@ -104,17 +104,17 @@ def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, ho
 
 
 def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer import files
+    from glassformer.utils import atomic_io
 
     save(tmp_path / "model", seed=0)
 
-    class Full(files.FileSystem):
+    class Full(atomic_io.FileSystem):
         def write(self, path, chunks):
             super().write(path, chunks)
             if path.name == "README.md":
                 raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "fs", Full())
+    monkeypatch.setattr(atomic_io, "fs", Full())
     with pytest.raises(ResourceError, match="model cannot be written"):
         save(tmp_path / "model", seed=1)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
@@ -148,14 +148,14 @@ def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer import files
+    from glassformer.utils import atomic_io
 
-    class NoLinks(files.FileSystem):
+    class NoLinks(atomic_io.FileSystem):
         def link(self, old, new):
             raise OSError(38, "not here")
 
     folder = save(tmp_path / "model")
-    monkeypatch.setattr(files, "fs", NoLinks())
+    monkeypatch.setattr(atomic_io, "fs", NoLinks())
     replace_card(folder, "# With a score")
     assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
 

@@ -43,7 +43,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "glassformer",
         "glassformer.config",
         "glassformer.errors",
-        "glassformer.console",
+        "glassformer.utils.console",
         "glassformer.recipes",
     ):
         script = (

@@ -10,7 +10,7 @@ import torch
 from tests.machine import with_fbgemm
 
 from glassformer.errors import UsageError
-from glassformer.runtime import choose_precision, many_shapes, tuned
+from glassformer.utils.device import choose_precision, many_shapes, tuned
 
 CPU = torch.device("cpu")
 

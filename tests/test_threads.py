@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from glassformer import threads
-from glassformer.threads import Threads, Usage
+from glassformer.utils import cpu_threads
+from glassformer.utils.cpu_threads import Threads, Usage
 
 
 class Machine:
@@ -19,7 +19,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = Usage(0.0, 0.0, 0.0)
-        monkeypatch.setattr(threads.time, "monotonic", lambda: self.at.clock)
+        monkeypatch.setattr(cpu_threads.time, "monotonic", lambda: self.at.clock)
 
     def look(self) -> Usage:
         return self.at
@@ -103,26 +103,26 @@ def two_threads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
 
 def test_torch_computes_with_that_many(two_threads: Machine) -> None:
     two_threads.passes(1.0)
-    assert threads.make_room() == torch.get_num_threads() == 1
+    assert cpu_threads.make_room() == torch.get_num_threads() == 1
     two_threads.passes(0.0)
-    assert threads.make_room() == torch.get_num_threads() == 2
+    assert cpu_threads.make_room() == torch.get_num_threads() == 2
 
 
 def test_a_number_that_was_fixed_stays(two_threads: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     two_threads.passes(1.0)
     torch.set_num_threads(3)
-    assert threads.make_room() == torch.get_num_threads() == 3
+    assert cpu_threads.make_room() == torch.get_num_threads() == 3
     torch.set_num_threads(2)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert threads.make_room() == torch.get_num_threads() == 2
+    assert cpu_threads.make_room() == torch.get_num_threads() == 2
 
 
 def test_this_process_is_not_another() -> None:
     """The real counters: what this process computes is in all and in its own."""
-    before = threads.usage()
-    while threads.usage().own - before.own < 0.1:
+    before = cpu_threads.usage()
+    while cpu_threads.usage().own - before.own < 0.1:
         sum(range(10_000))
-    after = threads.usage()
+    after = cpu_threads.usage()
     assert after.all > before.all and after.clock > before.clock
 
 
@@ -131,7 +131,7 @@ def test_threads_are_let_go_of_and_start_again() -> None:
     """A server's thread computes undisturbed by those that its main thread left."""
     script = """
 import os, sys, time, torch
-from glassformer.threads import let_go
+from glassformer.utils.cpu_threads import let_go
 def teams():
     return len(os.listdir("/proc/self/task"))
 before = teams()

@@ -25,7 +25,6 @@ from glassformer import session
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.kernels.vocabulary import MAX_LOGITS
 from glassformer.ranks import Ranks, joined
-from glassformer.runtime import choose_precision
 from glassformer.tasks.lm import task as language
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
@@ -33,6 +32,7 @@ from glassformer.training.loop import StepReport, own_batches, train_steps, upda
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
+from glassformer.utils.device import choose_precision
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 Torch's threads wait for each other at the end of every parallel region, by spinning. Beside another busy program one
 of them is often not running, and the others spin for it; how long they do before they sleep is OpenMP's setting. As
-shipped, glassformer has a thread less instead (`threads.py`); in the other rows the number of threads is fixed.
+shipped, glassformer has a thread less instead (`utils/cpu_threads.py`); in the other rows the number of threads is fixed.
 """
 
 from __future__ import annotations

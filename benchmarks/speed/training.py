@@ -167,7 +167,7 @@ def interruptible(measuring: Callable[[], object]) -> bool:
 
 def our_precision() -> str:
     """The precision that glassformer chooses here."""
-    from glassformer.runtime import choose_device, choose_precision
+    from glassformer.utils.device import choose_device, choose_precision
 
     return choose_precision("auto", choose_device("cpu"))
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import nn
 
-from glassformer import console
-from glassformer.files import remove_leftovers
 from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.sentences import caveats
@@ -17,9 +15,11 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.tensor_file import Weights
 from glassformer.runs.values import Evaluation
-from glassformer.style.words import counted
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
+from glassformer.utils import console
+from glassformer.utils.atomic_io import remove_leftovers
+from glassformer.utils.formatting import counted
 
 
 def model_facts(task: Task) -> dict[str, Any]:

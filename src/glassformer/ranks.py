@@ -27,9 +27,9 @@ from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivat
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from glassformer import console
 from glassformer.errors import GlassformerError, ResourceError, UsageError, error_of
-from glassformer.runtime import choose_device
+from glassformer.utils import console
+from glassformer.utils.device import choose_device
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others before it gives the run up; encoding a large text takes as long."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from glassformer import console
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
@@ -30,13 +29,14 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Evaluation, Facts
-from glassformer.runtime import Precision, choose_device, choose_precision, tuned
 from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.initial import with_sizes_of
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.state import load_weights
+from glassformer.utils import console
+from glassformer.utils.device import Precision, choose_device, choose_precision, tuned
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation

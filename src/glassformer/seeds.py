@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from glassformer import console
 from glassformer.config import Config
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsFacts, write_seeds_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.values import Evaluation
-from glassformer.runtime import choose_device, tuned
 from glassformer.session import OnReport, resume_run, start_run
+from glassformer.utils import console
+from glassformer.utils.device import choose_device, tuned
 
 EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
 """Scores the runs of several folders as one."""

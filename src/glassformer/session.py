@@ -14,7 +14,6 @@ from typing import TextIO
 import torch
 from torch import nn
 
-from glassformer import console, files
 from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
@@ -28,8 +27,6 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.values import MetricsLine, pick
-from glassformer.runtime import choose_device, choose_precision, tuned
-from glassformer.style.words import counted
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
@@ -42,6 +39,9 @@ from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import interrupted, stop_requests
 from glassformer.training.state import TrainState, load_weights
 from glassformer.training.validation import Validator
+from glassformer.utils import atomic_io, console
+from glassformer.utils.device import choose_device, choose_precision, tuned
+from glassformer.utils.formatting import counted
 
 OnReport = Callable[[StepReport], None]
 MANY_CHARS = 20_000_000
@@ -192,7 +192,7 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
             folder.forget_divergence()
     if p.config.train.snapshots and state.progress.step == 0:
         _keep_snapshot(state, p, folder)
-    mine = nullcontext() if p.ranks.first else files.reading_only()
+    mine = nullcontext() if p.ranks.first else atomic_io.reading_only()
     log = folder.metrics if p.ranks.first else Path(os.devnull)
     on = f"go on, in as many processes as you like: … glassformer train --resume {folder.path}"
     with stop_requests() as request, mine, open(log, "a", encoding="utf-8", newline="\n") as lines:

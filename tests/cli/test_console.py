@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from glassformer import console
+from glassformer.utils import console
 
 
 class Terminal(io.StringIO):

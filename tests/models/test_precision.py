@@ -15,7 +15,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.precision import Bf16Linear, Fp16Linear, Int8Linear, at_precision
-from glassformer.runtime import Precision, tuned
+from glassformer.utils.device import Precision, tuned
 
 SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)
 IDS = torch.randint(3, 50, (4, 9), generator=torch.Generator().manual_seed(1))

@@ -17,9 +17,10 @@ import pytest
 from tests.forking import Command
 from tests.together import environment_of
 
-from glassformer import files, ranks
+from glassformer import ranks
 from glassformer.training import loop
 from glassformer.training.validation import Validator
+from glassformer.utils import atomic_io
 
 from .test_ranks import curve, ended, new_run, rows, saved, start, torchrun
 
@@ -28,15 +29,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo 
 
 def fill_disk() -> None:
     """The second checkpoint finds the disk full, in the middle of its tensors; before and after there is room."""
-    write = files.FileSystem.write
+    write = atomic_io.FileSystem.write
 
-    def full(self: files.FileSystem, path: Path, chunks: Any) -> None:
+    def full(self: atomic_io.FileSystem, path: Path, chunks: Any) -> None:
         if path.name == "state.safetensors" and "step-00000014" in str(path):
             next(iter(chunks))
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write(self, path, chunks)
 
-    files.FileSystem.write = full
+    atomic_io.FileSystem.write = full
 
 
 def poison() -> None:

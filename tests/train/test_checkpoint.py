@@ -18,7 +18,6 @@ from tests.small import small
 from tests.states import state_sha256
 from torch import Tensor
 
-from glassformer import files
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs.checkpoints import (
     checkpoints,
@@ -26,6 +25,7 @@ from glassformer.runs.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
+from glassformer.utils import atomic_io
 
 STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}
 
@@ -179,7 +179,7 @@ def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
 ) -> None:
     log = []
 
-    class Watching(files.FileSystem):
+    class Watching(atomic_io.FileSystem):
         def write(self, path, chunks):
             log.append(("write", path.name))
             super().write(path, chunks)
@@ -192,7 +192,7 @@ def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
             log.append(("rename", new.name))
             super().rename(old, new)
 
-    monkeypatch.setattr(files, "fs", Watching())
+    monkeypatch.setattr(atomic_io, "fs", Watching())
     save(tmp_path, 1)
     commit = log.index(("rename", "step-00000001"))
     before, after = log[:commit], log[commit + 1 :]
@@ -240,13 +240,13 @@ def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
 ) -> None:
     save(tmp_path, 1)
 
-    class Full(files.FileSystem):
+    class Full(atomic_io.FileSystem):
         def write(self, path, chunks):
             if path.name == "state.json":
                 raise OSError(28, os.strerror(28))
             super().write(path, chunks)
 
-    monkeypatch.setattr(files, "fs", Full())
+    monkeypatch.setattr(atomic_io, "fs", Full())
     with pytest.raises(ResourceError, match=r"step-00000002.*No space left") as caught:
         save(tmp_path, 2)
     assert "free" in caught.value.hint
@@ -285,11 +285,11 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
 ) -> None:
     save(tmp_path, 1)
 
-    class Stubborn(files.FileSystem):
+    class Stubborn(atomic_io.FileSystem):
         def remove(self, path):
             raise PermissionError(13, "in use")
 
-    monkeypatch.setattr(files, "fs", Stubborn())
+    monkeypatch.setattr(atomic_io, "fs", Stubborn())
     assert_loads(save(tmp_path, 2, keep=1), 2)
 
 

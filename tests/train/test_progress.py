@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from glassformer import console
 from glassformer.report.progress import TrainingProgress
-from glassformer.style.words import counted, duration
 from glassformer.training.loop import StepReport
+from glassformer.utils import console
+from glassformer.utils.formatting import counted, duration
 
 
 class Clock:

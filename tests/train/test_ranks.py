@@ -26,9 +26,9 @@ from tests.together import (
 )
 from torch.distributed import TCPStore
 
-from glassformer import console, files
 from glassformer.errors import ResourceError, UsageError
 from glassformer.ranks import ALONE, Ranks, joined
+from glassformer.utils import atomic_io, console
 
 ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 
@@ -61,9 +61,9 @@ def test_one_process_alone_gets_back_what_it_gives() -> None:
 def test_all_but_the_first_write_nothing_and_say_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with files.reading_only(), pytest.raises(RuntimeError, match="only the first process"):
-        files.atomic_write_text(tmp_path / "a", "b")
-    files.atomic_write_text(tmp_path / "a", "b")
+    with atomic_io.reading_only(), pytest.raises(RuntimeError, match="only the first process"):
+        atomic_io.atomic_write_text(tmp_path / "a", "b")
+    atomic_io.atomic_write_text(tmp_path / "a", "b")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     console.say("one")

@@ -15,13 +15,13 @@ from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, Tra
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split, TextData
-from glassformer.runtime import tuned
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.threads import make_room
 from glassformer.training.context import RunContext
 from glassformer.training.loop import update
 from glassformer.training.state import TrainState
+from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.device import tuned
 
 
 def config_of(w: Workload) -> Config:

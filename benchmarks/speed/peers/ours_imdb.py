@@ -11,11 +11,11 @@ import torch
 from benchmarks.speed.peers.serving import answer, own_stdout
 
 from glassformer.recipes import load_recipe, override
-from glassformer.runtime import choose_device, tuned
 from glassformer.session import prepare
 from glassformer.training.loop import train_steps
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
+from glassformer.utils.device import choose_device, tuned
 
 SOME = 1000
 """Test reviews that are asked at every look; all of them, which takes minutes, where these come near to what is wanted."""

@@ -14,8 +14,8 @@ from benchmarks.speed.workloads import WORKLOADS
 import glassformer
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.run import Run
-from glassformer.runtime import Precision
 from glassformer.tasks import task_class
+from glassformer.utils.device import Precision
 
 
 class Ours:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.errors import UsageError
+from glassformer.utils import console
 
 
 @dataclass(frozen=True)

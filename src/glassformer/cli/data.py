@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 import tyro
 
-from glassformer import console
 from glassformer.cli import encode, flags
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.recipes import load_recipe, recipe_for_files
-from glassformer.style.words import shortened
+from glassformer.utils import console
+from glassformer.utils.formatting import shortened
 
 N_SHOWN = 3
 """Examples `data show` prints of each split."""

@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
 from glassformer.cli.train import NewRunArguments, train
@@ -17,6 +16,7 @@ from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.values import Evaluation
+from glassformer.utils import console
 
 N_SHOWN = 8
 """Predictions in the table."""

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from glassformer import __version__, console
+from glassformer import __version__
 from glassformer.cli import flags
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import load_facts
+from glassformer.utils import console
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def machine() -> dict[str, str]:
     import torch
 
     from glassformer.data.download import cache_dir
-    from glassformer.runtime import choose_device, choose_precision
+    from glassformer.utils.device import choose_device, choose_precision
 
     device = choose_device("auto")
     cache = cache_dir()

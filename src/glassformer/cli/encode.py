@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import UsageError
-from glassformer.threads import cores
+from glassformer.utils import console
+from glassformer.utils.cpu_threads import cores
 
 VERB = "data encode"
 USAGE = "data encode corpus --out shards"

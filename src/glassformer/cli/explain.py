@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import UsageError
+from glassformer.utils import console
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 REPORT_SUFFIXES = (".html", ".htm")
@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     requests = requests_of(arguments, text)
 
     import glassformer
-    from glassformer.runtime import tuned
+    from glassformer.utils.device import tuned
 
     trained = glassformer.load(folder, device=arguments.device)
     with tuned(trained.device):  # the page's questions too, which other threads answer

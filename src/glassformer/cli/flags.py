@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin,
 
 import tyro
 
-from glassformer import console
 from glassformer.config import Config, idle
 from glassformer.config.fields import docstrings
 from glassformer.errors import CheckpointError, UsageError
@@ -35,6 +34,7 @@ from glassformer.recipes import (
 from glassformer.recipes.checks import chooser, kinds, refuse, sections
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from glassformer import __version__, console, threads
+from glassformer import __version__
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
+from glassformer.utils import console, cpu_threads
 
 COMMANDS = {
     "demo": "train on dates written in many languages, evaluate, show a few predictions",
@@ -103,7 +104,7 @@ def _dispatch(arguments: list[str]) -> int:
         told = f"{command} is the work of one process, and {n} were started"
         raise UsageError(told, "start it without torchrun; train alone runs in several processes")
     if not {"--help", "-h"} & set(arguments):
-        threads.watch()
+        cpu_threads.watch()
     return import_module(f"glassformer.cli.{command}").run(arguments[1:])
 
 

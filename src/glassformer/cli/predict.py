@@ -15,10 +15,10 @@ from typing import Literal
 
 import tyro
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.config import DecodeConfig
 from glassformer.errors import DataError, UsageError
+from glassformer.utils import console
 
 
 @dataclass(frozen=True)

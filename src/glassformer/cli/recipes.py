@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
+from glassformer.utils import console
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glassformer import console
 from glassformer.runs.values import Evaluation
-from glassformer.style.words import counted
+from glassformer.utils import console
+from glassformer.utils.formatting import counted
 
 TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
 """What a terminal has no use for; the report and the run folder have it."""

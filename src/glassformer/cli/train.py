@@ -10,15 +10,15 @@ from typing import Any
 
 import tyro
 
-from glassformer import console
 from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import UsageError
-from glassformer.files import read_json
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.utils import console
+from glassformer.utils.atomic_io import read_json
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
         DataError: the address cannot be reached, or what it gives is not what it should be.
         ResourceError: the disk is full or cannot be written.
     """
-    from glassformer import console
+    from glassformer.utils import console
 
     target = folder / remote.name
     if target.exists():

@@ -221,7 +221,7 @@ def _read_cache(path: Path) -> dict[str, _Part] | None:
 
 
 def _write_cache(path: Path, parts: dict[str, _Part]) -> None:
-    from glassformer.files import atomic_write_bytes
+    from glassformer.utils.atomic_io import atomic_write_bytes
 
     body = json.dumps({name: vars(part) for name, part in parts.items()}, ensure_ascii=False).encode("utf-8")
     head = f"{_CACHE_VERSION} {hashlib.sha256(body).hexdigest()}\n".encode("ascii")

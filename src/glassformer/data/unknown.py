@@ -14,8 +14,8 @@ import numpy as np
 from glassformer.config import TextConfig
 from glassformer.data.corpus import pieces_of, truncate
 from glassformer.data.ragged import Ragged
-from glassformer.style.words import percent
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.formatting import percent
 
 MANY_TOKENS = 0.05
 """Share of unknown tokens above which a model does not read what it is given."""

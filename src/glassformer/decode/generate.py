@@ -14,8 +14,8 @@ from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
-from glassformer.runtime import many_shapes
-from glassformer.threads import make_room
+from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.device import many_shapes
 
 BATCH_ROWS = 64
 """Most prompts in a batch."""

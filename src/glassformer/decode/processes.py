@@ -21,7 +21,7 @@ import torch
 
 from glassformer import errors
 from glassformer.errors import GlassformerError, ResourceError
-from glassformer.threads import make_room
+from glassformer.utils.cpu_threads import make_room
 
 Item = TypeVar("Item")
 

@@ -24,8 +24,8 @@ from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
-from glassformer.runtime import many_shapes
-from glassformer.threads import make_room
+from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.device import many_shapes
 
 MAX_TOKENS = 8192
 """Most source tokens of a batch, padding included and each counted once a hypothesis."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from glassformer.style.words import Number, number, percent
+from glassformer.utils.formatting import Number, number, percent
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject, with_checkpoint
 from glassformer.models.ensemble import Ensemble
-from glassformer.runtime import tuned
+from glassformer.utils.device import tuned
 
 
 def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> ExplanationData:

@@ -11,8 +11,8 @@ from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.predictions import top_predictions
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.ensemble import Ensemble
-from glassformer.style.words import shortened
 from glassformer.tasks import Task
+from glassformer.utils.formatting import shortened
 
 MAX_HEADLINE_CHARS = 80
 

@@ -24,7 +24,7 @@ from glassformer.explain.capture.exactly import answer
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
 from glassformer.explain.trace import Trace, trace
-from glassformer.runtime import tuned
+from glassformer.utils.device import tuned
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.files import read_json
 from glassformer.runs.checkpoints import STATE, TENSORS, checkpoints, load_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
@@ -24,6 +23,7 @@ from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshots
 from glassformer.tasks import Task
 from glassformer.training.state import Weights, load_weights
+from glassformer.utils.atomic_io import read_json
 
 MODEL = "model"
 """Name of the weights with the best validation score, those `glassformer predict` uses."""

@@ -19,7 +19,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.models.language_model import LanguageModel
 from glassformer.models.masked_language_model import MaskedLanguageModel
 from glassformer.models.translator import Translator
-from glassformer.runtime import Precision
+from glassformer.utils.device import Precision
 
 ROWS_EXPECTED = 64
 """Rows x of a product for which W is laid out; others are multiplied as well."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
-from glassformer.style.words import cell_text, code, percent
+from glassformer.utils.formatting import cell_text, code, percent
 
 FILES = """\
 - `config.json`: the architecture, the text settings and the hash of the tokenizer

@@ -1,7 +1,7 @@
 """The plots every run has: its curves of training and the lengths of its texts; `draw_all` draws its task's too.
 
 Each function takes a run's facts and returns PNG bytes, or None where there is nothing to draw. How they look
-is in `style/plots.py`; writing them to disk is `write.py`'s work.
+is in `utils/plotting.py`; writing them to disk is `write.py`'s work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.report.facts import RunFacts
 from glassformer.runs.values import Evaluation, MetricsLine
-from glassformer.style import plots as ps
-from glassformer.style.words import Number, number, percent
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import Number, number, percent
 
 CURVE: Any = {"color": ps.ACCENT, "linewidth": 1.6, "marker": "o", "markersize": 3.4, "clip_on": False}
 DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}

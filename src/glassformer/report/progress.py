@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from glassformer import console
-from glassformer.style.words import duration
+from glassformer.utils import console
+from glassformer.utils.formatting import duration
 
 if TYPE_CHECKING:
     from glassformer.training.loop import StepReport

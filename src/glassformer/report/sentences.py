@@ -8,7 +8,7 @@ from __future__ import annotations
 from glassformer.data.splits import LIMITED
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.facts import RunFacts
-from glassformer.style.words import code, counted, duration, fenced, quoted
+from glassformer.utils.formatting import code, counted, duration, fenced, quoted
 
 UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
 NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."

@@ -14,7 +14,7 @@ from glassformer.report import sentences
 from glassformer.report.facts import RunFacts
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.values import Evaluation, SplitFacts
-from glassformer.style.words import cell_text, code, duration, fenced, number, percent, quoted, table
+from glassformer.utils.formatting import cell_text, code, duration, fenced, number, percent, quoted, table
 
 MOST_VALIDATIONS = 12
 """Longest table of validations."""

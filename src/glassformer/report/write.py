@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer.files import atomic_write_bytes, atomic_write_text, write_json
 from glassformer.recipes import config_to_dict
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.plots import draw_all
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.values import Facts
+from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 
 def write_report(run_dir: Path) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer import files
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, dump_config
 from glassformer.runs.sealed_folder import is_sound
 from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
+from glassformer.utils import atomic_io
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ class RunFolder:
     @property
     def sealed(self) -> bool:
         """Training is over and its model is on the disk, byte for byte."""
-        files.finish_replacement(self.model)
+        atomic_io.finish_replacement(self.model)
         return is_sound(self.model, MODEL_KIND)
 
     @property
@@ -103,9 +103,9 @@ class RunFolder:
             self.env.name in names or not names & begun
         )  # it is written first; a data.json alone is not ours
         if first and all(name in begun or name.startswith(".tmp-") for name in names):
-            files.remove_leftovers(self.path)
+            atomic_io.remove_leftovers(self.path)
             for name in names & begun:
-                files.fs.remove(self.path / name)
+                atomic_io.fs.remove(self.path / name)
 
     @property
     def model_folder(self) -> Path | None:
@@ -114,7 +114,7 @@ class RunFolder:
         A `model/` that a kill left under its second name, between the two renames that replace it, is put back.
         """
         for folder in (self.model, self.path):
-            files.finish_replacement(folder)
+            atomic_io.finish_replacement(folder)
             if (folder / MODEL_CONFIG).is_file():
                 return folder
         return None
@@ -131,15 +131,15 @@ class RunFolder:
 
     def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:
         """Write what is known before the first update."""
-        files.fs.make_folder(self.path)
-        files.write_json(self.env, env)
-        files.write_json(self.data, data.as_json())
+        atomic_io.fs.make_folder(self.path)
+        atomic_io.write_json(self.env, env)
+        atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
 
     def write_config(self, config: Config) -> None:
         """Write the configuration, or another in its place."""
-        files.atomic_write_text(self.config, dump_config(config))
+        atomic_io.atomic_write_text(self.config, dump_config(config))
 
     def read_config(self) -> Config:
         """The run's configuration; a CheckpointError says that there is none, or that it is damaged."""
@@ -162,17 +162,17 @@ class RunFolder:
 
     def read_env(self) -> Facts:
         """Versions, device, precision, command; empty where nothing was written."""
-        return files.read_json(self.env) if self.env.is_file() else {}
+        return atomic_io.read_json(self.env) if self.env.is_file() else {}
 
     def read_data(self) -> DataFacts:
         """The data it saw; all unknown where nothing was written."""
-        return DataFacts.from_json(files.read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataFacts.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
 
     # The log
 
     def read_metrics(self) -> list[MetricsLine]:
         """Every line of the log, in its order; a CheckpointError names one that is broken."""
-        return [pick(MetricsLine, files.parse_json(line, at), at) for at, line in _lines(self.metrics)]
+        return [pick(MetricsLine, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)]
 
     def cut_metrics(self, step: int) -> None:
         """Take out of the log what came after an update, for it is done again, or after a broken line."""
@@ -183,34 +183,34 @@ class RunFolder:
                     kept.append(line + b"\n")
             except ValueError:
                 break
-        files.atomic_write_bytes(self.metrics, b"".join(kept))
+        atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
     def note_divergence(self, step: int, told: str) -> None:
         """Leave word of the update that made no number, for the run ends before it is logged."""
-        files.write_json(self.diverged, vars(Divergence(step, told)))
+        atomic_io.write_json(self.diverged, vars(Divergence(step, told)))
 
     def forget_divergence(self) -> None:
         """Training goes on from before it."""
         if self.diverged.is_file():
-            files.fs.remove(self.diverged)
+            atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
         """Where it diverged; None where it did not."""
         at = self.diverged
-        return pick(Divergence, files.read_json(at), at) if at.is_file() else None
+        return pick(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
 
     # Scores
 
     def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[Facts]) -> None:
         """Write every prediction, then the scores."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
-        files.atomic_write_text(self.predictions, rows)
-        files.write_json(self.evaluation, evaluation.as_json())
+        atomic_io.atomic_write_text(self.predictions, rows)
+        atomic_io.write_json(self.evaluation, evaluation.as_json())
 
     def read_evaluation(self) -> Evaluation | None:
         """The scores; None before there are any."""
         at = self.evaluation
-        return Evaluation.from_json(files.read_json(at), at) if self.finished else None
+        return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
 
     def read_predictions(self) -> list[Facts] | None:
         """What was predicted, one object an example in the split's order; None where nothing was kept.
@@ -218,7 +218,7 @@ class RunFolder:
         A CheckpointError names a line that is not JSON.
         """
         lines = _lines(self.predictions)
-        return [files.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+        return [atomic_io.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
 
 
 def _lines(path: Path) -> list[tuple[Path, bytes]]:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.files import finish_replacement, remove_leftovers
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.recipes.checks import build
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
@@ -24,6 +23,7 @@ from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.runs.values import Facts, parse_object
+from glassformer.utils.atomic_io import finish_replacement, remove_leftovers
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer import files
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, config_to_dict
 from glassformer.runs.folder import SEEDS, RunFolder
 from glassformer.runs.values import Evaluation
+from glassformer.utils import atomic_io
 
 
 class SeedsFolder:
@@ -37,11 +37,11 @@ class SeedsFolder:
     def begin(self, config: Config, seeds: list[int]) -> None:
         """Write down what is to be trained."""
         self.path.mkdir(parents=True, exist_ok=True)
-        files.write_json(self.asked, {"seeds": seeds, "config": config_to_dict(config)})
+        atomic_io.write_json(self.asked, {"seeds": seeds, "config": config_to_dict(config)})
 
     def read(self) -> tuple[Config, list[int]]:
         """What is to be trained, and with which seeds; a CheckpointError says that the file is damaged."""
-        value = files.read_json(self.asked)
+        value = atomic_io.read_json(self.asked)
         try:
             seeds = [int(seed) for seed in value["seeds"]]
             return config_from_dict(value["config"], str(self.asked), of_a_run=True), seeds
@@ -55,12 +55,12 @@ class SeedsFolder:
 
     def write_ensemble(self, evaluation: Evaluation) -> None:
         """Write what the finished runs score as one."""
-        files.write_json(self.ensemble, evaluation.as_json())
+        atomic_io.write_json(self.ensemble, evaluation.as_json())
 
     def read_ensemble(self) -> Evaluation | None:
         """What the finished runs score as one; None where that was not scored."""
         at = self.ensemble
-        return Evaluation.from_json(files.read_json(at), at) if at.is_file() else None
+        return Evaluation.from_json(atomic_io.read_json(at), at) if at.is_file() else None
 
     @property
     def best(self) -> RunFolder:
@@ -69,7 +69,7 @@ class SeedsFolder:
         Raises:
             CheckpointError: not all seeds are finished.
         """
-        name = files.read_json(self.report_json).get("best") if self.report_json.is_file() else None
+        name = atomic_io.read_json(self.report_json).get("best") if self.report_json.is_file() else None
         if name is None:
             begun = [self.run(seed).path for seed in self.read()[1] if self.run(seed).model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer import console
 from glassformer.errors import ResourceError
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.utils import console
 
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import CheckpointError
-from glassformer.files import parse_json
+from glassformer.utils.atomic_io import parse_json
 
 Facts = dict[str, Any]
 """A JSON object."""

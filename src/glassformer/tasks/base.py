@@ -33,7 +33,7 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.ranks import ALONE, Ranks
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.threads import make_room
+from glassformer.utils.cpu_threads import make_room
 
 EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
 from glassformer.runs.values import Evaluation, Facts
-from glassformer.style.words import Number, table
+from glassformer.utils.formatting import Number, table
 
 
 class Score(NamedTuple):

@@ -156,7 +156,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""
-        from glassformer.files import atomic_write_text
+        from glassformer.utils.atomic_io import atomic_write_text
 
         atomic_write_text(Path(path), self._backend.to_str(pretty=True))
 

@@ -10,9 +10,9 @@ from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
 from glassformer.ranks import ALONE, Ranks
-from glassformer.runtime import Precision
 from glassformer.tasks import Task
 from glassformer.training.initial import Base
+from glassformer.utils.device import Precision
 
 
 @dataclass(frozen=True)

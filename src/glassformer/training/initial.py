@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer import console
 from glassformer.config import Config, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, left_to_fit
@@ -24,6 +23,7 @@ from glassformer.runs.model_folder import WEIGHTS, load_model_files
 from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import TASKS, task_class
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils import console
 
 FREE = frozenset("dropout embedding_dropout ngram_dropout pooling members zero_init".split())
 """What of a model may differ from the one it begins from: no weight that is copied is shaped by it or meant for it."""

@@ -19,15 +19,15 @@ from torch import nn
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.errors import DivergedError
-from glassformer.runtime import autocast
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.threads import make_room
 from glassformer.training.context import RunContext
 from glassformer.training.objective import objective_of
 from glassformer.training.schedule import lr_factor
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
+from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.device import autocast
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.nn import Decoder, Encoder
-from glassformer.runtime import choose_precision
+from glassformer.utils.device import choose_precision
 
 COEFFICIENTS = 3.4445, -4.775, 2.0315
 """a, b, c of the iteration, tuned by Jordan for the steepest rise near zero."""

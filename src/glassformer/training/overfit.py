@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from glassformer import console
 from glassformer.nn.dropout import Dropout
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, update
 from glassformer.training.state import TrainState
+from glassformer.utils import console
 
 MOST_UPDATES = 500
 BY_HEART = 0.02

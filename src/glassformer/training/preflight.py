@@ -16,10 +16,10 @@ from glassformer.data.unknown import count_unknown, unknown_texts, warning
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
 from glassformer.runs.values import SplitFacts
-from glassformer.style.words import counted, duration, percent
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
+from glassformer.utils.formatting import counted, duration, percent
 
 
 @dataclass(frozen=True)

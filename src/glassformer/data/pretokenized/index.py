@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import CheckpointError, DataError
-from glassformer.files import parse_json, sha256_file
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.atomic_io import parse_json, sha256_file
 
 INDEX, TOKENIZER, FORMAT = "index.json", "tokenizer.json", "glassformer-shards-1"
 

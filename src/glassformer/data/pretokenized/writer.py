@@ -24,8 +24,8 @@ from glassformer.data.pretokenized.documents import Segment, find_source_files, 
 from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard
 from glassformer.data.pretokenized.workers import encode_batches
 from glassformer.errors import DataError, UsageError
-from glassformer.files import atomic_write_chunks, read_json, remove_leftovers, write_json
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.atomic_io import atomic_write_chunks, read_json, remove_leftovers, write_json
 
 BATCH_CHARS = 1 << 20
 SAMPLE_CHARS = 16 << 20

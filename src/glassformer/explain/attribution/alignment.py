@@ -22,7 +22,7 @@ from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.explanation_data import ExplanationData, Inference
 from glassformer.explain.tensor_values import get_tensor
 from glassformer.explain.weak_cache import weak_cache
-from glassformer.runtime import tuned
+from glassformer.utils.device import tuned
 
 MAX_WORDS = 64
 """Maximum source words to erase, evenly spaced in a longer sentence, to take about a second."""

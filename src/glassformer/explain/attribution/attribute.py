@@ -39,8 +39,8 @@ from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFu
 from glassformer.explain.capture.exactly import asking
 from glassformer.explain.explanation_data import Inference
 from glassformer.explain.predictions import Candidate, Prediction, top_predictions
-from glassformer.runtime import tuned
 from glassformer.text.tokenizer import UNK
+from glassformer.utils.device import tuned
 
 __all__ = [
     "AttributeRequest",

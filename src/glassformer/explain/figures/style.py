@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.files import atomic_write_bytes
-from glassformer.style import plots as ps
+from glassformer.utils import plotting as ps
+from glassformer.utils.atomic_io import atomic_write_bytes
 
 INK, QUIET, RULE = ps.INK, ps.QUIET, ps.RULE
 PAPER = "#ffffff"

@@ -24,7 +24,7 @@ from glassformer.explain.page.weighed import Room, Weighed, WordErased, words_we
 from glassformer.explain.run_info import RunInfo, run_info
 from glassformer.explain.subject import Subject
 from glassformer.explain.tensor_values import get_tensor
-from glassformer.files import atomic_write_text
+from glassformer.utils.atomic_io import atomic_write_text
 
 MAX_BYTES = 20_000_000
 SENTENCES_BYTES = 10_000

@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 
-from glassformer import console
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
@@ -28,6 +27,7 @@ from glassformer.explain.page.security import Door, Guard, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 from glassformer.explain.subject import Subject
+from glassformer.utils import console
 
 HOST = "127.0.0.1"
 PORT = 8317

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from glassformer.explain.page.responses import Refused
-from glassformer.threads import let_go
+from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32
 """Pieces of work that may wait: a page asks for a screenful of tensors at once."""

@@ -1,7 +1,7 @@
 """Pictures of a classifier's scores: what it confuses, and whether its confidence is earned.
 
 Each function takes an evaluation and returns PNG bytes, or None where it holds nothing to draw. The look is in
-`style/plots.py`.
+`utils/plotting.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.evaluate.intervals import wilson_interval
 from glassformer.runs.values import Evaluation
-from glassformer.style import plots as ps
-from glassformer.style.words import percent
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import percent
 
 MAX_CLASSES_WITH_NUMBERS = 12
 """A confusion matrix of more classes shows colours only."""

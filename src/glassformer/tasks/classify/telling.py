@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.values import Evaluation, Facts
-from glassformer.style.words import code, percent, table
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.telling import Telling
+from glassformer.utils.formatting import code, percent, table
 
 MOST_CLASSES = 30
 """Longest table of classes."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.values import Facts
-from glassformer.style.words import fenced
 from glassformer.tasks.telling import Telling
+from glassformer.utils.formatting import fenced
 
 
 class LanguageModellingTelling(Telling):

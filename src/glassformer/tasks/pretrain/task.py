@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer import console
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.columns import TEXT
@@ -34,6 +33,7 @@ from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAIN
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.telling import PretrainTelling
 from glassformer.text.tokenizer import MASK
+from glassformer.utils import console
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""

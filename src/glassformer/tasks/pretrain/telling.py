@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.values import Facts
-from glassformer.style.words import number, percent
 from glassformer.tasks.telling import Telling
+from glassformer.utils.formatting import number, percent
 
 
 class PretrainTelling(Telling):

@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.evaluate.translation import paired_bootstrap
 from glassformer.runs.values import Evaluation, Facts
-from glassformer.style import plots as ps
-from glassformer.style.words import table
 from glassformer.tasks.telling import Telling
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import table
 
 SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
 

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.threads import make_room
+from glassformer.utils.cpu_threads import make_room
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
@@ -75,7 +75,7 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
-    - On a CPU there are as many threads as others leave room for (`threads.py`).
+    - On a CPU there are as many threads as others leave room for (`utils/cpu_threads.py`).
 
     They belong to the process: threads that compute beside the block share them.
     """

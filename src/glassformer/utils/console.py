@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from glassformer.files import finite
+from glassformer.utils.atomic_io import finite
 
 if TYPE_CHECKING:
     from rich.console import Console

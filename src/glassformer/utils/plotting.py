@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
-from glassformer.style.words import Number
+from glassformer.utils.formatting import Number
 
 PAPER, INK, QUIET, RULE = "#fffdf9", "#2b2926", "#827d75", "#e4dfd5"
 SOFT = "#c9c3b8"
