@@ -23,7 +23,7 @@ from tests.small import config_of, data_of, small_run
 from glassformer import ranks as meeting
 from glassformer import session
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
-from glassformer.kernels.vocabulary import MAX_LOGITS
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
 from glassformer.ranks import Ranks, joined
 from glassformer.tasks.lm import task as language
 from glassformer.training.budget import measure_pace

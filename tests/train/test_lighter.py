@@ -14,8 +14,8 @@ import torch
 from tests.small import small
 from tests.together import together, train
 
-from glassformer.kernels.vocabulary import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.ranks import ALONE
 from glassformer.tasks.lm import task as language
 

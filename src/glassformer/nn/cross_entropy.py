@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.kernels.cross_entropy import CrossEntropySum, pays
+from glassformer.nn.fused.cross_entropy import CrossEntropySum, pays
 
 IGNORE_INDEX = -100
 """The label of a position that is not scored."""

@@ -1,10 +1,10 @@
-"""Dropout (Srivastava et al. 2014) as a module; how elements are chosen is in `kernels/dropout.py`."""
+"""Dropout (Srivastava et al. 2014) as a module; how elements are chosen is in `nn/fused/dropout.py`."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from glassformer.kernels.dropout import dropout
+from glassformer.nn.fused.dropout import dropout
 
 
 class Dropout(nn.Module):

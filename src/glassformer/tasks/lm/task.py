@@ -20,11 +20,11 @@ from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.errors import DataError
 from glassformer.evaluate.language import score
-from glassformer.kernels.vocabulary import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.models import LanguageModel
 from glassformer.models.cost import decoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORDS, Task
 from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
