@@ -20,11 +20,11 @@ import torch
 from tests.forking import forking
 from tests.small import config_of, data_of, small_run
 
-from glassformer import ranks as meeting
 from glassformer import session
+from glassformer.distributed import process_group as meeting
+from glassformer.distributed.process_group import Ranks, joined
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
-from glassformer.ranks import Ranks, joined
 from glassformer.tasks.lm import task as language
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext

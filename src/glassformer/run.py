@@ -20,10 +20,10 @@ from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.data.datasets import load_text_data
 from glassformer.data.own_files import load_test
 from glassformer.data.splits import Split
+from glassformer.distributed.process_group import launched
 from glassformer.errors import DataError, UsageError
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.precision import at_precision
-from glassformer.ranks import launched
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files

@@ -18,9 +18,9 @@ from glassformer.config import Config
 from glassformer.data.datasets import load_text_data
 from glassformer.data.download import cache_dir
 from glassformer.data.reading import changed_files
+from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run
-from glassformer.ranks import ALONE, Ranks, joined
 from glassformer.recipes import BUDGETS, dump_config
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder

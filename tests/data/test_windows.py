@@ -14,7 +14,7 @@ from glassformer.data import windows
 from glassformer.data.permutation import Permutation
 from glassformer.data.plans import LazyPlan
 from glassformer.data.windows import overlapping_windows, shuffled_windows
-from glassformer.ranks import Ranks
+from glassformer.distributed.process_group import Ranks
 
 
 @settings(max_examples=150, deadline=None)

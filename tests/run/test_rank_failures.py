@@ -17,7 +17,7 @@ import pytest
 from tests.forking import Command
 from tests.together import environment_of
 
-from glassformer import ranks
+from glassformer.distributed import process_group
 from glassformer.training import loop
 from glassformer.training.validation import Validator
 from glassformer.utils import atomic_io
@@ -55,7 +55,7 @@ def poison() -> None:
 
 def fall_silent() -> None:
     """The last process answers no more from the ninth update on, and nobody waits long."""
-    ranks.PATIENCE = timedelta(seconds=6)
+    process_group.PATIENCE = timedelta(seconds=6)
     update = loop.update
 
     def silent(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:

@@ -14,9 +14,9 @@ import torch
 from tests.small import small
 from tests.together import together, train
 
+from glassformer.distributed.process_group import ALONE
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
-from glassformer.ranks import ALONE
 from glassformer.tasks.lm import task as language
 
 from .test_ranks import near
@@ -75,7 +75,7 @@ def test_layers_are_computed_again_and_remember_less() -> None:
 COMPILED = """
 import json, sys, torch
 from tests.together import train
-from glassformer.ranks import ALONE
+from glassformer.distributed.process_group import ALONE
 from glassformer.tasks.lm import task as language
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)

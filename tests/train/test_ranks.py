@@ -26,8 +26,8 @@ from tests.together import (
 )
 from torch.distributed import TCPStore
 
+from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import ResourceError, UsageError
-from glassformer.ranks import ALONE, Ranks, joined
 from glassformer.utils import atomic_io, console
 
 ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)

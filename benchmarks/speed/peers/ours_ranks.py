@@ -12,7 +12,7 @@ from benchmarks.speed.peers.ours import OurTrainer
 from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
 from benchmarks.speed.peers.training import WARM_UP_UPDATES
 
-from glassformer.ranks import joined
+from glassformer.distributed.process_group import joined
 from glassformer.training.loop import own_batches, update
 from glassformer.training.state import TrainState
 

@@ -27,10 +27,10 @@ from glassformer.data.forms import Form
 from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.splits import Split, TextData
+from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.ranks import ALONE, Ranks
 from glassformer.tasks.telling import Telling
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.cpu_threads import make_room

@@ -9,7 +9,7 @@ import torch
 from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
-from glassformer.ranks import ALONE, Ranks
+from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.tasks import Task
 from glassformer.training.initial import Base
 from glassformer.utils.device import Precision

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.errors import CheckpointError
-from glassformer.ranks import ALONE, Ranks
 from glassformer.runs.tensor_file import Weights
 from glassformer.training.layers import prepare_layers
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
