@@ -23,7 +23,7 @@ from glassformer.data.splits import Split
 from glassformer.distributed.process_group import launched
 from glassformer.errors import DataError, UsageError
 from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.models.precision import at_precision
+from glassformer.models.quantize import at_precision
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.data.cuts import cut_up
+from glassformer.text.splitting import cut_up
 from glassformer.text.tokenizer import Tokenizer
 
 WORDS = [

@@ -11,7 +11,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import Special, generate_ids, translate_ids
 from glassformer.decode.stepper import EnsembleStepper, TranslatorStepper, translating, writing
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
-from glassformer.models.precision import at_precision
+from glassformer.models.quantize import at_precision
 
 BEAM = DecodeConfig(beam_size=4, n_best=3, max_new_tokens=16)
 

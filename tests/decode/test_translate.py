@@ -15,7 +15,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
-from glassformer.models.precision import at_precision
+from glassformer.models.quantize import at_precision
 
 VARIANTS = [
     {},

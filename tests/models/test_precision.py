@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
-from glassformer.models.precision import Bf16Linear, Fp16Linear, Int8Linear, at_precision
+from glassformer.models.quantize import Bf16Linear, Fp16Linear, Int8Linear, at_precision
 from glassformer.utils.device import Precision, tuned
 
 SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)

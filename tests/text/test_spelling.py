@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.config import TextConfig
 from glassformer.errors import UsageError
-from glassformer.text.spelling import FIRST, MOST, Spelling, ngrams_of, spell
+from glassformer.text.ngrams import FIRST, MOST, Spelling, ngrams_of, spell
 from glassformer.text.tokenizer import Tokenizer
 
 CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=1000)

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.cuts import cut_up
 from glassformer.data.pretokenized.index import ShardedIds
 from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
-from glassformer.text.spelling import Spelling
+from glassformer.text.ngrams import Spelling
+from glassformer.text.splitting import cut_up
 from glassformer.text.tokenizer import Tokenizer
 
 VERSION = 2

@@ -17,7 +17,7 @@ from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate import significance
 from glassformer.evaluate.intervals import percentile_interval, resampled_sums, wilson_interval
-from glassformer.text.spelling import UNSPACED
+from glassformer.text.ngrams import UNSPACED
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
 """First reference length, in BLEU's tokens, of each bucket of `by_length`."""

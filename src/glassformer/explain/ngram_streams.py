@@ -11,7 +11,7 @@ from glassformer.explain.streams import Stream
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import Spelling
-from glassformer.text.spelling import FIRST
+from glassformer.text.ngrams import FIRST
 from glassformer.text.tokenizer import Tokenizer
 
 

@@ -18,10 +18,10 @@ import tokenizers
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
-from glassformer.text import kinds
+from glassformer.text import backends
+from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.bigrams import common_bigrams
-from glassformer.text.kinds import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
-from glassformer.text.spelling import Spelling, spell
+from glassformer.text.ngrams import Spelling, spell
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
 
@@ -52,8 +52,8 @@ class Tokenizer:
         _keep_threads_quiet()
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
-        self.kind: str = kinds.kind_of(backend)
-        ngrams, self.bigrams = kinds.more_in(backend) if self.kind == "word" else ([], [])
+        self.kind: str = backends.kind_of(backend)
+        ngrams, self.bigrams = backends.more_in(backend) if self.kind == "word" else ([], [])
         self.spelling = Spelling(ngrams) if ngrams else None
         n_more = len(ngrams) + len(self.bigrams)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - n_more
@@ -73,7 +73,7 @@ class Tokenizer:
         """
         _keep_threads_quiet()
         texts = list(texts)
-        trained = Tokenizer(kinds.train_backend(texts, config, tuple(extra_tokens)))
+        trained = Tokenizer(backends.train_backend(texts, config, tuple(extra_tokens)))
         more: list[str] = []
         for name in ("ngrams", "bigrams"):
             if getattr(config, name) and trained.kind != "word":
@@ -84,7 +84,7 @@ class Tokenizer:
             more += [f" {ngram}" for ngram in spelling.ngrams]
         if config.bigrams:
             more += trained._common_bigrams(texts, config.bigrams)
-        return Tokenizer(kinds.with_more(trained._backend, more)) if more else trained
+        return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special tokens around them."""
@@ -199,8 +199,8 @@ class Tokenizer:
         if token_id < len(SPECIAL_TOKENS):
             return token
         if self.kind == "byte-bpe":
-            token = kinds.readable_bytes(token)
-        return token.replace(" ", kinds.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+            token = backends.readable_bytes(token)
+        return token.replace(" ", backends.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _not_text(texts: Sequence[str]) -> DataError:

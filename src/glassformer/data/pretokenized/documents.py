@@ -17,9 +17,9 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.data.cuts import find_cut
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import DataError, UsageError
+from glassformer.text.splitting import find_cut
 
 SUFFIXES = (".txt", ".jsonl", ".ndjson")
 SEGMENT_BYTES = 1 << 13

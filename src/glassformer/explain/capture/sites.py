@@ -21,7 +21,7 @@ from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
-from glassformer.text.spelling import Spelling
+from glassformer.text.ngrams import Spelling
 
 OPERATIONS: dict[str, tuple[str, str]] = {
     "ids": ("", "token ids (L)"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.data.splits import Split
-from glassformer.text.spelling import words_each
+from glassformer.text.ngrams import words_each
 
 LONG = 60
 """Words in the mean from which texts are long: reviews, not sentences."""

@@ -29,7 +29,7 @@ from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAIN
 from glassformer.tasks.lm import rules
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.telling import LanguageModellingTelling
-from glassformer.text.kinds import SPECIAL_TOKENS
+from glassformer.text.backends import SPECIAL_TOKENS
 
 
 class LanguageModelling(Task):

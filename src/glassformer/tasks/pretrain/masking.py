@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.text.spelling import AHEAD
+from glassformer.text.ngrams import AHEAD
 
 SHARE = 0.15
 """Of the tokens of a text, how many are to be guessed."""

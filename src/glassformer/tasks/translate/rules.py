@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.data.splits import Split
-from glassformer.text.spelling import words_each
+from glassformer.text.ngrams import words_each
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from glassformer.config import TextConfig
 from glassformer.errors import DataError, UsageError
-from glassformer.text.spelling import UNSPACED
+from glassformer.text.ngrams import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
