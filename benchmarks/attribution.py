@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import glassformer
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.explain.attribution.faithfulness import mean_drops, random_mean_drops
 from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
 from glassformer.explain.attribution.leave_one_out import leave_one_out

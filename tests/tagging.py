@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.columns import TEXT, Role
 from glassformer.data.corpus import EncodedCorpus, Encoder
-from glassformer.data.forms import Form, Rows
+from glassformer.data.datasets.columns import TEXT, Role
+from glassformer.data.diagnostics import Findings
 from glassformer.data.ragged import Ragged
-from glassformer.data.reading import Findings
+from glassformer.data.schema import Form, Rows
 from glassformer.data.splits import Split
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation

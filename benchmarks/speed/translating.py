@@ -176,7 +176,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
 def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     """A run's model and the test sentences of its data, over and over until there are enough."""
     import glassformer
-    from glassformer.data.datasets import load_text_data
+    from glassformer.data.datasets.loading import load_text_data
 
     run = glassformer.load(str(options.checkpoint), device="cpu")
     data = load_text_data(run.task.form, run.config.data)

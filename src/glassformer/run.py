@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, DataConfig, DecodeConfig
-from glassformer.data.datasets import load_text_data
-from glassformer.data.own_files import load_test
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_test
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import launched
 from glassformer.errors import DataError, UsageError

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from glassformer.config import Config
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.diagnostics import changed_files
 from glassformer.data.download import cache_dir
-from glassformer.data.reading import changed_files
 from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, DatesConfig, FilesConfig
 from glassformer.data.check import check_data
-from glassformer.data.own_files import load
+from glassformer.data.datasets.local_files import load
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 

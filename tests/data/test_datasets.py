@@ -8,8 +8,8 @@ import hashlib
 import pytest
 
 from glassformer.config import Config, DataConfig, DatesConfig, Multi30kConfig
-from glassformer.data import multi30k, shakespeare
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets import multi30k, shakespeare
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.recipes import override
 from glassformer.tasks import TASKS, task_class

@@ -9,9 +9,9 @@ from collections import defaultdict
 import pytest
 
 from glassformer.config import DataConfig, DatesConfig
-from glassformer.data.datasets import load_text_data
-from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
-from glassformer.data.dates import FIRST_DAY, LAST_DAY, load
+from glassformer.data.datasets.date_formats import LOCALES, patterns_of, tag, write_date
+from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, load
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.errors import UsageError
 from glassformer.tasks import TASKS
 

@@ -9,8 +9,8 @@ import tarfile
 import pytest
 
 from glassformer.config import DataConfig
-from glassformer.data import imdb
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets import imdb
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 

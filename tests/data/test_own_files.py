@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data import documents
-from glassformer.data.datasets import load_text_data
-from glassformer.data.own_files import load, load_test
+from glassformer.data.datasets import documents
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load, load_test
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS

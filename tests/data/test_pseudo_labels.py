@@ -11,7 +11,7 @@ import pytest
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS

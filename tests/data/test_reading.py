@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.data import reading
-from glassformer.data.reading import Findings, Problem, changed_files, read_document, read_lines
+from glassformer.data import diagnostics
+from glassformer.data.diagnostics import Findings, Problem, changed_files, read_document, read_lines
 from glassformer.errors import DataError
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), max_size=20)
@@ -115,7 +115,7 @@ def test_a_missing_file_and_a_folder_are_problems(tmp_path):
 def test_the_first_of_many_problems_is_raised_and_the_others_counted(tmp_path):
     findings = Findings()
     read_lines(write(tmp_path / "a.txt", b"ok\n" + b"\xff\n" * 3000), findings)
-    assert len(findings.problems) == reading.MAX_KEPT
+    assert len(findings.problems) == diagnostics.MAX_KEPT
     with pytest.raises(DataError, match=r"a\.txt:2: .*\(and 2,999 more problems\)"):
         findings.raise_if_any()
     Findings().raise_if_any()

@@ -8,9 +8,9 @@ import pytest
 from tests.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
+from glassformer.data.oov import count_unknown, unknown_texts, warning
 from glassformer.data.ragged import Ragged
 from glassformer.data.splits import Split
-from glassformer.data.unknown import count_unknown, unknown_texts, warning
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
 from glassformer.training.environment import describe_data

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from glassformer.config import TrainConfig
 from glassformer.data import windows
+from glassformer.data.batch_sampler import LazyPlan
 from glassformer.data.permutation import Permutation
-from glassformer.data.plans import LazyPlan
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.distributed.process_group import Ranks
 

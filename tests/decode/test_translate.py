@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.machine import with_fbgemm
 
 from glassformer.config import DecodeConfig
-from glassformer.data.plans import by_length
+from glassformer.data.batch_sampler import by_length
 from glassformer.data.ragged import Ragged
 from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
 from glassformer.decode.translate import length_limit

@@ -254,7 +254,7 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
 def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
     from glassformer.config import DataConfig, FilesConfig
     from glassformer.data.check import check_data
-    from glassformer.data.datasets import load_text_data
+    from glassformer.data.datasets.loading import load_text_data
     from glassformer.tasks import TASKS
 
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")

@@ -13,7 +13,7 @@ from tests.run.test_end_to_end import TINY
 import glassformer
 from glassformer.cli.main import main
 from glassformer.data import windows
-from glassformer.data.datasets import load_text_data
+from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer

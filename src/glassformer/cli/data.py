@@ -79,7 +79,7 @@ def _check(config: Config, as_json: bool) -> int:
 
 def _show(config: Config, arguments: DataArguments) -> int:
     """Sizes and first examples of each split; fetches a built-in data set that is not here yet."""
-    from glassformer.data.datasets import load_text_data
+    from glassformer.data.datasets.loading import load_text_data
     from glassformer.tasks import task_class
 
     kind = task_class(config.task)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets import load_text_data
-from glassformer.data.documents import read_documents
-from glassformer.data.forms import Form
-from glassformer.data.own_files import data_parts, read_parts
+from glassformer.data.datasets.documents import read_documents
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import data_parts, read_parts
+from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
+from glassformer.data.diagnostics import Findings, Problem
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
-from glassformer.data.pseudo_labels import read_pseudo_labels
-from glassformer.data.reading import Findings, Problem
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split
 
 

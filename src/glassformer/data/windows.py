@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.config import TrainConfig
+from glassformer.data.batch_sampler import LazyPlan, Plan
 from glassformer.data.permutation import Permutation
-from glassformer.data.plans import LazyPlan, Plan
 
 TABLE = 1 << 20
 """Up to so many windows their order is drawn as a table (8 MiB); beyond, it is computed where it is looked at."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.data.plans import by_length
+from glassformer.data.batch_sampler import by_length
 from glassformer.data.ragged import Ragged
 from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.processes import divided, processes_for

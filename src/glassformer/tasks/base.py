@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
+from glassformer.data.batch_sampler import Plan, by_length, shuffled_by_length
 from glassformer.data.batching import Batch
 from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
-from glassformer.data.forms import Form
-from glassformer.data.plans import Plan, by_length, shuffled_by_length
 from glassformer.data.pretokenized.loader import pretokenized_corpus
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.models.ensemble import Ensemble, members_of

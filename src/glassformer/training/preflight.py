@@ -11,8 +11,8 @@ import numpy as np
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
+from glassformer.data.oov import count_unknown, unknown_texts, warning
 from glassformer.data.splits import Split
-from glassformer.data.unknown import count_unknown, unknown_texts, warning
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
 from glassformer.runs.values import SplitFacts

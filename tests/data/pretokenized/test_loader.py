@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from glassformer.config import DataConfig, FilesConfig, TextConfig
-from glassformer.data.forms import Form
+from glassformer.data.diagnostics import Findings
 from glassformer.data.pretokenized import documents, writer
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.data.pretokenized.index import ShardedIds, ShardIndex
 from glassformer.data.pretokenized.loader import load_pretokenized, pretokenized_corpus
 from glassformer.data.pretokenized.writer import PretokenizedWriter
-from glassformer.data.reading import Findings
+from glassformer.data.schema import Form
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.documents import read_documents
-from glassformer.data.forms import Form
+from glassformer.data.datasets.documents import read_documents
+from glassformer.data.diagnostics import Findings
 from glassformer.data.pretokenized.index import INDEX, TOKENIZER, ShardIndex
 from glassformer.data.ragged import Ragged
-from glassformer.data.reading import Findings
+from glassformer.data.schema import Form
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer

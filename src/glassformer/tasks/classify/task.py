@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of, spelling_of
-from glassformer.data.columns import LABEL, TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
-from glassformer.data.forms import Form, Rows
-from glassformer.data.reading import Findings
+from glassformer.data.datasets.columns import LABEL, TEXT
+from glassformer.data.diagnostics import Findings
+from glassformer.data.schema import Form, Rows
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.data.batch_sampler import Plan
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder, pieces_of
-from glassformer.data.forms import Form
-from glassformer.data.plans import Plan
 from glassformer.data.ragged import spans
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids

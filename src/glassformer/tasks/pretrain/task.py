@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.data.batch_sampler import Plan
 from glassformer.data.batching import Batch, mask_of, spelling_of
-from glassformer.data.columns import TEXT
 from glassformer.data.corpus import EncodedCorpus, Encoder
-from glassformer.data.forms import Form
-from glassformer.data.plans import Plan
+from glassformer.data.datasets.columns import TEXT
 from glassformer.data.ragged import Ragged, spans
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.models import MaskedLanguageModel

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.columns import SOURCE, TARGET
 from glassformer.data.corpus import EncodedCorpus, Encoder
-from glassformer.data.forms import Form
+from glassformer.data.datasets.columns import SOURCE, TARGET
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score

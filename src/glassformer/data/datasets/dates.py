@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.date_formats import LOCALES, patterns_of, tag, write_date
+from glassformer.data.datasets.date_formats import LOCALES, patterns_of, tag, write_date
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.columns import Roles, Rows
-from glassformer.data.reading import Findings
+from glassformer.data.datasets.columns import Roles, Rows
+from glassformer.data.diagnostics import Findings
 
 
 @dataclass(frozen=True)

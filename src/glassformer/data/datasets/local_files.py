@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.columns import Roles, Rows, read_table
-from glassformer.data.documents import load_documents, read_documents, read_texts
-from glassformer.data.forms import Form
+from glassformer.data.datasets.columns import Roles, Rows, read_table
+from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
+from glassformer.data.diagnostics import Findings, read_lines
 from glassformer.data.pretokenized.index import is_pretokenized
 from glassformer.data.pretokenized.loader import load_pretokenized
-from glassformer.data.reading import Findings, read_lines
+from glassformer.data.schema import Form
 from glassformer.data.splits import (
     TEST_IS_VALIDATION,
     Split,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.reading import Findings, numbered_lines
+from glassformer.data.diagnostics import Findings, numbered_lines
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30

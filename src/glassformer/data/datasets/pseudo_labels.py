@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.columns import Rows, unwritable
-from glassformer.data.forms import Form
-from glassformer.data.reading import Findings
+from glassformer.data.datasets.columns import Rows, unwritable
+from glassformer.data.datasets.tables import read_rows
+from glassformer.data.diagnostics import Findings
+from glassformer.data.schema import Form
 from glassformer.data.splits import Split, TextData
-from glassformer.data.tables import read_rows
 
 MAX_LISTED = 20
 """Longest list of classes in the note."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.columns import Rows
-from glassformer.data.reading import Findings, numbered_lines, read_document
+from glassformer.data.datasets.columns import Rows
+from glassformer.data.diagnostics import Findings, numbered_lines, read_document
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 

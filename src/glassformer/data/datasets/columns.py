@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.reading import Findings, Kind
+from glassformer.data.datasets.tables import Row, read_rows
+from glassformer.data.diagnostics import Findings, Kind
 from glassformer.data.splits import Split
-from glassformer.data.tables import Row, read_rows
 from glassformer.errors import UsageError
 
 SAMPLE_ROWS = 1000

@@ -6,9 +6,9 @@ Each data set is read in a file of its own; nothing here knows a format.
 from __future__ import annotations
 
 from glassformer.config import Config, DataConfig
-from glassformer.data import dates, imdb, multi30k, own_files, shakespeare
-from glassformer.data.forms import Form
-from glassformer.data.pseudo_labels import with_pseudo_labels
+from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
+from glassformer.data.datasets.pseudo_labels import with_pseudo_labels
+from glassformer.data.schema import Form
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 from glassformer.recipes import check_config
@@ -48,7 +48,7 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
     if data.dataset == "files":
-        text = own_files.load(form, data)
+        text = local_files.load(form, data)
     elif data.dataset in LOADERS:
         text = LOADERS[data.dataset](data)
     else:
