@@ -29,8 +29,8 @@ from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.seeds import SeedsFacts, load_seeds, spread_of, validated
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Evaluation, Facts
 from glassformer.tasks import task_class
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json

@@ -18,7 +18,7 @@ from glassformer.errors import CheckpointError, DivergedError
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import load_facts
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.values import DataFacts, Evaluation, MetricsLine, SplitFacts
+from glassformer.runs.records import DataFacts, Evaluation, MetricsLine, SplitFacts
 from glassformer.tasks.classify.task import Classify
 from glassformer.text.tokenizer import Tokenizer
 

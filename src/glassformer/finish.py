@@ -13,8 +13,8 @@ from glassformer.report.sentences import caveats
 from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
+from glassformer.runs.records import Evaluation
 from glassformer.runs.tensor_file import Weights
-from glassformer.runs.values import Evaluation
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
 from glassformer.utils import console

@@ -27,8 +27,8 @@ from glassformer.models.quantize import at_precision
 from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
+from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Evaluation, Facts
 from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class

@@ -15,8 +15,8 @@ from glassformer.config import Config
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsFacts, write_seeds_report
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Evaluation
 from glassformer.session import OnReport, resume_run, start_run
 from glassformer.utils import console
 from glassformer.utils.device import choose_device, tuned

@@ -24,9 +24,9 @@ from glassformer.finish import finish_run
 from glassformer.recipes import BUDGETS, dump_config
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import MetricsLine, pick
 from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
-from glassformer.runs.values import MetricsLine, pick
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace

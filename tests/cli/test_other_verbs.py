@@ -15,7 +15,7 @@ from glassformer.config import Config, DataConfig
 from glassformer.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import RunFacts
-from glassformer.runs.values import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
+from glassformer.runs.records import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
 
 from .conftest import SMALL, Runs
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.decode import processes
-from glassformer.decode.processes import divided, processes_for
+from glassformer.decode import parallel
+from glassformer.decode.parallel import divided, processes_for
 from glassformer.errors import DivergedError, ResourceError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "make_room", lambda: 2)
-    monkeypatch.setattr(processes.sys, "platform", "linux")
+    monkeypatch.setattr(parallel.sys, "platform", "linux")
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
@@ -64,7 +64,7 @@ def test_a_lost_process_is_told(way: str, capfd: pytest.CaptureFixture[str]) -> 
 
 def test_none_is_left_behind_when_this_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     forked, fork = list[int](), os.fork
-    monkeypatch.setattr(processes.os, "fork", lambda: forked.append(fork()) or forked[-1])
+    monkeypatch.setattr(parallel.os, "fork", lambda: forked.append(fork()) or forked[-1])
 
     def work(i: int) -> Any:
         if i:

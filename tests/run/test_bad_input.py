@@ -14,7 +14,7 @@ import pytest
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.tasks.classify.telling import no_better_than_guessing, one_answer
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()

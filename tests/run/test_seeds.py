@@ -18,8 +18,8 @@ from glassformer.errors import CheckpointError, DivergedError, Interrupted, Usag
 from glassformer.evaluate.classification import score
 from glassformer.report.seeds import in_words, load_seeds, spread_of
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import Evaluation
 from glassformer.seeds import go_on
 
 from .test_end_to_end import TINY, write_reviews

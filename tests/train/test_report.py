@@ -19,7 +19,7 @@ from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.write import write_report
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.telling import Telling

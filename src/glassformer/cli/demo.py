@@ -15,7 +15,7 @@ from glassformer.cli.train import NewRunArguments, train
 from glassformer.errors import UsageError
 from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.utils import console
 
 N_SHOWN = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.processes import divided, processes_for
+from glassformer.decode.parallel import divided, processes_for
 from glassformer.decode.sampling import BEGIN_WITH, sample
 from glassformer.decode.stepper import writing
 from glassformer.errors import UsageError

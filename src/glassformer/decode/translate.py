@@ -16,7 +16,7 @@ from glassformer.config import DecodeConfig
 from glassformer.data.batch_sampler import by_length
 from glassformer.data.ragged import Ragged
 from glassformer.decode.hypothesis import Hypothesis, Special
-from glassformer.decode.processes import divided, processes_for
+from glassformer.decode.parallel import divided, processes_for
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
 from glassformer.decode.stepper import translating

@@ -19,8 +19,8 @@ from glassformer.evaluate.significance import CHANCE, holm, welch
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.seeds import load_seeds, spread_of
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import SplitFacts
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.values import SplitFacts
 
 Answers = tuple[list[str], list[str]]
 """What was right and what was predicted, example by example."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from glassformer.config import Config
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine
+from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine
 from glassformer.tasks import task_class
 from glassformer.tasks.telling import Score, Telling
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.report.facts import RunFacts
-from glassformer.runs.values import Evaluation, MetricsLine
+from glassformer.runs.records import Evaluation, MetricsLine
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import Number, number, percent
 

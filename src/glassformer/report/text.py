@@ -13,7 +13,7 @@ from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.report import sentences
 from glassformer.report.facts import RunFacts
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.values import Evaluation, SplitFacts
+from glassformer.runs.records import Evaluation, SplitFacts
 from glassformer.utils.formatting import cell_text, code, duration, fenced, number, percent, quoted, table
 
 MOST_VALIDATIONS = 12

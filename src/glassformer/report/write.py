@@ -13,7 +13,7 @@ from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.plots import draw_all
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.values import Facts
+from glassformer.runs.records import Facts
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import sealed_folder
+from glassformer.runs.records import Facts, parse_object
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
-from glassformer.runs.values import Facts, parse_object
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
 
 KIND = "glassformer checkpoint"

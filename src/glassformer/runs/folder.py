@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, dump_config
+from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
 from glassformer.runs.sealed_folder import is_sound
-from glassformer.runs.values import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
 from glassformer.utils import atomic_io
 
 if TYPE_CHECKING:

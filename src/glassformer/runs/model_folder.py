@@ -20,9 +20,9 @@ from glassformer.recipes.checks import build
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.records import Facts, parse_object
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
-from glassformer.runs.values import Facts, parse_object
 from glassformer.utils.atomic_io import finish_replacement, remove_leftovers
 
 WEIGHTS, CARD = "model.safetensors", "README.md"

@@ -12,7 +12,7 @@ from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.recipes import config_from_dict, config_to_dict
 from glassformer.runs.folder import SEEDS, RunFolder
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.utils import atomic_io
 
 

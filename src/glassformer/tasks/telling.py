@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
-from glassformer.runs.values import Evaluation, Facts
+from glassformer.runs.records import Evaluation, Facts
 from glassformer.utils.formatting import Number, table
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from glassformer.runs.records import DataFacts
 from glassformer.runs.sealed_folder import installed
-from glassformer.runs.values import DataFacts
 from glassformer.training.context import RunContext
 from glassformer.training.preflight import Preflight
 

@@ -15,7 +15,7 @@ from glassformer.data.oov import count_unknown, unknown_texts, warning
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.values import SplitFacts
+from glassformer.runs.records import SplitFacts
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext

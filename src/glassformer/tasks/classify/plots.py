@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.evaluate.intervals import wilson_interval
-from glassformer.runs.values import Evaluation
+from glassformer.runs.records import Evaluation
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import percent
 

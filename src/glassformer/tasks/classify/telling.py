@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.evaluate.significance import CHANCE, mcnemar
-from glassformer.runs.values import Evaluation, Facts
+from glassformer.runs.records import Evaluation, Facts
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.telling import Telling
 from glassformer.utils.formatting import code, percent, table

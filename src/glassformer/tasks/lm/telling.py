@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.evaluate.significance import paired_bootstrap
-from glassformer.runs.values import Facts
+from glassformer.runs.records import Facts
 from glassformer.tasks.telling import Telling
 from glassformer.utils.formatting import fenced
 

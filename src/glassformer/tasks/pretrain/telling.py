@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.evaluate.metrics import Metric
-from glassformer.runs.values import Facts
+from glassformer.runs.records import Facts
 from glassformer.tasks.telling import Telling
 from glassformer.utils.formatting import number, percent
 

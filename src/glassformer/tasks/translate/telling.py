@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.evaluate.translation import paired_bootstrap
-from glassformer.runs.values import Evaluation, Facts
+from glassformer.runs.records import Evaluation, Facts
 from glassformer.tasks.telling import Telling
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import table
