@@ -44,7 +44,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "glassformer.config",
         "glassformer.errors",
         "glassformer.utils.console",
-        "glassformer.recipes",
+        "glassformer.config.recipes",
     ):
         script = (
             f"import sys, {module}; assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()"

@@ -21,7 +21,7 @@ from glassformer.cli import (
     recipes,
     train,
 )
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.config.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config.recipes import load_recipe
 from glassformer.decode import Special, translate_ids
 from glassformer.models import TextClassifier, Translator
 from glassformer.models.translator import BASE
@@ -36,7 +37,6 @@ from glassformer.nn import (
 from glassformer.nn.attention import attention
 from glassformer.nn.feed_forward import activate
 from glassformer.nn.positions import SinusoidalPositions
-from glassformer.recipes import load_recipe
 
 BOS, EOS, PAD = 2, 3, 0
 

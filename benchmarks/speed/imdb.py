@@ -124,8 +124,8 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
 
 def save_reviews(path: Path) -> int:
     """Write IMDB as the tutorial reads it, 200 ids a review; how many reviews it trains on."""
+    from glassformer.config.recipes import load_recipe
     from glassformer.data.datasets.loading import load_text_data
-    from glassformer.recipes import load_recipe
     from glassformer.tasks import task_class
 
     config = load_recipe("imdb-tutorial")

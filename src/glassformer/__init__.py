@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glassformer import errors
     from glassformer.config import Config
+    from glassformer.config.recipes import load_recipe
     from glassformer.explain.trace import trace
     from glassformer.models.classifier import TextClassifier
     from glassformer.models.language_model import LanguageModel
     from glassformer.models.translator import Translator
     from glassformer.nn.attention import MultiHeadAttention, attention
-    from glassformer.recipes import load_recipe
     from glassformer.run import Run, load, resume, train
     from glassformer.text.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ __all__ = [
 _HOMES = {
     "Config": "config", "LanguageModel": "models.language_model", "MultiHeadAttention": "nn.attention", "Run": "run",
     "TextClassifier": "models.classifier", "Tokenizer": "text.tokenizer", "Translator": "models.translator",
-    "attention": "nn.attention", "load": "run", "load_recipe": "recipes", "resume": "run", "trace": "explain.trace",
+    "attention": "nn.attention", "load": "run", "load_recipe": "config.recipes", "resume": "run", "trace": "explain.trace",
     "train": "run",
 }  # fmt: skip
 

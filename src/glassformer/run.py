@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, DataConfig, DecodeConfig
+from glassformer.config.recipes import config_from_dict, load_recipe, override
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.splits import Split
@@ -24,7 +25,6 @@ from glassformer.distributed.process_group import launched
 from glassformer.errors import DataError, UsageError
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.quantize import at_precision
-from glassformer.recipes import config_from_dict, load_recipe, override
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, Facts

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 from glassformer.config import Config
+from glassformer.config.recipes import BUDGETS, dump_config
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.diagnostics import changed_files
 from glassformer.data.download import cache_dir
 from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.finish import finish_run
-from glassformer.recipes import BUDGETS, dump_config
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import MetricsLine, pick

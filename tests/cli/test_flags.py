@@ -20,8 +20,8 @@ from glassformer.cli import (
     train,
 )
 from glassformer.config import Config
+from glassformer.config.recipes import load_recipe, override, section_fields
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import load_recipe, override, section_fields
 
 from .conftest import Runs
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import glassformer.recipes
+import glassformer.config.recipes
 from glassformer.config import Config, DataConfig
-from glassformer.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
+from glassformer.config.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.facts import RunFacts
 from glassformer.runs.records import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
@@ -102,7 +102,7 @@ def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
 
 
 def test_a_recipe_is_printed_with_its_comments_or_resolved(cli: Callable) -> None:
-    shipped = (Path(glassformer.recipes.__file__).parent / "imdb.toml").read_text(encoding="utf-8")
+    shipped = (Path(glassformer.config.recipes.__file__).parent / "imdb.toml").read_text(encoding="utf-8")
     assert "# " in shipped and cli("recipes", "imdb").out == shipped
     resolved = cli("recipes", "imdb", "--resolved").out
     assert "#" not in resolved and tomllib.loads(resolved) == config_to_dict(load_recipe("imdb"))

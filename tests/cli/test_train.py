@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError
-from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
 
 from .conftest import SMALL, Runs

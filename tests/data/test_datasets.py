@@ -8,10 +8,10 @@ import hashlib
 import pytest
 
 from glassformer.config import Config, DataConfig, DatesConfig, Multi30kConfig
+from glassformer.config.recipes import override
 from glassformer.data.datasets import multi30k, shakespeare
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.errors import DataError, UsageError
-from glassformer.recipes import override
 from glassformer.tasks import TASKS, task_class
 
 SIZES = {"train": 30, "val": 4, "test_2016_flickr": 5}

@@ -20,11 +20,12 @@ from glassformer.config import (
     SGDConfig,
     TextConfig,
     TrainConfig,
+    validation,
 )
+from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
+from glassformer.config.removed import REMOVED
+from glassformer.config.validation import chooser, sections
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import checks, config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.recipes.checks import chooser, sections
-from glassformer.recipes.removed import REMOVED
 from glassformer.runs.folder import RunFolder
 
 SECTIONS = {
@@ -86,7 +87,7 @@ def test_the_tutorial_is_restated_exactly() -> None:
 
 
 def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
-    names = [name for section in checks.section_fields().values() for name in section]
+    names = [name for section in validation.section_fields().values() for name in section]
     assert len(names) == len(set(names))
     for cls in ALL_SECTIONS.values():
         hints = typing.get_type_hints(cls)
@@ -279,7 +280,7 @@ def test_every_removed_setting_is_unknown_to_the_configuration() -> None:
     for key in REMOVED:
         table, _, name = key.rpartition(".")
         with pytest.raises(UsageError, match=f"{name} was removed"):
-            checks.build(Config, nested(table, {name: "no value of it"}), "", "mine")
+            validation.build(Config, nested(table, {name: "no value of it"}), "", "mine")
 
 
 def nested(path: str, table: dict) -> dict:
@@ -348,7 +349,7 @@ def test_a_configuration_made_in_python_is_checked_when_it_is_used(config: Confi
 
 
 def test_a_task_ignores_what_exists_and_no_shipped_recipe_sets_it() -> None:
-    from glassformer.recipes import TASK_NAMES
+    from glassformer.config.recipes import TASK_NAMES
     from glassformer.tasks import TASKS
 
     assert list(TASKS) == TASK_NAMES

@@ -14,8 +14,8 @@ from tests.small import small
 
 import glassformer
 from glassformer.config import Config, TrainConfig
+from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
-from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 from glassformer.session import look_ahead
 from glassformer.training.budget import Pace, in_updates, measure_pace

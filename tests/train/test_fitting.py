@@ -11,9 +11,9 @@ from tests.small import config_of, data_of
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import Config
+from glassformer.config.recipes import load_recipe, override
 from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import UsageError
-from glassformer.recipes import load_recipe, override
 from glassformer.tasks.base import WORDS
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm import rules as running

@@ -10,10 +10,10 @@ import torch
 from tests.small import config_of, data_of, small, small_run
 from torch.nn import functional as F
 
+from glassformer.config.recipes import check_config
 from glassformer.errors import UsageError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.recipes import check_config
 from glassformer.training.objective import Differentiated, objective_of, step_uphill
 
 TASKS = ["classify", "translate", "lm", "pretrain"]

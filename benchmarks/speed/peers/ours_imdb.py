@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from benchmarks.speed.peers.serving import answer, own_stdout
 
-from glassformer.recipes import load_recipe, override
+from glassformer.config.recipes import load_recipe, override
 from glassformer.session import prepare
 from glassformer.training.loop import train_steps
 from glassformer.training.state import TrainState

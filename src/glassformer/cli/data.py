@@ -10,8 +10,8 @@ import tyro
 
 from glassformer.cli import encode, flags
 from glassformer.config import Config, DataConfig
+from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
-from glassformer.recipes import load_recipe, recipe_for_files
 from glassformer.utils import console
 from glassformer.utils.formatting import shortened
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
 from glassformer.cli.train import NewRunArguments, train
+from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError
-from glassformer.recipes import load_recipe
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import console

@@ -21,8 +21,7 @@ import tyro
 
 from glassformer.config import Config, idle
 from glassformer.config.fields import docstrings
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import (
+from glassformer.config.recipes import (
     BUDGETS,
     check_config,
     left_to_fit,
@@ -31,7 +30,8 @@ from glassformer.recipes import (
     section_fields,
     without_budget,
 )
-from glassformer.recipes.checks import chooser, kinds, refuse, sections
+from glassformer.config.validation import chooser, kinds, refuse, sections
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console

@@ -110,7 +110,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _refuse(word: str) -> NoReturn:
     """Raise a UsageError that names the command or the flag that was probably meant."""
-    from glassformer.recipes import nearest, recipe_names
+    from glassformer.config.recipes import nearest, recipe_names
 
     if word == "--json":
         raise UsageError("--json stands before the command", "give it after: glassformer recipes --json")

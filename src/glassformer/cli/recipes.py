@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassformer.cli import flags
+from glassformer.config.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
-from glassformer.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 from glassformer.utils import console
 
 

@@ -13,8 +13,8 @@ import tyro
 from glassformer.cli import flags
 from glassformer.cli.scores import write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
-from glassformer.recipes import load_recipe, recipe_names
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console

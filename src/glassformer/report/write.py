@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer.recipes import config_to_dict
+from glassformer.config.recipes import config_to_dict
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.plots import draw_all
 from glassformer.report.text import report_markdown

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.config import Config
+from glassformer.config.recipes import config_from_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import config_from_dict, dump_config
 from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
 from glassformer.runs.sealed_folder import is_sound
 from glassformer.utils import atomic_io

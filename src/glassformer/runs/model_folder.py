@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from glassformer.config import ModelConfig, TextConfig
+from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.recipes.checks import build
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.config import Config
+from glassformer.config.recipes import config_from_dict, config_to_dict
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import config_from_dict, config_to_dict
 from glassformer.runs.folder import SEEDS, RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import atomic_io

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from glassformer.config.recipes import TASK_NAMES, nearest
 from glassformer.errors import UsageError
-from glassformer.recipes import TASK_NAMES, nearest
 from glassformer.tasks.base import Task
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm.task import LanguageModelling

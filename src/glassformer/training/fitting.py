@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from glassformer.config import Config
+from glassformer.config.recipes import left_to_fit, override
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
-from glassformer.recipes import left_to_fit, override
 from glassformer.tasks import Task
 
 

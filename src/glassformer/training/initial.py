@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, ModelConfig
+from glassformer.config.recipes import config_from_dict, left_to_fit
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.recipes import config_from_dict, left_to_fit
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, load_model_files
 from glassformer.runs.tensor_file import Weights

@@ -6,12 +6,12 @@ Each data set is read in a file of its own; nothing here knows a format.
 from __future__ import annotations
 
 from glassformer.config import Config, DataConfig
+from glassformer.config.recipes import check_config
 from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
 from glassformer.data.datasets.pseudo_labels import with_pseudo_labels
 from glassformer.data.schema import Form
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
-from glassformer.recipes import check_config
 
 LOADERS = {
     "imdb": imdb.load, "imdb-texts": imdb.load_texts, "multi30k": multi30k.load, "dates": dates.load,

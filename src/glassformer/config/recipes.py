@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from glassformer.config import Config
+from glassformer.config.overrides import BUDGETS, config_from_dict, left_to_fit, override, without_budget
+from glassformer.config.validation import TASK_NAMES, check_config, config_to_dict, nearest, section_fields
 from glassformer.errors import UsageError
-from glassformer.recipes.checks import TASK_NAMES, check_config, config_to_dict, nearest, section_fields
-from glassformer.recipes.places import BUDGETS, config_from_dict, left_to_fit, override, without_budget
 
 __all__ = [
     "BUDGETS", "TASK_NAMES", "check_config", "config_from_dict", "config_to_dict", "dump_config", "left_to_fit",
     "load_recipe", "nearest", "override", "recipe_for_files", "recipe_names", "recipe_text", "section_fields", "without_budget",
 ]  # fmt: skip
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parents[1] / "recipes"
 
 
 def recipe_names() -> list[str]:

@@ -16,8 +16,8 @@ from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
+from glassformer.config.removed import drop_removed
 from glassformer.errors import UsageError
-from glassformer.recipes.removed import drop_removed
 
 Section = TypeVar("Section")
 

@@ -10,10 +10,9 @@ from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any
 
-from glassformer.config import Config, idle
+from glassformer.config import Config, idle, validation
+from glassformer.config.validation import chooser, sections
 from glassformer.errors import UsageError
-from glassformer.recipes import checks
-from glassformer.recipes.checks import chooser, sections
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
@@ -40,7 +39,7 @@ def config_from_dict(
     """
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
     placed = {name: _placed(name, table, table, where) for name, table in tables.items()}
-    config = checks.build_config(values | placed, where)
+    config = validation.build_config(values | placed, where)
     if not of_a_run:
         _refuse_inactive(config, tables, where)
     return config
@@ -62,7 +61,7 @@ def override(
     Raises:
         UsageError: as `config_from_dict`; also a field that what is chosen lacks, or the task ignores.
     """
-    homes = {field: section for section, names in checks.section_fields().items() for field in names}
+    homes = {field: section for section, names in validation.section_fields().items() for field in names}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
         if name in sections(Config) and isinstance(value, dict):
@@ -71,20 +70,20 @@ def override(
             changes.setdefault(homes[name], {})[name] = value
         else:
             told = f"{where}: {name!r} is not a field of the configuration"
-            raise UsageError(told, checks.nearest(name, homes).strip())
+            raise UsageError(told, validation.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     named = [(name, value) for table in changes.values() for name, value in table.items()]
     given = {name for name, value in named if value is not None or name not in BUDGETS}
     config = replace(config, fit=left_to_fit(config, given))
-    values = checks.config_to_dict(checks.check_config(config, where))
+    values = validation.config_to_dict(validation.check_config(config, where))
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
         placed = _placed(section, given, chosen, where)
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
-    built = checks.build_config(values, where)
+    built = validation.build_config(values, where)
     _refuse_inactive(built, changes, where)
     return built
 
@@ -133,14 +132,14 @@ def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where:
     known, inner = {f.name: f for f in fields(kind)}, sections(kind)
     placed: dict[str, Any] = {}
     for key, value in values.items():
-        owners = [name for name in inner if key in checks.kinds(inner[name])]
+        owners = [name for name in inner if key in validation.kinds(inner[name])]
         if not owners:
             placed[key] = _over(placed.get(key), value)
             continue
         chooses = chooser(kind, owners[0])
         name = chosen.get(chooses, getattr(kind(), chooses))
-        checks.convert(name, known[chooses], kind, f"{section}.{chooses}", where)
+        validation.convert(name, known[chooses], kind, f"{section}.{chooses}", where)
         if name not in owners:
-            checks.refuse(section, name, key, where)
+            validation.refuse(section, name, key, where)
         placed[name] = _over(placed.get(name), {key: value})
     return placed
