@@ -30,7 +30,7 @@ from glassformer.nn.cache import positions_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.masks import Mask
 from glassformer.tasks import Task, register
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.utils.formatting import percent
 
 TAGS = Role("tags", "--label-column", ("tags", "pos", "ner"))

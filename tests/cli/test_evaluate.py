@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.tasks.classify.telling import ClassifyTelling
+from glassformer.tasks.classify.reporting import ClassifyTelling
 
 from .conftest import Runs
 

@@ -16,9 +16,9 @@ from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import UsageError
 from glassformer.tasks.base import WORDS
 from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.lm import rules as running
+from glassformer.tasks.lm import auto_config as running
 from glassformer.tasks.lm.task import LanguageModelling
-from glassformer.tasks.translate import rules as pairs
+from glassformer.tasks.translate import auto_config as pairs
 from glassformer.tasks.translate.task import Translate
 from glassformer.training.fitting import fit_to_data
 
@@ -75,7 +75,7 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
 
 def test_members_together_read_what_takes_minutes() -> None:
     """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
-    from glassformer.tasks.classify.rules import MOST_TOKENS, Facts, settings
+    from glassformer.tasks.classify.auto_config import MOST_TOKENS, Facts, settings
 
     def members(n: int, classes: int, words: float) -> int:
         return settings(Facts(n, classes, words))["members"]
@@ -162,7 +162,7 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
 
 
 def test_rules_hold_for_every_size() -> None:
-    from glassformer.tasks.classify.rules import Facts, settings
+    from glassformer.tasks.classify.auto_config import Facts, settings
 
     for n in (2, 10, 500, 3000, 25_000, 10**6):
         for classes in (2, 6, 150):

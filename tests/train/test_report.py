@@ -22,7 +22,7 @@ from glassformer.report.write import write_report
 from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
 from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 
 MakeRun = Callable[..., Path]
 

@@ -15,7 +15,7 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine
 from glassformer.tasks import task_class
-from glassformer.tasks.telling import Score, Telling
+from glassformer.tasks.reporting import Score, Telling
 
 
 @dataclass(frozen=True)

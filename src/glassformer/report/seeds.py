@@ -17,7 +17,7 @@ from glassformer.report import sentences
 from glassformer.report.facts import RunFacts, load_facts
 from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.tasks.telling import Score
+from glassformer.tasks.reporting import Score
 from glassformer.utils.atomic_io import atomic_write_text, write_json
 from glassformer.utils.formatting import cell_text, duration, fenced, table
 

@@ -31,7 +31,7 @@ from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.cpu_threads import make_room
 

@@ -27,8 +27,8 @@ from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import PARALLEL_FILES, WINDOWS, Task
-from glassformer.tasks.classify import rules
-from glassformer.tasks.classify.telling import ClassifyTelling
+from glassformer.tasks.classify import auto_config
+from glassformer.tasks.classify.reporting import ClassifyTelling
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -81,9 +81,9 @@ class Classify(Task):
 
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = rules.Facts.of(data.train)
+        facts = auto_config.Facts.of(data.train)
         of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
-        return rules.settings(facts) | of_words, str(facts)
+        return auto_config.settings(facts) | of_words, str(facts)
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:

@@ -26,9 +26,9 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORDS, Task
-from glassformer.tasks.lm import rules
+from glassformer.tasks.lm import auto_config
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
-from glassformer.tasks.lm.telling import LanguageModellingTelling
+from glassformer.tasks.lm.reporting import LanguageModellingTelling
 from glassformer.text.backends import SPECIAL_TOKENS
 
 
@@ -47,11 +47,11 @@ class LanguageModelling(Task):
 
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = rules.Facts.of(data.train)
-        found = rules.settings(facts)
+        facts = auto_config.Facts.of(data.train)
+        found = auto_config.settings(facts)
         d_model = found["d_model"] if "d_model" in config.fit.split() else config.model.d_model
         of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
-        return found | {"n_heads": rules.heads_of(d_model)} | of_words, str(facts)
+        return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(facts)
 
     @property
     def banned(self) -> list[int]:

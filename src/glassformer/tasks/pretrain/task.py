@@ -31,7 +31,7 @@ from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WINDOWS, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
-from glassformer.tasks.pretrain.telling import PretrainTelling
+from glassformer.tasks.pretrain.reporting import PretrainTelling
 from glassformer.text.tokenizer import MASK
 from glassformer.utils import console
 

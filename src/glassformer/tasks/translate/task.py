@@ -23,8 +23,8 @@ from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import SELF_TRAINING, WINDOWS, WORDS, Task
-from glassformer.tasks.translate import rules
-from glassformer.tasks.translate.telling import TranslateTelling
+from glassformer.tasks.translate import auto_config
+from glassformer.tasks.translate.reporting import TranslateTelling
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
@@ -49,9 +49,9 @@ class Translate(Task):
 
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = rules.Facts.of(data.train)
+        facts = auto_config.Facts.of(data.train)
         of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
-        return rules.settings(facts) | of_words, str(facts)
+        return auto_config.settings(facts) | of_words, str(facts)
 
     @classmethod
     def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:

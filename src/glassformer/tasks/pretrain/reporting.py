@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.records import Facts
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.utils.formatting import number, percent
 
 

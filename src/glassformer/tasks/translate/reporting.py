@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.evaluate.translation import paired_bootstrap
 from glassformer.runs.records import Evaluation, Facts
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import table
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.records import Facts
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.utils.formatting import fenced
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.records import Evaluation, Facts
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
-from glassformer.tasks.telling import Telling
+from glassformer.tasks.reporting import Telling
 from glassformer.utils.formatting import code, percent, table
 
 MOST_CLASSES = 30
