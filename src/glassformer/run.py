@@ -32,7 +32,7 @@ from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.seeds import go_on, start_seeds
 from glassformer.session import look_ahead, prepare, resume_run, start_run
 from glassformer.tasks import TASKS, Task, task_class
-from glassformer.training.initial import with_sizes_of
+from glassformer.training.finetune import with_sizes_of
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.state import load_weights
 from glassformer.utils import console

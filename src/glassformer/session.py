@@ -29,11 +29,11 @@ from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.auto_config import fit_to_data
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES, describe_data, describe_environment
-from glassformer.training.fitting import fit_to_data
-from glassformer.training.initial import check_base, load_base, read_base, recorded_base
+from glassformer.training.finetune import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import interrupted, stop_requests

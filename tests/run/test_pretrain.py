@@ -25,7 +25,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import load_snapshot, snapshots
 from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
-from glassformer.training.initial import Base, check_base, load_base, read_base
+from glassformer.training.finetune import Base, check_base, load_base, read_base
 
 MASK = 4
 TINY: dict[str, Any] = {

@@ -20,7 +20,7 @@ from glassformer.tasks.lm import auto_config as running
 from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.tasks.translate import auto_config as pairs
 from glassformer.tasks.translate.task import Translate
-from glassformer.training.fitting import fit_to_data
+from glassformer.training.auto_config import fit_to_data
 
 FITTED = replace(config_of("classify"), fit="batch_size epochs")
 

@@ -14,7 +14,7 @@ from glassformer.config.recipes import check_config
 from glassformer.errors import UsageError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.training.objective import Differentiated, objective_of, step_uphill
+from glassformer.training.losses import Differentiated, objective_of, step_uphill
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
 

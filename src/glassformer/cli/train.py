@@ -115,7 +115,7 @@ def _begun(recipe: Config, given: list[str]) -> Config:
     named = [flag.partition("=")[2] for flag in given if flag.startswith("--init-from=")]
     if not (path := named[-1] if named else recipe.train.init_from):
         return recipe
-    from glassformer.training.initial import with_sizes_of
+    from glassformer.training.finetune import with_sizes_of
 
     return with_sizes_of(recipe, path)
 

@@ -11,7 +11,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.tasks import Task
-from glassformer.training.initial import Base
+from glassformer.training.finetune import Base
 from glassformer.utils.device import Precision
 
 

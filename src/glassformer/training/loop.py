@@ -21,7 +21,7 @@ from glassformer.data.batching import Batch
 from glassformer.errors import DivergedError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
-from glassformer.training.objective import objective_of
+from glassformer.training.losses import objective_of
 from glassformer.training.schedule import lr_factor
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState

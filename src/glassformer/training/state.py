@@ -17,7 +17,7 @@ from glassformer.config import TrainConfig
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.errors import CheckpointError
 from glassformer.runs.tensor_file import Weights
-from glassformer.training.layers import prepare_layers
+from glassformer.training.activation_checkpointing import prepare_layers
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
