@@ -37,9 +37,9 @@ import glassformer
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.data.splits import Split, TextData
 from glassformer.explain.page.server import HOST, PageServer
-from glassformer.finish import model_facts
 from glassformer.runs.model_folder import save_model
 from glassformer.tasks import task_class
+from glassformer.training.finalize import model_facts
 
 FILES = ("app.js", "shared.js", "app.css")
 VOCABULARY = 8000

@@ -17,7 +17,7 @@ from pathlib import Path
 
 IMPORTED = [
     "glassformer.cli.main",
-    "glassformer.session",
+    "glassformer.training.trainer",
     "matplotlib.pyplot",
     "sklearn.linear_model",
     "torch",

@@ -20,12 +20,12 @@ import torch
 from tests.forking import forking
 from tests.small import config_of, data_of, small_run
 
-from glassformer import session
 from glassformer.distributed import process_group as meeting
 from glassformer.distributed.process_group import Ranks, joined
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
 from glassformer.tasks.lm import task as language
+from glassformer.training import trainer
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.loop import StepReport, own_batches, train_steps, update
@@ -200,13 +200,13 @@ def differ(ranks: Ranks) -> list[str]:
 def other_versions(ranks: Ranks) -> str:
     """What is said where the last process has other packages than the rest."""
     if ranks.rank == ranks.size - 1:
-        session.installed = lambda *names: dict.fromkeys(names, "0.0")
+        trainer.installed = lambda *names: dict.fromkeys(names, "0.0")
     data = data_of("classify")
-    session.load_text_data = lambda form, config: data
+    trainer.load_text_data = lambda form, config: data
     with tempfile.TemporaryDirectory() as cache:
-        session.cache_dir = lambda: Path(cache)
+        trainer.cache_dir = lambda: Path(cache)
         try:
-            session.prepare_together(config_of("classify"), ranks)
+            trainer.prepare_together(config_of("classify"), ranks)
         except GlassformerError as error:
             return error.message
     return ""

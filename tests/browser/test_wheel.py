@@ -15,8 +15,8 @@ from playwright.sync_api import BrowserContext
 from tests.browser.app import App
 from tests.browser.models import MODELS, subject_of
 
-from glassformer.finish import model_facts
 from glassformer.runs.model_folder import save_model
+from glassformer.training.finalize import model_facts
 
 ROOT = Path(__file__).parents[2]
 BUILD = "from setuptools.build_meta import build_wheel; build_wheel('..')"

@@ -20,7 +20,7 @@ from glassformer.report.seeds import in_words, load_seeds, spread_of
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.seeds import go_on
+from glassformer.training.multi_seed import go_on
 
 from .test_end_to_end import TINY, write_reviews
 
@@ -209,7 +209,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         run.note_divergence(3, "no number")
         raise DivergedError("the loss is no number")
 
-    monkeypatch.setattr("glassformer.seeds._train", diverge)
+    monkeypatch.setattr("glassformer.training.multi_seed._train", diverge)
     facts = go_on(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     assert facts.missing == [5, 6] and facts.settled and folder.best.path.name == "seed-4"

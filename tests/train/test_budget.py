@@ -17,8 +17,8 @@ from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
-from glassformer.session import look_ahead
 from glassformer.training.budget import Pace, in_updates, measure_pace
+from glassformer.training.trainer import look_ahead
 from glassformer.training.validation import Validator
 
 PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)

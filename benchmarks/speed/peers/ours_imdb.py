@@ -11,9 +11,9 @@ import torch
 from benchmarks.speed.peers.serving import answer, own_stdout
 
 from glassformer.config.recipes import load_recipe, override
-from glassformer.session import prepare
 from glassformer.training.loop import train_steps
 from glassformer.training.state import TrainState
+from glassformer.training.trainer import prepare
 from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_device, tuned
 

@@ -1,7 +1,7 @@
 """The training loop: one update, and the run of them. Plain torch, shared by all tasks.
 
 It yields a `StepReport` an update; the progress bar, the log and the tests read those. It saves
-nothing and prints nothing: `session.py` does, between two reports.
+nothing and prints nothing: `training/trainer.py` does, between two reports.
 """
 
 from __future__ import annotations

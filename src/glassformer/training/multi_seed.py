@@ -17,7 +17,7 @@ from glassformer.report.seeds import SeedsFacts, write_seeds_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.session import OnReport, resume_run, start_run
+from glassformer.training.trainer import OnReport, resume_run, start_run
 from glassformer.utils import console
 from glassformer.utils.device import choose_device, tuned
 

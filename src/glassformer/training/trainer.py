@@ -21,7 +21,6 @@ from glassformer.data.diagnostics import changed_files
 from glassformer.data.download import cache_dir
 from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
-from glassformer.finish import finish_run
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import MetricsLine, pick
@@ -33,6 +32,7 @@ from glassformer.training.auto_config import fit_to_data
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES, describe_data, describe_environment
+from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import StepReport, train_steps
 from glassformer.training.preflight import Preflight, preflight
