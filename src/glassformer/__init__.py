@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer import errors
+    from glassformer.api import Run, load, resume, train
     from glassformer.config import Config
     from glassformer.config.recipes import load_recipe
     from glassformer.explain.trace import trace
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from glassformer.models.language_model import LanguageModel
     from glassformer.models.translator import Translator
     from glassformer.nn.attention import MultiHeadAttention, attention
-    from glassformer.run import Run, load, resume, train
     from glassformer.text.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -34,10 +34,10 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Config": "config", "LanguageModel": "models.language_model", "MultiHeadAttention": "nn.attention", "Run": "run",
+    "Config": "config", "LanguageModel": "models.language_model", "MultiHeadAttention": "nn.attention", "Run": "api",
     "TextClassifier": "models.classifier", "Tokenizer": "text.tokenizer", "Translator": "models.translator",
-    "attention": "nn.attention", "load": "run", "load_recipe": "config.recipes", "resume": "run", "trace": "explain.trace",
-    "train": "run",
+    "attention": "nn.attention", "load": "api", "load_recipe": "config.recipes", "resume": "api", "trace": "explain.trace",
+    "train": "api",
 }  # fmt: skip
 
 

@@ -14,13 +14,13 @@ from tests.explain.spelling_runs import spelling_run
 from tests.serving import TEXTS
 from tests.small import CPU, config_of, data_of, small_run
 
+from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.report import report_html
 from glassformer.explain.run_info import run_info
-from glassformer.run import Run
 from glassformer.runs.snapshots import save_snapshot
 
 TEXT = "refunds xyzzy card"

@@ -16,6 +16,7 @@ import torch
 from tests.explain.test_report import Page
 from tests.small import CPU, config_of, data_of
 
+from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
@@ -31,7 +32,6 @@ from glassformer.explain.record_store import RecordStore, take_slice
 from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
-from glassformer.run import Run
 from glassformer.runs.checkpoints import save_checkpoint
 from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS

@@ -10,9 +10,9 @@ import torch
 from tests.explain.recompute import check_every_record
 from tests.small import CPU, config_of, data_of
 
+from glassformer.api import Run
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 TEXT = "abc ba"

@@ -12,11 +12,11 @@ from captum.attr import IntegratedGradients
 from tests.explain.recompute import check_every_record
 from tests.explain.spelling_runs import spelling_run
 
+from glassformer.api import Run
 from glassformer.explain import trace
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.run import Run
 
 TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30]
 

@@ -11,8 +11,8 @@ import torch
 from tests.explain.recompute import check_every_record
 from tests.explain.spelling_runs import spelling_run
 
+from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.run import Run
 
 TEXT = "card cards card lost xyzzy card"
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
+from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.assets import asset
 from glassformer.explain.page.server import PageServer, listen, serve
-from glassformer.run import Run
 
 
 @pytest.fixture(scope="module")

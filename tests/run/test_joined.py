@@ -13,10 +13,10 @@ import torch
 from tests.small import Small, config_of, data_of, small_run
 
 import glassformer
+from glassformer.api import Run
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
-from glassformer.run import Run
 from glassformer.training.preflight import preflight
 
 TASKS = ("classify", "translate", "lm")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.api import load, train
 from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.run import load, train
 from glassformer.runs import snapshots as module
 from glassformer.runs.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshots
 

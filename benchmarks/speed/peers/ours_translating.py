@@ -12,8 +12,8 @@ from benchmarks.speed.peers.translating import Checkpoint, serve_translator
 from benchmarks.speed.workloads import WORKLOADS
 
 import glassformer
+from glassformer.api import Run
 from glassformer.config import Config, ModelConfig, TextConfig
-from glassformer.run import Run
 from glassformer.tasks import task_class
 from glassformer.utils.device import Precision
 

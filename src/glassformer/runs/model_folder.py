@@ -2,7 +2,7 @@
 
     model/  config.json  model.safetensors  tokenizer.json  README.md  manifest.json
 
-The tokenizer belongs to the weights, so `config.json` holds its SHA-256. Building the model is `run.py`'s
+The tokenizer belongs to the weights, so `config.json` holds its SHA-256. Building the model is `api.py`'s
 business; this module makes sure that doing so is safe.
 """
 
