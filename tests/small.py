@@ -10,9 +10,10 @@ import torch
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.data.splits import Split, TextData
+from glassformer.runs.records import StepReport
 from glassformer.tasks import TASKS, Task
 from glassformer.training.context import RunContext
-from glassformer.training.loop import StepReport, train_steps, update
+from glassformer.training.loop import train_steps, update
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 

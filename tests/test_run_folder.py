@@ -30,7 +30,7 @@ FILES = {
 }  # fmt: skip
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
 ALSO = {
-    ("recipes/__init__.py", "config.toml"): "a run folder is a recipe too, and recipes lie below runs",
+    ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
     ("data/pretokenized/index.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
 }
 """Other places that spell a name, with the reason."""

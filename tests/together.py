@@ -24,11 +24,12 @@ from glassformer.distributed import process_group as meeting
 from glassformer.distributed.process_group import Ranks, joined
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
+from glassformer.runs.records import StepReport
 from glassformer.tasks.lm import task as language
 from glassformer.training import trainer
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
-from glassformer.training.loop import StepReport, own_batches, train_steps, update
+from glassformer.training.loop import own_batches, train_steps, update
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator

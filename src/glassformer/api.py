@@ -29,11 +29,11 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.finetune import with_sizes_of
 from glassformer.training.multi_seed import go_on, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
-from glassformer.training.state import load_weights
 from glassformer.training.trainer import look_ahead, prepare, resume_run, start_run
 from glassformer.utils import console
 from glassformer.utils.device import Precision, choose_device, choose_precision, tuned

@@ -12,8 +12,8 @@ from tests.states import state_sha256
 from glassformer.decode.hypothesis import Hypothesis
 from glassformer.errors import DivergedError
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.records import StepReport
 from glassformer.tasks.translate.task import Translate
-from glassformer.training.loop import StepReport
 from glassformer.training.state import TrainState
 
 CLOCK = {"seconds", "seconds_validating"}

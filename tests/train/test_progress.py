@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from glassformer.report.progress import TrainingProgress
-from glassformer.training.loop import StepReport
+from glassformer.runs.records import StepReport
 from glassformer.utils import console
 from glassformer.utils.formatting import counted, duration
 

@@ -21,8 +21,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshots
+from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.tasks import Task
-from glassformer.training.state import Weights, load_weights
 from glassformer.utils.atomic_io import read_json
 
 MODEL = "model"

@@ -14,7 +14,7 @@ from glassformer.utils import console
 from glassformer.utils.formatting import duration
 
 if TYPE_CHECKING:
-    from glassformer.training.loop import StepReport
+    from glassformer.runs.records import StepReport
 
 LINE_SECONDS = 10.0
 """Seconds between plain lines."""

@@ -84,6 +84,27 @@ class DataFacts:
 
 
 @dataclass(frozen=True)
+class StepReport:
+    """What one update did. loss in nats per label; seconds since the run began, over all sittings; threads of a CPU."""
+
+    step: int
+    epoch: float
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens_per_s: float
+    padding: float
+    seconds: float
+    progress: float
+    eta_seconds: float | None = None
+    threads: int | None = None
+    valid: dict[str, float] | None = None
+    best: bool = False
+    stop: int | None = None
+    """The signal after which the run stops here, the same in every process."""
+
+
+@dataclass(frozen=True)
 class MetricsLine:
     """A line of `metrics.jsonl`: an update, and the validation after it if there was one.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.errors import CheckpointError
 
@@ -65,3 +65,22 @@ def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
+
+
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    """Copy named weights into a model, all of them or none.
+
+    Raises:
+        CheckpointError: a name or a shape does not match.
+    """
+    own = dict(model.named_parameters())
+    if odd := sorted(own.keys() ^ weights.keys()):
+        told = f"{odd[0]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the weights are not this model's: {told}")
+    for name, parameter in own.items():
+        if parameter.shape != weights[name].shape:
+            shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
+            raise CheckpointError(f"the weight {name} should have shape {shapes}")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])

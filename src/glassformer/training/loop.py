@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import nn
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.errors import DivergedError
+from glassformer.runs.records import StepReport
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.losses import objective_of
@@ -28,27 +29,6 @@ from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import autocast
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """What one update did. loss in nats per label; seconds since the run began, over all sittings; threads of a CPU."""
-
-    step: int
-    epoch: float
-    loss: float
-    lr: float
-    grad_norm: float
-    tokens_per_s: float
-    padding: float
-    seconds: float
-    progress: float
-    eta_seconds: float | None = None
-    threads: int | None = None
-    valid: dict[str, float] | None = None
-    best: bool = False
-    stop: int | None = None
-    """The signal after which the run stops here, the same in every process."""
 
 
 def train_steps(

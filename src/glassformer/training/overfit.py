@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from glassformer.nn.dropout import Dropout
+from glassformer.runs.records import StepReport
 from glassformer.training.context import RunContext
-from glassformer.training.loop import StepReport, update
+from glassformer.training.loop import update
 from glassformer.training.state import TrainState
 from glassformer.utils import console
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glassformer.config import TrainConfig
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.errors import CheckpointError
-from glassformer.runs.tensor_file import Weights
+from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.training.activation_checkpointing import prepare_layers
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
@@ -110,25 +110,6 @@ class TrainState:
         for name, generator in _generators().items():
             if name in groups.get("rng", {}):
                 generator.set_rng_state(groups["rng"][name].cpu())
-
-
-def load_weights(model: nn.Module, weights: Weights) -> None:
-    """Copy named weights into a model, all of them or none.
-
-    Raises:
-        CheckpointError: a name or a shape does not match.
-    """
-    own = dict(model.named_parameters())
-    if odd := sorted(own.keys() ^ weights.keys()):
-        told = f"{odd[0]} (of {len(odd)} names) is in only one"
-        raise CheckpointError(f"the weights are not this model's: {told}")
-    for name, parameter in own.items():
-        if parameter.shape != weights[name].shape:
-            shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
-            raise CheckpointError(f"the weight {name} should have shape {shapes}")
-    with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(weights[name])
 
 
 def copy_weights(weights: Weights) -> Weights:

@@ -23,9 +23,10 @@ from glassformer.distributed.process_group import ALONE, Ranks, joined
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import MetricsLine, pick
+from glassformer.runs.records import MetricsLine, StepReport, pick
 from glassformer.runs.sealed_folder import installed
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
+from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.auto_config import fit_to_data
@@ -34,10 +35,10 @@ from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES, describe_data, describe_environment
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import check_base, load_base, read_base, recorded_base
-from glassformer.training.loop import StepReport, train_steps
+from glassformer.training.loop import train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import interrupted, stop_requests
-from glassformer.training.state import TrainState, load_weights
+from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils import atomic_io, console
 from glassformer.utils.device import choose_device, choose_precision, tuned
