@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from tests.typechecker import install
+from tests.helpers.typechecker import install
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 install()

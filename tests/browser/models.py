@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.small import CPU, config_of, data_of
+from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
 from glassformer.data.splits import TextData

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.browser.app import App, address
 from tests.browser.test_values import WALK, matrix_of
-from tests.explain.spelling_runs import spelling_run
+from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.machine import with_fbgemm
+from tests.helpers.machine import with_fbgemm
 
 from glassformer.config import DecodeConfig
 from glassformer.data.batch_sampler import by_length

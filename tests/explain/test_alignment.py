@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.explain.stand_in import untrained
+from tests.helpers.stand_in import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import alignment as module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.explain.stand_in import untrained
+from tests.helpers.stand_in import untrained
 
 from glassformer.explain.attribution.attention_rollout import attention_rollout, rollout, rollout_decoder
 from glassformer.explain.explanation import TraceRequest, explain

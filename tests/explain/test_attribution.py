@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.explain.stand_in import asked, untrained
+from tests.helpers.stand_in import asked, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module

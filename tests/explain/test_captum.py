@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LayerIntegratedGradients
-from tests.explain.stand_in import asked, untrained
+from tests.helpers.stand_in import asked, untrained
 from torch import Tensor
 
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.small import config_of, data_of
+from tests.helpers.small import config_of, data_of
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import TranslatorStepper, beam_search

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.explain.spelling_runs import spelling_run
-from tests.serving import TEXTS
-from tests.small import CPU, config_of, data_of, small_run
+from tests.helpers.serving import TEXTS
+from tests.helpers.small import CPU, config_of, data_of, small_run
+from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.errors import UsageError

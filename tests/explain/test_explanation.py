@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from tests.explain.test_report import Page
-from tests.small import CPU, config_of, data_of
+from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
 from glassformer.config import ModelConfig

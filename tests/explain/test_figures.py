@@ -14,7 +14,7 @@ import torch
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from tests.explain.stand_in import Subject, untrained
+from tests.helpers.stand_in import Subject, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace

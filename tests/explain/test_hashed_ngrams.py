@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.explain.recompute import check_every_record
-from tests.small import CPU, config_of, data_of
+from tests.helpers.recompute import check_every_record
+from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function

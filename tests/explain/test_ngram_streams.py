@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from tests.explain.recompute import check_every_record
-from tests.explain.spelling_runs import spelling_run
+from tests.helpers.recompute import check_every_record
+from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.explain import trace

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tests.explain.recompute import check_every_record
-from tests.explain.spelling_runs import spelling_run
+from tests.helpers.recompute import check_every_record
+from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.explain.stand_in import Subject, asked
-from tests.small import data_of, small
+from tests.helpers.small import data_of, small
+from tests.helpers.stand_in import Subject, asked
 
 from glassformer.explain.attribution.attribute import attribute
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients

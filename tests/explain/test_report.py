@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.serving import DTYPES, TEXTS, tiny_run
+from tests.helpers.serving import DTYPES, TEXTS, tiny_run
 
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import readings_json

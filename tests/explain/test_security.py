@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.serving import Client
+from tests.helpers.serving import Client
 
 from glassformer.errors import CheckpointError, ResourceError, UsageError
 from glassformer.explain.page import security

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from tests.serving import DTYPES, TEXTS, Answer, Client, tiny_run
+from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.api import Run
 from glassformer.errors import UsageError

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import fields
 
-from tests.test_imports import PACKAGE, circles, imported_modules, module_name
+from tests.project.test_imports import PACKAGE, circles, imported_modules, module_name
 
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.explanation_data import ExplanationData, Inference

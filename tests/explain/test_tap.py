@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.explain.recompute import recompute
 from tests.explain.test_trace import VARIANTS, classifier, ids, language_model, padding, traced, translator
+from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.copying import randomise
-from tests.explain.recompute import recompute
+from tests.helpers.copying import randomise
+from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
 import glassformer

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from tests.copying import randomise
+from tests.helpers.copying import randomise
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 import pytest
 from tests.explain.test_report import Page
-from tests.serving import TEXTS, tiny_run
+from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.copying import copy, randomise
+from tests.helpers.copying import copy, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification

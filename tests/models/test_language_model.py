@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.copying import copy, copy_stacked, randomise
+from tests.helpers.copying import copy, copy_stacked, randomise
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from glassformer.config import ModelConfig

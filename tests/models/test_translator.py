@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.copying import copy, randomise
+from tests.helpers.copying import copy, randomise
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
 

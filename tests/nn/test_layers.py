@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.copying import copy, copy_decoder_layer, copy_encoder_layer, randomise
+from tests.helpers.copying import copy, copy_decoder_layer, copy_encoder_layer, randomise
 from torch import nn
 
 from glassformer.nn import (

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.copying import copy_attention, randomise
+from tests.helpers.copying import copy_attention, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
 

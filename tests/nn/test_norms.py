@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.copying import randomise
+from tests.helpers.copying import randomise
 from torch import nn
 
 from glassformer.nn import LayerNorm, RMSNorm

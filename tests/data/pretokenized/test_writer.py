@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.crashing import every_crash
+from tests.helpers.crashing import every_crash
 
 from glassformer.config import TextConfig
 from glassformer.data.pretokenized import documents, writer

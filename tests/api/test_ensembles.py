@@ -1,0 +1,124 @@
+"""Ensembles of any task: members trained side by side in one run, and runs that are joined when they answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.small import Small, config_of, data_of, small_run
+
+import glassformer
+from glassformer.api import Run
+from glassformer.cli.main import main
+from glassformer.errors import UsageError
+from glassformer.models.ensemble import Ensemble, mean_logits
+from glassformer.training.preflight import preflight
+
+TASKS = ("classify", "translate", "lm")
+
+
+def small_ensemble(task: str, members: int, **model: Any) -> Small:
+    config = config_of(task)
+    return small_run(replace(config, model=replace(config.model, members=members, **model)), data_of(task))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
+    run = small_ensemble(task, 3, dropout=0.0)
+    model, batch = run.new_state().model, run.batch(run.batches()[0])
+    assert isinstance(model, Ensemble)
+    alone = [run.task.loss_sum(member, batch).item() for member in model.members]
+    assert len(set(alone)) == 3
+    assert run.task.loss_sum(model, batch).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
+    model.eval()
+    together = run.task.loss_sum(model, batch).item()  # by Jensen's inequality less than their mean
+    assert together < sum(alone) / 3
+    logits = mean_logits([run.task.logits(member, batch) for member in model.members])
+    assert torch.allclose(run.task.logits(model, batch), logits)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str) -> None:
+    run = small_ensemble(task, 2)
+    state = run.new_state()
+    before = [p.detach().clone() for p in state.model.parameters()]
+    reports = run.run(state, most=30)
+    assert not any(
+        torch.equal(a, b) for a, b in zip(before, state.model.parameters(), strict=True) if a.ndim > 1
+    )
+    valid = [report.valid for report in reports if report.valid is not None]
+    assert valid and all(math.isfinite(value) for value in valid[-1].values())
+
+    from glassformer.training.budget import Pace
+
+    pace = Pace(update=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
+    one, two = (preflight(small_ensemble(task, n).context, pace) for n in (1, 2))
+    assert two.flops_per_token == 2 * one.flops_per_token and two.n_parameters == 2 * one.n_parameters
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two runs of one recipe, one of another width, and one with another vocabulary."""
+    folder = tmp_path_factory.mktemp("joined")
+    text = folder / "pairs.tsv"
+    pairs = [
+        f"{a} {b}\t{b} {a}" for a in "one two three four five six".split() for b in "red blue green".split()
+    ]
+    text.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", encoding="utf-8")
+    common: dict[str, Any] = {
+        "train_file": str(text), "test_file": str(text), "steps": 4, "max_tokens": 200, "precision": "fp32",
+        "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16}, "text": {"vocab_size": 300, "max_len": 16},
+        "valid_fraction": 0.2, "beam_size": 2,
+    }  # fmt: skip
+    paths = {name: folder / name for name in ("a", "b", "wide", "other")}
+    changes: dict[str, dict[str, Any]] = {
+        "a": {"seed": 1}, "b": {"seed": 2}, "wide": {"model": common["model"] | {"d_model": 32}},
+        "other": {"text": {"vocab_size": 280, "max_len": 16}},
+    }  # fmt: skip
+    for name, path in paths.items():
+        glassformer.train("translate", out=path, **(common | changes[name]))
+    return paths
+
+
+def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> None:
+    run = glassformer.load(trained["a"], trained["b"], trained["wide"])
+    assert isinstance(run.model, Ensemble) and len(run.model.members) == 3
+    assert run.path == trained["a"] and run.joined == (trained["b"], trained["wide"])
+    said = [row["score"] for row in run.predict(["one red", "two blue"])]
+    alone = glassformer.load(trained["a"])
+    assert alone.joined == () and not isinstance(alone.model, Ensemble)
+    assert said != [row["score"] for row in alone.predict(["one red", "two blue"])]
+    scores = run.evaluate()
+    assert scores["joined"] == [str(trained[name]) for name in ("a", "b", "wide")]
+    assert "joined" not in alone.evaluate()
+
+
+def test_commands_take_runs_apart_by_commas(
+    trained: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    together = f"{trained['a']},{trained['b']}"
+    assert main(["evaluate", together, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["joined"] == together.split(",") and scores["n"] == 54
+    assert main(["evaluate", together]) == 0
+    assert f"{trained['a']}, {trained['b']}" in capsys.readouterr().out
+    assert main(["predict", together, "one red", "--json"]) == 0
+    expected = glassformer.load(trained["a"], trained["b"]).predict("one red")
+    assert json.loads(capsys.readouterr().out) == expected[0]
+    assert main(["evaluate", f"{trained['a']},{trained['a'].parent / 'nowhere'}"]) != 0
+    assert "nowhere does not exist" in capsys.readouterr().err
+
+
+def test_what_cannot_join_is_refused_and_an_explanation_looks_into_one(trained: dict[str, Path]) -> None:
+    with pytest.raises(UsageError, match="its tokenizer is another"):
+        glassformer.load(trained["a"], trained["other"])
+    with pytest.raises(UsageError, match="named twice"):
+        glassformer.load(trained["a"], trained["b"], trained["a"].parent / "b")
+    run: Run = glassformer.load(trained["a"], trained["b"])
+    with pytest.raises(UsageError, match="looks into one"):
+        run.explain("one red")

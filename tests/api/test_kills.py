@@ -1,0 +1,88 @@
+"""Random ranks of random runs, killed at random instants: each run goes on where its last checkpoint stands.
+
+`GLASSFORMER_KILLS` says how many; `make test-all` kills 200, a plain run of the slow tests fewer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.distributed.test_several_processes import curve, ended, new_run, saved, start
+
+from glassformer.runs.checkpoints import latest_checkpoint
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="gloo and POSIX signals")
+KILLS = int(os.environ.get("GLASSFORMER_KILLS", "12"))
+
+
+def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...], seconds: float) -> str:
+    """Start a run, or go on with it, in two or three processes; kill one. Returns where that found the run.
+
+    What must hold: the newest checkpoint is sound and never older than it was, those that are left end by themselves or
+    with torchrun's SIGTERM, and what goes on does so from that checkpoint.
+    """
+    folder, size = tmp_path / name / "checkpoints", rng.choice([2, 3])
+    before = saved(tmp_path, name)[-1:]
+    processes = start(tmp_path, size, *new_run(tmp_path, name, "--auto-resume", *flags))
+    time.sleep(rng.uniform(0.0, seconds))
+    processes[lost := rng.randrange(size)].send(signal.SIGKILL)
+    time.sleep(0.2)
+    torn = bool(list(folder.glob(".tmp-*")))
+    for process in processes:  # as torchrun does: who waits for the dead to come would wait on
+        if process.returncode is None:
+            process.send(signal.SIGTERM)
+    codes, said = ended(processes, 90)
+    assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, 143, -signal.SIGTERM}, said
+    after, warnings = latest_checkpoint(folder)
+    assert not warnings, "every committed checkpoint is sound"
+    assert saved(tmp_path, name)[-1:] >= before
+    resumed = re.findall(r"resumed at update (\d+)", "".join(said))
+    assert not resumed or before == [f"step-{int(resumed[0]):08d}"]
+    if codes[lost] != -signal.SIGKILL:
+        return "had ended"
+    if torn:
+        return "while saving"
+    if after is None:
+        return "before the first checkpoint"
+    return "after the last" if (tmp_path / name / "model").exists() else "between two checkpoints"
+
+
+@pytest.mark.slow
+def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -> None:
+    rng, flags = (
+        random.Random(int(os.environ.get("GLASSFORMER_SEED", "0"))),
+        ("--epochs", "5", "--lr", "3e-4", "--save-every", "2"),
+    )
+    ended(start(tmp_path, 1, "--version"))  # what all are forked from has imported torch: not a run's time
+    began = time.monotonic()
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *flags)))
+    assert codes == [0, 0], said
+    seconds = time.monotonic() - began
+    found: Counter[str] = Counter()
+    finished, run = 0, 0
+    while True:
+        name = f"run-{run}"
+        done = sum(found.values()) - found["had ended"] >= KILLS
+        if not done:
+            found[strike(tmp_path, rng, name, flags, seconds)] += 1
+            print(f"{sum(found.values())} starts, {finished} runs finished: {dict(found)}", flush=True)
+        if done or rng.random() < 0.05 or (tmp_path / name / "report.md").exists():
+            codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *flags)))
+            assert codes == [0, 0], said
+            for key, values in curve(tmp_path, "whole").items():
+                assert curve(tmp_path, name)[key] == pytest.approx(values, rel=1e-5), (name, key)
+            assert not list((tmp_path / name).rglob(".tmp-*"))
+            finished, run = finished + 1, run + 1
+        if done:
+            break
+    print(
+        f"{KILLS} kills, {finished} runs, all went on and came to their end; no folder was unreadable: {dict(found)}"
+    )

@@ -1,0 +1,207 @@
+"""RESULTS.md comes from run folders, can be made again without them, and the committed one is what the facts give."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import results
+from benchmarks.results_page import ablation_table, image_name, page, score_text
+from tests.api.test_end_to_end import TINY, write_pairs, write_reviews
+
+import glassformer
+
+ROOT = Path(__file__).parents[2]
+WANTED = {
+    "three": {
+        "section": "Reviews: made",
+        "command": "glassformer train classify --seeds 3",
+        "note": "Not in earnest.",
+    },
+    "gone": {"section": "Reviews: made", "command": "glassformer train classify"},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of a classifier, a translator, and a run that was never finished."""
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+        reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
+        glassformer.train("classify", out=folder / "runs" / "three", seeds=2, train_file=reviews, test_file=tests,
+                          validate_min_steps=1, **TINY)  # fmt: skip
+        src, tgt = write_pairs(folder)
+        glassformer.train("translate", out=folder / "runs" / "pairs", src_file=src, tgt_file=tgt, **TINY)
+    (folder / "runs" / "begun").mkdir()
+    return folder / "runs"
+
+
+def test_every_number_of_a_result_is_there(runs: Path) -> None:
+    found, missing = results.update(runs, WANTED, {})
+    assert list(found) == ["three", "pairs"] and missing == ["gone", "begun"]
+    facts = found["three"]
+    report = json.loads((runs / "three" / "report.json").read_text(encoding="utf-8"))
+    assert (
+        facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"}
+        and facts["score"]["n"] == 2
+    )
+    beside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
+    assert set(facts["baselines"]) == beside
+    seeds = [
+        json.loads((runs / "three" / f"seed-{n}" / "report.json").read_text(encoding="utf-8"))["evaluation"]
+        for n in (1, 2)
+    ]
+    averaged = sum(e["baselines"]["hybrid"]["accuracy"] for e in seeds) / 2
+    assert facts["baselines"]["averaged with TF-IDF"] == f"{averaged:.1%}"
+    assert facts["also"]["Macro F1"] == f"{sum(e['macro_f1'] for e in seeds) / 2:.1%}"
+    data = json.loads((runs / "three" / "seed-1" / "data.json").read_text(encoding="utf-8"))
+    expected = 3 * data["preflight"]["flops_per_token"] * data["splits"]["train"]["n_tokens"]
+    assert (
+        facts["flops"] == pytest.approx(expected) and facts["parameters"] == data["preflight"]["n_parameters"]
+    )
+    assert facts["seconds"] > 0 and "thread" in facts["hardware"] and len(facts["curve"]) == 3
+    assert found["pairs"]["ci95"] is not None and found["pairs"]["section"] == "own data (`s.txt`)"
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_page_is_made_again_without_the_runs(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "results.toml").write_text(
+        "".join(
+            f"[{name}]\n" + "".join(f'{k} = "{v}"\n' for k, v in facts.items())
+            for name, facts in WANTED.items()
+        ),
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(sys, "argv", ["results", "--runs", str(runs)])
+    results.main(tmp_path)
+    first = {p.name: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    text = first["RESULTS.md"].decode()
+    assert "## Reviews: made" in text and "- three: Not in earnest." in text and "2026" not in text
+    assert "glassformer train classify --seeds 3 --out runs/results/three" in text
+    assert "(docs/images/results-reviews.png)" in text and first["results-reviews.png"].startswith(b"\x89PNG")
+    assert "missing: " in (told := capsys.readouterr().err) and "gone; it is not in the page" in told
+    monkeypatch.setattr(sys, "argv", ["results", "--runs", str(tmp_path / "nothing")])
+    results.main(tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == first
+    assert "three; its facts are those of benchmarks/results.json" in capsys.readouterr().err
+
+
+def test_the_committed_page_is_what_the_committed_facts_give() -> None:
+    found = results.read(ROOT / "benchmarks" / "results.json") or {}
+    ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
+    images = sorted(path.name for path in (ROOT / "docs" / "images").glob("results-*.png"))
+    assert (ROOT / "RESULTS.md").read_text(encoding="utf-8") == page(found, ablations, images)
+
+
+def test_a_table_that_begins_with_the_default_has_a_command_that_leaves_it() -> None:
+    ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
+    (found,) = (a for a in ablations if a["title"] == "Adversarial training on own texts (one member)")
+    assert found["rows"][0]["lever"].endswith("(the default)") and "--adversarial" not in found["command"]
+
+
+def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> None:
+    wanted = tomllib.loads((ROOT / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
+    for name, facts in wanted.items():
+        *before, command = facts["command"].split(" && ")
+        verb = "evaluate" if "joined" in facts else "train"
+        assert command.startswith(f"glassformer {verb} ") and "--out" not in command, name
+        assert all(list(wanted).index(part) < list(wanted).index(name) for part in facts.get("joined", [])), (
+            name
+        )
+        assert all(each.startswith("glassformer ") for each in before), name
+        assert facts["section"], name
+
+
+def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+
+    def note(line: str, **_: Any) -> Any:
+        lines.append(line.partition('"')[2].partition('" ')[2])
+        return type("Ended", (), {"returncode": 0})
+
+    monkeypatch.setattr(results.subprocess, "run", note)
+    results.train("new", {"command": "glassformer train imdb"}, tmp_path / "new")
+    results.train("three", {"command": "glassformer train classify"}, runs / "three")
+    assert lines == [
+        f"-m glassformer train imdb --out {tmp_path / 'new'}", f"-m glassformer train --resume {runs / 'three'}"
+    ]  # fmt: skip
+    monkeypatch.setattr(results.subprocess, "run", lambda line, **_: lines.append(line) or note(line))
+    after = {"command": "glassformer data show a | glassformer predict glassformer && glassformer train imdb"}
+    results.train("after", after, tmp_path / "after")
+    module = f'"{sys.executable}" -m glassformer'
+    assert lines[2] == (
+        f"{module} data show a | {module} predict glassformer && {module} train imdb --out {tmp_path / 'after'}"
+    )
+
+
+def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    command = "glassformer evaluate runs/results/three/seed-1,runs/results/three/seed-2 --json"
+    wanted = {
+        **WANTED,
+        "both": {"section": "Reviews: made", "command": command, "joined": ["three"]},
+    }
+    (folder / "three").symlink_to(runs / "three")
+    found, missing = results.update(folder, wanted, {})
+    assert "both" not in found and "both" in missing
+    seeds = [runs / "three" / f"seed-{n}" for n in (1, 2)]
+    scores = glassformer.load(*seeds).evaluate()
+    (folder / "both.json").write_text(json.dumps(scores, default=str), encoding="utf-8")
+    found, _ = results.update(folder, wanted, {})
+    both, three = found["both"], found["three"]
+    assert both["score"] == {"n": 1, "mean": scores["accuracy"], "sd": None} | dict.fromkeys(
+        ("min", "max"), scores["accuracy"]
+    )
+    assert both["ci95"] == scores["ci95"]
+    assert (both["parameters"], both["updates"]) == (2 * three["parameters"], 2 * three["updates"])
+    text = page(found, [], [])
+    assert f"{command} > runs/results/both.json" in text and "--out runs/results/three" in text
+    (folder / "both.json").write_text(json.dumps({**scores, "joined": ["runs/other"]}, default=str))
+    assert "both" not in results.update(folder, wanted, {})[0]  # those are the scores of something else
+
+
+def test_words() -> None:
+    assert results.without_paths(
+        "glassformer train classify --train-file /a/b/own/x.csv --out runs/y --lr 1e-3"
+    ) == ("glassformer train classify --train-file x.csv --lr 1e-3")
+    one = {"task": "classify", "metric": "accuracy", "score": {"n": 1, "mean": 0.871}, "ci95": [0.86, 0.88]}
+    assert score_text(one) == "Accuracy 87.1% (95%: 86.0–88.0%)"
+    assert image_name("banking77: 77 classes") == "results-banking77.png"
+
+
+def test_an_ablation_is_held_against_its_first_row() -> None:
+    rows = [
+        {"lever": "all", "scores": {"a": [80.0, 82.0], "b": 70.0}},
+        {"lever": "no n-grams", "scores": {"a": [78.0, 80.0], "b": 67.0}},
+        {"lever": "no dropout", "scores": {"b": 71.0}},
+    ]
+    assert ablation_table({"rows": rows}).splitlines()[2:] == [
+        "| all | 81.00 (sd 1.41) | 70.00 |  |",
+        "| no n-grams | 79.00 (sd 1.41) | 67.00 | -2.50 |",
+        "| no dropout | – | 71.00 | +1.00 |",
+    ]
+    assert ablation_table({"rows": [{"lever": "no n-grams (`ngrams` 0)", "scores": {}}]}).endswith(
+        "| no n-grams (`ngrams` 0) |  |"
+    )
+    nats = [{"lever": "all", "scores": {"a": 1.3497}}]
+    assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
+    text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
+    assert (
+        "### Own sets" in text
+        and "seeds a cell: 1 to 2" in text
+        and "No result has been measured yet." in text
+    )
+    assert page({}, [{"title": "Tried", "tried": ["`a`: 1", "`b`: 2"]}], []).endswith(
+        "\n## Tried\n\n- `a`: 1\n- `b`: 2\n"
+    )

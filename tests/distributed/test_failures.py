@@ -1,0 +1,136 @@
+"""What may befall one process of several: a full disk, a loss that is no number, no answer, a port that is taken."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.distributed.test_several_processes import curve, ended, new_run, rows, saved, start, torchrun
+from tests.helpers.forking import Command
+from tests.helpers.together import environment_of
+
+from glassformer.distributed import process_group
+from glassformer.training import loop
+from glassformer.training.validation import Validator
+from glassformer.utils import atomic_io
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
+
+
+def fill_disk() -> None:
+    """The second checkpoint finds the disk full, in the middle of its tensors; before and after there is room."""
+    write = atomic_io.FileSystem.write
+
+    def full(self: atomic_io.FileSystem, path: Path, chunks: Any) -> None:
+        if path.name == "state.safetensors" and "step-00000014" in str(path):
+            next(iter(chunks))
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write(self, path, chunks)
+
+    atomic_io.FileSystem.write = full
+
+
+def poison() -> None:
+    """The loss of the last process is no number from the fifth update on."""
+    update = loop.update
+
+    def poisoned(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
+        if state.progress.step >= 4 and run.ranks.rank == run.ranks.size - 1:
+            own = run.task.loss_sum
+            run.task.loss_sum = lambda *args: own(*args) * math.nan
+        return update(state, run, batches, lr)
+
+    loop.update = poisoned
+
+
+def fall_silent() -> None:
+    """The last process answers no more from the ninth update on, and nobody waits long."""
+    process_group.PATIENCE = timedelta(seconds=6)
+    update = loop.update
+
+    def silent(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
+        if state.progress.step >= 8 and run.ranks.rank == run.ranks.size - 1:
+            time.sleep(600)
+        return update(state, run, batches, lr)
+
+    loop.update = silent
+
+
+def terminate_in_validation() -> None:
+    """SIGTERM reaches the last process alone, while it validates for the first time."""
+    score = Validator.score
+
+    def terminated(self: Validator, *args: Any) -> dict[str, float]:
+        if self.run.ranks.size > 1 and self.run.ranks.rank == self.run.ranks.size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return score(self, *args)
+
+    Validator.score = terminated
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_path: Path) -> None:
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run"), before=terminate_in_validation))
+    assert codes == [143, 143], said
+    assert said[0].count("everything is saved") == 1 and said[1] == "", said
+    validated = [row["step"] for row in rows(tmp_path, "run") if row.get("valid")]
+    assert saved(tmp_path, "run")[-1] == f"step-{validated[0] + 1:08d}" and len(validated) == 1
+
+
+@pytest.mark.slow
+def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
+    short = ("--epochs", "2")
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
+    assert codes == [0, 0], said
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))
+    assert codes == [0, 0], said
+    assert said[0].count("this checkpoint is not saved, the previous one stands") == 1 and said[1] == "", said
+    assert "step-00000014" not in saved(tmp_path, "cut") and "step-00000028" in saved(tmp_path, "cut")
+    assert curve(tmp_path, "cut") == curve(tmp_path, "whole")
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_in_one_stops_all_at_one_update(tmp_path: Path) -> None:
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run", "--save-every", "2"), before=poison))
+    assert codes[0] == codes[1] != 0, said
+    assert said[0].count("error: loss nan") == 1 and "at update 5 " in said[0] and said[1] == "", said
+    assert saved(tmp_path, "run")[-1] == "step-00000004"
+
+
+@pytest.mark.slow
+def test_one_that_does_not_answer_ends_the_others_with_a_sentence(tmp_path: Path) -> None:
+    processes = start(tmp_path, 3, *new_run(tmp_path, "run"), before=fall_silent)
+    began = time.monotonic()
+    codes, said = ended(processes[:2], 90)
+    assert time.monotonic() - began < 90 and processes[2].returncode is None
+    processes[2].send(signal.SIGKILL)
+    assert codes == [6, 6], said
+    told = "".join(said)
+    assert told.count("or kept the others waiting for 0.1 minutes, at update 9") == 1, said
+    assert saved(tmp_path, "run")[-1] == "step-00000007" and f"--resume {tmp_path / 'run'}" in told
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    """By the first process; under torchrun by torchrun, which then starts none."""
+    arguments = new_run(tmp_path, "run")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        first = Command(tmp_path / "said", arguments, environment_of(0, 2, port))
+        code, said = first.wait(60)
+        assert code == 2 and "the 2 processes of this run cannot meet" in said and "EADDRINUSE" in said, said
+        assert "--master-port that is free" in said
+        launcher = torchrun(tmp_path, 2, "--master-port", str(port), "-m", "glassformer", *arguments)
+        assert launcher.wait(60) == 1
+    assert not os.path.exists(tmp_path / "run")

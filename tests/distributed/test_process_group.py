@@ -1,0 +1,253 @@
+"""One run in several processes: the same batches, the same curve, the same scores as in one."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers.together import (
+    differ,
+    diverge,
+    mixed_devices,
+    other_versions,
+    pace,
+    stop_during_validation,
+    terminated,
+    together,
+    train,
+    validate,
+)
+from torch.distributed import TCPStore
+
+from glassformer.distributed.process_group import ALONE, Ranks, joined
+from glassformer.errors import ResourceError, UsageError
+from glassformer.utils import atomic_io, console
+
+ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
+
+
+@given(ROWS, st.integers(1, 9))
+def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(
+    sizes: list[int], size: int
+) -> None:
+    ends = np.cumsum([0, *sizes])
+    entries = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
+    shares = [Ranks(rank, size).pieces(entries) for rank in range(size)]
+    assert len({len(share) for share in shares}) == 1, "all have equally many forward passes"
+    counted = np.concatenate([rows for share in shares for rows, counts in share if counts])
+    assert sorted(counted) == list(range(ends[-1]))
+    assert all(len(rows) for share in shares for rows, _ in share), "none is empty"
+    if size == 1:
+        assert all(
+            a is not None and np.array_equal(a, b) for (a, _), b in zip(shares[0], entries, strict=True)
+        )
+
+
+def test_one_process_alone_gets_back_what_it_gives() -> None:
+    assert ALONE.sum(3, 0.1) == [3, 0.1] and ALONE.of_first(2) == [2]
+    assert ALONE.gathered([[1], [2, 3]], 2) == [[1], [2, 3]]
+    assert ALONE.mine([1, 2, 3]) == [1, 2, 3]
+    with pytest.raises(UsageError, match="mine"), ALONE.agreed():
+        raise UsageError("mine")
+
+
+def test_all_but_the_first_write_nothing_and_say_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with atomic_io.reading_only(), pytest.raises(RuntimeError, match="only the first process"):
+        atomic_io.atomic_write_text(tmp_path / "a", "b")
+    atomic_io.atomic_write_text(tmp_path / "a", "b")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    console.say("one")
+    console.write("two")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("RANK", "0")
+    console.write("three")
+    assert capsys.readouterr().out == "three\n"
+
+
+def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with (
+        pytest.raises(UsageError, match=r"the 2 processes of this run cannot meet: .*MASTER_ADDR"),
+        joined("cpu"),
+    ):
+        pass
+
+
+def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)]
+    port = first[0].port
+
+    def vanish() -> None:
+        """The first process, once the second has said where it is."""
+        while first[0].num_keys() < 2:
+            time.sleep(0.01)
+        time.sleep(0.1)  # it waits for the first one's own address now
+        first.clear()
+
+    facts = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": 1, "WORLD_SIZE": 2}
+    for name, value in facts.items():
+        monkeypatch.setenv(name, str(value))
+    Thread(target=vanish, daemon=True).start()
+    lost = "one of the 2 processes of this run ended while they met: "
+    with pytest.raises(ResourceError, match=lost) as raised, joined("cpu"):
+        pass
+    assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
+
+
+def near(found: dict, expected: dict) -> None:
+    """Two curves that differ by rounding alone."""
+    for name in ("loss", "norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5), name
+    assert found["position"] == expected["position"]
+    for scores, others in zip(found["valid"], expected["valid"], strict=True):
+        assert scores.keys() == others.keys()
+        for name, value in scores.items():
+            assert value == pytest.approx(others[name], rel=1e-5), name
+
+
+def test_two_processes_train_the_run_of_one() -> None:
+    settings = {"accumulate": 3, "epochs": 1}
+    first, second = together(2, train, "classify", 4, 30, settings)
+    assert first == second, "replicas are equal to the byte"
+    near(first, train(ALONE, "classify", 4, 30, settings))
+
+
+def test_a_signal_during_validation_stops_all_processes_after_the_next_update() -> None:
+    """What reached one process too late to be agreed on must not end it alone."""
+    first, second = together(2, stop_during_validation)
+    assert first == second and [stop for _, stop in first[:-1]] == [None] * (len(first) - 1)
+    assert first[-2:] == [[True, None], [False, signal.SIGTERM]]
+
+
+def test_a_stop_that_one_process_raises_keeps_its_exit_code_in_all() -> None:
+    assert together(2, terminated) == [["Interrupted", "process 1: stopped", "go on", 143]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: int) -> None:
+    settings = {"accumulate": accumulate, "epochs": 3}
+    alone = train(ALONE, task, 30, 60, settings)
+    assert len(alone["loss"]) > 4 and alone["valid"]
+    for size in (2, 4):
+        found = together(size, train, task, 30, 60, settings)
+        assert all(other == found[0] for other in found), "replicas are equal to the byte"
+        near(found[0], alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("classify", {"adversarial": 0.1}),
+        ("classify", {"optimizer": "muon"}),
+        ("translate", {"label_smoothing": 0.1}),
+    ],
+    ids=str,
+)
+def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings: dict) -> None:
+    alone = train(ALONE, task, 8, 40, settings)
+    found = together(2, train, task, 8, 40, settings)
+    assert found[0] == found[1]
+    near(found[0], alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str) -> None:
+    settings = {
+        "precision": "bf16",
+        "epochs": 3,
+        "lr": 3e-4,
+    }  # a text known by heart has a loss of rounding alone
+    alone = train(ALONE, task, 20, 60, settings)
+    found = together(2, train, task, 20, 60, settings)
+    assert found[0] == found[1]
+    assert found[0]["loss"] == pytest.approx(alone["loss"], rel=5e-3)
+    assert found[0]["norm"] == pytest.approx(alone["norm"], rel=2e-2)
+
+
+@pytest.mark.slow
+def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byte() -> None:
+    settings = {"accumulate": 2, "epochs": 2}
+    alone = train(ALONE, "translate", 12, 60, settings)
+    for found in together(2, train, "translate", 12, 60, settings):
+        assert found["kept"] == alone["kept"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "settings"), [("classify", {"batch_size": 7}), ("lm", {"batch_size": 9})], ids=str
+)
+def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(
+    task: str, settings: dict
+) -> None:
+    """22 texts are three batches of 7 and one text; the windows of a text end in a short one."""
+    settings = settings | {"epochs": 3}
+    alone = train(ALONE, task, 50, 22, settings)
+    found = together(4, train, task, 50, 22, settings)
+    assert all(other == found[0] for other in found)
+    near(found[0], alone)
+
+
+@pytest.mark.slow
+def test_processes_with_other_versions_are_told_so() -> None:
+    told = together(2, other_versions)
+    assert told == ["the 2 processes of this run differ in: versions"] * 2
+
+
+@pytest.mark.slow
+def test_processes_on_gpus_and_on_cpus_are_told_so() -> None:
+    told = together(2, mixed_devices)
+    assert told == ["the 2 processes of this run differ in: device"] * 2
+
+
+@pytest.mark.slow
+def test_what_is_hidden_for_pretraining_differs_and_the_replicas_do_not() -> None:
+    first, second = together(2, train, "pretrain", 8, 40, {"accumulate": 2})
+    assert first == second and len(first["loss"]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classify", "translate", "pretrain", "lm"])
+def test_every_example_is_scored_once_by_any_number_of_processes(task: str) -> None:
+    sizes = [1] if task == "lm" else [1, 2, 3, 7, 17]
+    alone = validate(ALONE, task, sizes)
+    for size in (2, 3, 4):
+        found = together(size, validate, task, sizes)
+        for i, expected in enumerate(alone):
+            seen = sorted(index for process in found for index in process[i]["seen"])
+            assert seen == sorted(expected["seen"])
+            for process in found:
+                assert process[i]["scores"] == pytest.approx(expected["scores"], rel=1e-6)
+                exact = [name for name in expected["scores"] if name in ("accuracy", "bleu", "exact_match")]
+                assert all(process[i]["scores"][name] == expected["scores"][name] for name in exact)
+
+
+@pytest.mark.slow
+def test_what_one_process_cannot_do_none_does() -> None:
+    first, second = together(2, diverge)
+    assert first[:2] == second[:2] and first[1], "all stop at the same update, and nothing was updated"
+    assert all(str(row) in first[0] for row in first[2] + second[2]), "rows of all are named"
+    assert first[0].startswith("loss nan")
+    paces = together(2, pace)
+    assert paces[0] == paces[1], "one clock is believed"
+    told = together(2, differ)
+    assert told[0] == told[1]
+    assert told[0][0].startswith("UsageError the 2 processes of this run differ in: data start the same")
+    assert told[0][1] == "DataError process 1: no such file: ä look"

@@ -1,0 +1,292 @@
+"""Real processes of one run: what they are given, how they stop, die and go on, in whatever number."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.api.test_end_to_end import write_reviews
+from tests.helpers.forking import Command
+from tests.helpers.together import environment_of, free_port
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
+FLAGS = (
+    "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--text.vocab-size 300 --model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64 "
+    "--model.dropout 0 --model.embedding-dropout 0 --word-mask-prob 0 --word-unknown-prob 0"
+).split()
+
+
+def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
+    file = tmp_path / "r.csv"
+    if not file.exists():
+        write_reviews(file)
+    return ("train", "classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS, *more)
+
+
+def start(
+    tmp_path: Path, size: int, *arguments: str, others: tuple[str, ...] | None = None,
+    before: Callable[[], None] | None = None,
+) -> list[Command]:  # fmt: skip
+    """`size` processes of one command; all but the first of another one where that is given; `before` may break them."""
+    port, n = free_port(), len(list(tmp_path.glob("said-*")))
+    cache = {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    return [
+        Command(
+            tmp_path / f"said-{n}-{rank}",
+            others if rank and others else arguments,
+            environment_of(rank, size, port) | cache,
+            before,
+        )
+        for rank in range(size)
+    ]
+
+
+def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
+    """The exit code of each, and what each said."""
+    outcomes = [process.wait(seconds) for process in processes]
+    return [code for code, _ in outcomes], [said for _, said in outcomes]
+
+
+def wait_for(condition: Callable[[], bool], process: Command) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.returncode is None, process.text()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def saved(tmp_path: Path, name: str) -> list[str]:
+    return sorted(path.name for path in (tmp_path / name / "checkpoints").glob("step-*"))
+
+
+def rows(tmp_path: Path, name: str) -> list[dict]:
+    """The lines of a run's log."""
+    lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def curve(tmp_path: Path, name: str) -> dict[str, list]:
+    """Losses, norms and validations by update."""
+    logged = rows(tmp_path, name)
+    assert [row["step"] for row in logged] == list(range(1, len(logged) + 1))
+    numbers = {key: [row[key] for row in logged] for key in ("loss", "grad_norm", "lr")}
+    scores = [value for row in logged for value in (row.get("valid") or {}).values()]
+    return numbers | {"valid": scores}
+
+
+@pytest.mark.slow
+def test_only_the_first_process_writes_and_talks(tmp_path: Path) -> None:
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "two", "--steps", "3")))
+    assert codes == [0, 0], said
+    assert "report:" in said[0] and said[1] == ""
+    [alone] = start(tmp_path, 1, *new_run(tmp_path, "one", "--steps", "3"))
+    assert alone.wait(120)[0] == 0
+    files = [
+        {p.relative_to(tmp_path / name) for p in (tmp_path / name).rglob("*")} for name in ("one", "two")
+    ]
+    assert files[0] == files[1]
+    for name, values in curve(tmp_path, "one").items():
+        assert curve(tmp_path, "two")[name] == pytest.approx(values, rel=1e-5), name
+
+
+@pytest.mark.slow
+def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: Path) -> None:
+    """And an exit code of all, so that none waits for another."""
+    mine, other = new_run(tmp_path, "x"), tmp_path / "other.csv"
+    write_reviews(other, 90)
+    theirs = tuple(str(other) if word.endswith("r.csv") else word for word in mine)
+    missing = tuple(word.replace("r.csv", "none.csv") for word in mine)
+    few = new_run(tmp_path, "x", "--batch-size", "1")
+    cases = [
+        (mine, theirs, 2, "differ in:"),
+        (mine, (*mine, "--lr", "0.5"), 2, "differ in: configuration"),
+        (mine, missing, 3, "process 1: "),
+        (few, few, 2, "an update has 1 examples at most, too few for 2 processes"),
+        ((*mine, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
+        ((*mine, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
+        (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),
+        (("explain", "x"), None, 2, "explain is the work of one process, and 2 were started"),
+    ]
+    for arguments, others, code, told in cases:
+        codes, said = ended(start(tmp_path, 2, *arguments, others=others))
+        assert codes == [code, code], (told, said)
+        assert told in said[0] and said[0].count("error:") == 1 and said[1] == "", (told, said)
+    assert not (tmp_path / "x").exists()
+    codes, said = ended(start(tmp_path, 2, *mine, others=new_run(tmp_path, "elsewhere")))
+    assert (
+        codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in said[0]
+    ), said
+
+
+@pytest.mark.slow
+def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> None:
+    [alone] = start(tmp_path, 1, *new_run(tmp_path, "whole"))
+    assert alone.wait(180)[0] == 0
+    go_on = ("train", "--resume", str(tmp_path / "parts"))
+    for size, arguments, struck in ((2, new_run(tmp_path, "parts"), 1), (1, go_on, 0)):
+        before = saved(tmp_path, "parts")
+        processes = start(tmp_path, size, *arguments)
+        wait_for(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:], processes[0])
+        processes[struck].send(signal.SIGTERM)  # one alone is told, and all stop after the same update
+        codes, said = ended(processes)
+        assert codes == [143] * size, said
+        assert said[0].count("everything is saved") == 1 and not any(said[1:])
+    codes, said = ended(start(tmp_path, 3, *go_on))
+    assert codes == [0, 0, 0], said
+    for name, values in curve(tmp_path, "whole").items():
+        assert curve(tmp_path, "parts")[name] == pytest.approx(values, rel=1e-5), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lost_process_ends_the_others_with_one_sentence(lost: int, tmp_path: Path) -> None:
+    processes = start(tmp_path, 3, *new_run(tmp_path, "cut", "--epochs", "60"))
+    wait_for(lambda: bool(saved(tmp_path, "cut")), processes[0])
+    began = time.monotonic()
+    processes[lost].send(signal.SIGKILL)
+    codes, said = ended(processes, 60)
+    assert time.monotonic() - began < 30
+    assert [code for rank, code in enumerate(codes) if rank != lost] == [6, 6], said
+    told = "".join(said)
+    assert told.count("error: another process of this run was lost") == 1, said
+    assert f"glassformer train --resume {tmp_path / 'cut'}" in told
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_run_goes_on_to_the_curve_it_would_have_had(tmp_path: Path) -> None:
+    [alone] = start(tmp_path, 1, *new_run(tmp_path, "whole"))
+    assert alone.wait(180)[0] == 0
+    rng, out = random.Random(0), tmp_path / "cut"
+    for _ in range(6):
+        size = rng.choice([2, 3])
+        processes = start(tmp_path, size, *new_run(tmp_path, "cut", "--auto-resume"))
+        time.sleep(rng.uniform(0.5, 6.0))
+        processes[lost := rng.randrange(size)].send(signal.SIGKILL)
+        time.sleep(0.1)
+        for process in processes:  # as torchrun does: one that still waits for the dead to come would wait on
+            if process.returncode is None:
+                process.send(signal.SIGTERM)
+        codes, said = ended(processes, 60)
+        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, -signal.SIGTERM}, (
+            codes,
+            said,
+        )
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", "--auto-resume")))
+    assert codes == [0, 0], said
+    for name, values in curve(tmp_path, "whole").items():
+        assert curve(tmp_path, "cut")[name] == pytest.approx(values, rel=1e-5), name
+    assert not list(out.rglob(".tmp-*"))
+
+
+def torchrun(tmp_path: Path, size: int, *arguments: str) -> subprocess.Popen[str]:
+    """The command under torch's own launcher."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
+    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as said:
+        return subprocess.Popen(
+            [*launcher, *arguments], env=os.environ | own, text=True, stdout=said, stderr=said
+        )
+
+
+def workers(tmp_path: Path, launcher: subprocess.Popen[str]) -> list[int]:
+    """The processes it started, by rank."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="utf-8").split()
+    ranks = {}
+    for child in children:
+        values = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        ranks |= {int(v[5:]): int(child) for v in values if v.startswith(b"RANK=")}
+    return [pid for _, pid in sorted(ranks.items())]
+
+
+@pytest.mark.slow
+def test_torchrun_of_one_is_a_plain_run_to_the_byte(tmp_path: Path) -> None:
+    [plain] = start(tmp_path, 1, *new_run(tmp_path, "plain"))
+    assert plain.wait(180)[0] == 0
+    arguments = new_run(tmp_path, "one")
+    one = torchrun(tmp_path, 1, "--master-port", str(free_port()), "-m", "glassformer", *arguments)
+    assert one.wait(180) == 0, (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
+    for file in ("model/model.safetensors", "config.toml", "predictions.jsonl"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes(), file
+    assert curve(tmp_path, "one") == curve(tmp_path, "plain")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("meeting", ["--standalone", "--master-port"])
+def test_torchrun_restarts_a_run_that_lost_a_process(lost: int, meeting: str, tmp_path: Path) -> None:
+    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole")))
+    assert codes == [0, 0], said
+    where = [meeting] if meeting == "--standalone" else [meeting, str(free_port())]
+    arguments = ("--max-restarts=1", *where, "-m", "glassformer", *new_run(tmp_path, "cut"))
+    launcher = torchrun(tmp_path, 2, *arguments)
+    try:
+        deadline = time.monotonic() + 120
+        while not saved(tmp_path, "cut"):
+            assert time.monotonic() < deadline and launcher.poll() is None
+            time.sleep(0.005)
+        os.kill(workers(tmp_path, launcher)[lost], signal.SIGKILL)
+        assert launcher.wait(180) == 0, (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
+    finally:
+        if launcher.poll() is None:
+            launcher.kill()
+    for file in ("model/model.safetensors", "config.toml"):
+        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_to_torchrun_saves_once_and_stops_all(number: signal.Signals, tmp_path: Path) -> None:
+    arguments = (
+        "--master-port",
+        str(free_port()),
+        "-m",
+        "glassformer",
+        *new_run(tmp_path, "cut", "--epochs", "90"),
+    )
+    launcher = torchrun(tmp_path, 2, *arguments)
+    try:
+        deadline = time.monotonic() + 120
+        while not saved(tmp_path, "cut"):
+            assert time.monotonic() < deadline and launcher.poll() is None
+            time.sleep(0.005)
+        launcher.send_signal(number)
+        assert launcher.wait(60) != 0
+    finally:
+        if launcher.poll() is None:
+            launcher.kill()
+    said = (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
+    assert said.count("everything is saved") == 1, said
+    steps = len((tmp_path / "cut" / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    assert saved(tmp_path, "cut")[-1] == f"step-{steps:08d}"
+
+
+def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) -> None:
+    arguments = new_run(tmp_path, "run", "--auto-resume", "--steps", "3")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "env.json").write_text("{}", encoding="utf-8")  # died before its first update
+    [first] = start(tmp_path, 1, *arguments)
+    assert first.wait(120)[0] == 0, first.text()
+    before = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    leftovers = [tmp_path / "run" / ".tmp-report.md-7-1", tmp_path / "run" / "plots" / ".tmp-loss.png-7-2"]
+    for leftover in leftovers:
+        leftover.write_text("killed while writing", encoding="utf-8")
+    [again] = start(tmp_path, 1, *arguments)
+    code, said = again.wait(120)
+    assert not any(leftover.exists() for leftover in leftovers)
+    assert code == 0 and "going on with it" in said, said
+    assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "data.json").write_text("precious", encoding="utf-8")
+    [refused] = start(tmp_path, 1, *new_run(tmp_path, "mine", "--auto-resume"))
+    code, said = refused.wait(120)
+    assert code == 2 and "is not empty" in said
+    assert (tmp_path / "mine" / "data.json").read_text(encoding="utf-8") == "precious"

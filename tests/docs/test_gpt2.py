@@ -1,0 +1,58 @@
+"""The recipe of GPT-2's size: what docs/ranks.md says of it, and its dry run, without the sizes that need a GPU."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.helpers.small import small
+
+from glassformer.cli.main import main
+from glassformer.config.recipes import load_recipe
+from glassformer.models import LanguageModel
+from glassformer.models.cost import decoder_flops
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
+from glassformer.training.preflight import memory, n_parameters
+
+PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")
+
+
+def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
+    """On the meta device, where a model of any size is built at once and holds nothing."""
+    config = load_recipe("gpt2-124m")
+    c, vocab_size = config.train, config.text.vocab_size
+    with torch.device("meta"):
+        model = LanguageModel(config.model, vocab_size, config.text.max_len)
+    update = c.max_tokens * c.accumulate
+    flops = 3 * decoder_flops(config.model, 2 * config.text.max_len, vocab_size, cross=False)
+    hours = update * (c.steps or 0) * flops / (0.4 * 989e12) / 3600
+    bf16 = replace(small("lm").context.with_config(config), precision="bf16")
+    for told in (
+        f"{n_parameters(model):,} parameters",
+        f"{c.steps:,} updates of {update:,} tokens",
+        f"{flops / 1e9:.3f} GFLOP a token",
+        f"{hours:.1f} hours on one H200",
+        f"{hours * 60 / 8:.0f} minutes on eight",
+        f"about {memory(model, bf16, c.max_tokens) / 1e9:.0f} GB",
+        f"{12 * MAX_LOGITS / 1e9:.1f} GB for the logits of {MAX_LOGITS // vocab_size:,} tokens",
+    ):
+        assert told in PAGE, told
+
+
+def test_its_dry_run_counts_the_rows_that_eight_processes_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "a.txt").write_text("To be, or not to be, that is the question: " * 200, encoding="utf-8")
+    line = re.search(r"glassformer train gpt2-124m .*", PAGE)
+    assert line is not None and "--train-file" in line[0]
+    small = "--text.max-len 32 --max-tokens 64 --model.n-layers 1 --model.d-model 24 --model.n-heads 2 --no-compile"
+    given = ["train", "gpt2-124m", "--train-file", str(text), "--device", "cpu", *small.split(), "--dry-run"]
+    assert main([*given, "--out", str(tmp_path / "run")]) == 0
+    told = "".join(capsys.readouterr())
+    assert re.search(r"model +[\d,]+ parameters", told) and "speed" in told, told
+    assert not (tmp_path / "run").exists()

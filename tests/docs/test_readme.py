@@ -1,0 +1,87 @@
+"""Every command the documents show is one the program takes: verbs, flags and recipes that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    encode,
+    evaluate,
+    explain,
+    flags,
+    predict,
+    recipes,
+    train,
+)
+from glassformer.config.recipes import load_recipe, recipe_names
+
+ROOT = Path(__file__).parents[2]
+ARGUMENTS = {
+    "compare": compare.CompareArguments, "data": data.DataArguments, "demo": demo.DemoArguments,
+    "doctor": doctor.DoctorArguments, "evaluate": evaluate.EvaluateArguments, "explain": explain.ExplainArguments,
+    "predict": predict.PredictArguments,
+    "recipes": recipes.RecipesArguments, "train": train.TrainArguments,
+}  # fmt: skip
+AHEAD = {"encode": encode.EncodeArguments}
+DOCUMENTS = sorted(
+    p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md"
+)
+
+
+def commands(text: str) -> list[str]:
+    """Lines and code spans of a document that call the program, without prompt, variables, redirections and remarks."""
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(glassformer [a-z].*)", line)
+        shown = [match.group(1)] if match else re.findall(r"`(glassformer [a-z][^`]*)`", line)
+        for command in shown:
+            found += re.split(r"\s+[<>|#]", command)[0].rstrip().split(" && ")
+    return found
+
+
+def test_commands_are_found() -> None:
+    assert commands("`glassformer doctor a`, or `glassformer recipes`.") == [
+        "glassformer doctor a",
+        "glassformer recipes",
+    ]
+    text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is && so"
+    assert commands(text) == [
+        "glassformer train imdb --out x",
+        "glassformer predict r",
+        "glassformer is",
+        "so",
+    ]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_documented_commands_exist(path: Path) -> None:
+    for command in commands(path.read_text(encoding="utf-8")):
+        verb, *rest = shlex.split(command)[1:]
+        assert verb in ARGUMENTS, f"{path.name}: {command}"
+        rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...", "--help")]
+        if verb == "data" and rest[0] in AHEAD:
+            words, given = flags.split_words(AHEAD[rest[0]], rest[1:], f"data {rest[0]}")
+            flags.parse(AHEAD[rest[0]], given, f"data {rest[0]}")
+            continue
+        words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
+        if verb == "train" and words and words[0].islower() and "/" not in words[0]:
+            assert words[0] in recipe_names(), f"{path.name}: {command}"
+            flags.parse_for_recipe(train.TrainArguments, given, load_recipe(words[0]), "train")
+        elif verb not in ("data", "train"):
+            flags.parse(ARGUMENTS[verb], given, verb)
+
+
+def test_make_targets_in_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test", "test-all", "lint"} <= targets
+    for path in DOCUMENTS:
+        shown = set(re.findall(r"(?:^|`|    )make ([a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+        assert shown <= targets, path.name

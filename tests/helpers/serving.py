@@ -1,0 +1,82 @@
+"""Tiny runs to serve, and a client that asks for exactly what it is told to.
+
+A browser would have better manners.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.helpers.small import CPU, small
+
+from glassformer.api import Run
+
+TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
+DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
+
+
+def tiny_run(name: str, max_len: int = 24) -> Run:
+    """A model with random weights, as `glassformer.load` would give it."""
+    torch.manual_seed(0)
+    task = small(name).task
+    config = replace(task.config, text=replace(task.config.text, max_len=max_len))
+    task = type(task)(config, task.tokenizer, task.label_names)
+    return Run(Path("runs") / name, task, task.build_model().eval(), CPU)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One who comes in by an address and keeps the cookie that is handed over there."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port, self.token, self.place, self.cookie = port, token, "", ""
+        entered = self.ask("GET", f"/?token={token}")
+        if entered.status == 303:
+            self.place, self.cookie = entered.headers["location"], entered.headers["set-cookie"].split(";")[0]
+
+    def path(self, path: str) -> str:
+        """Where questions and files are, which is not known before."""
+        return self.place + path[1:] if path.startswith(("/api/", "/app.")) else path
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | dict[str, Any] | None = None,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> Answer:
+        """One request on a connection of its own; a header given as None is left out."""
+        data = json.dumps(body).encode() if isinstance(body, dict) else body
+        wanted: dict[str, str | None] = {"Host": f"127.0.0.1:{self.port}", "Cookie": self.cookie}
+        if data is not None:
+            wanted |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        wanted |= headers or {}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.putrequest(method, self.path(path), skip_host=True, skip_accept_encoding=True)
+            for name, value in wanted.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            connection.endheaders(data)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: dict[str, Any]) -> Answer:
+        return self.ask("POST", path, body)

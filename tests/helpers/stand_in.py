@@ -1,0 +1,74 @@
+"""Explanations without a trace: just what attributions read of one, for tiny tasks and made-up models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.helpers.small import CPU, config_of, data_of
+from torch import nn
+
+from glassformer.explain.explanation_data import Inference
+from glassformer.explain.predictions import top_predictions
+from glassformer.explain.preparing.prepared import Wrote
+from glassformer.explain.streams import Stream, make_stream
+from glassformer.tasks import TASKS, Task
+
+
+@dataclass(frozen=True)
+class Subject:
+    task: Task
+    model: nn.Module
+    path: Path = Path()
+    device: torch.device = CPU
+
+
+def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
+    """One text, what the model was called with, and what it says."""
+    given, task = streams[-1].n_given, subject.task
+    wrote = Wrote(given - 1, given, []) if task.name == "lm" else Wrote(0, 0, [])
+    with torch.inference_mode():
+        logits = subject.model.eval()(**model_inputs)[0]
+    ids = streams[-1].ids
+    if task.name == "classify":
+        predictions = top_predictions(task, logits[None], [None], [None])
+    else:
+        predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
+    return Inference(
+        subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote
+    )
+
+
+def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:
+    """A task on made data and a random model whose answers depend strongly on its input."""
+    config = config_of(name, word_mask_prob=word_mask_prob)
+    config = replace(config, model=replace(config.model, **({"dropout": 0.0} | model)))
+    task = TASKS[config.task].fit(config, data_of(name))
+    torch.manual_seed(seed)
+    network = task.build_model()
+    with torch.no_grad():
+        for p in network.parameters():
+            p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    return Subject(task, network.eval())
+
+
+def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Inference:
+    """The stand-in for `explain(subject, text)`; a translation, or what goes on after a prompt, is given."""
+    t = subject.task.tokenizer
+    name = subject.task.name
+    ids, spans = t.encode(text), list(t.spans(text))
+    if name == "lm":
+        return said(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
+    if name == "translate":
+        ids, spans = [*ids, t.eos_id], [*spans, None]
+    stream = make_stream(t, "text" if name == "classify" else "source", ids, spans, text, n_pad=n_pad)
+    padding = torch.tensor([[not p for p in stream.padding]])
+    read = torch.tensor([stream.ids])
+    if name == "classify":
+        return said(subject, {"ids": read, "padding_mask": padding}, [stream])
+    tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.spans(target)]
+    written = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
+    inputs = {"src": read, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
+    return said(subject, inputs, [stream, written])

@@ -1,0 +1,204 @@
+"""A fourth task, whole in this one file: token tagging, a tag for every word.
+
+Nothing else of the library knows of it. As a script it is the command `glassformer`, with this task registered:
+`python -m tests.helpers.tagging train tag.toml --train-file …`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.data.batching import Batch, mask_of
+from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.datasets.columns import TEXT, Role
+from glassformer.data.diagnostics import Findings
+from glassformer.data.ragged import Ragged
+from glassformer.data.schema import Form, Rows
+from glassformer.data.splits import Split
+from glassformer.evaluate.metrics import Metric
+from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
+from glassformer.models.cost import encoder_flops
+from glassformer.models.inference import evaluation_mode
+from glassformer.nn.cache import positions_of
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.masks import Mask
+from glassformer.tasks import Task, register
+from glassformer.tasks.reporting import Telling
+from glassformer.utils.formatting import percent
+
+TAGS = Role("tags", "--label-column", ("tags", "pos", "ner"))
+
+
+def check_tags(rows: Mapping[str, Rows], findings: Findings) -> None:
+    """As many tags as words, and none that training lacks."""
+    known = {tag for answer in rows["train"].answer for tag in answer.split()} if "train" in rows else None
+    for part in rows.values():
+        for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
+            words, tags = text.split(), answer.split()
+            if len(words) != len(tags):
+                findings.error(part.path, line, "label", f"{len(words)} words, but {len(tags)} tags")
+            elif known is not None and not known.issuperset(tags):
+                findings.error(
+                    part.path, line, "label", f"a tag of {answer!r} is none of the training data's"
+                )
+
+
+class Tagger(nn.Module):
+    """Embedding, encoder, and a linear layer at every token."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int, n_tags: int, max_len: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = make_embedding(config, vocab_size, max_len)
+        self.encoder = make_encoder(config)
+        self.head = nn.Linear(config.d_model, n_tags)
+        initialise(self)
+
+    def forward(self, ids: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Logits (B, S, C)."""
+        positions = positions_of(ids.shape[1], None, ids.device)
+        mask = Mask.of(padding_mask=padding_mask)
+        x = self.encoder(self.embedding(ids, positions), mask, make_rotation(self.config, positions))
+        return self.head(x)
+
+
+class TagTelling(Telling):
+    """A metric of its own, and its words."""
+
+    what = "tagger"
+    family = "encoder"
+    unit = "words"
+    loss_unit = "nats a word"
+    metrics = (Metric("tag_accuracy", "Tag accuracy", "share of words tagged right", percent),)
+    headline = "tag_accuracy"
+    limits = "It knows the tags of its training data and no other."
+    compared: ClassVar = ("truth", "tags")
+
+
+class Tag(Task):
+    """Validated on the share of words whose tag is right."""
+
+    name = "tag"
+    form = Form("tag", (TEXT, TAGS), check=check_tags)
+    metric = "tag_accuracy"
+    telling = TagTelling()
+    ignores = frozenset({"decode", "model.pooling", "model.n_decoder_layers", "model.tie_embeddings"})
+
+    @classmethod
+    def classes_of(cls, train: Split) -> list[str]:
+        return sorted({tag for answer in train.answers for tag in answer.split()})
+
+    @property
+    def tags(self) -> list[str]:
+        return self.label_names or []
+
+    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+        number = {tag: i for i, tag in enumerate(self.tags)}
+        encoder.begin("ids", "target")
+        for part in encoder.chunks(split):
+            encoded = self.tokenizer.encode_batch(part.text)
+            for ids, answer in zip(encoded, part.answers, strict=True):
+                encoder.put("ids", encoder.cut(ids))
+                encoder.put("target", [number[tag] for tag in answer.split()][: self.config.text.max_len])
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
+        labels, _ = corpus.targets.padded(index, IGNORE_INDEX)
+        n = int(real.sum())
+        return Batch(
+            torch.from_numpy(ids),
+            mask_of(real),
+            torch.from_numpy(labels),
+            None,
+            index,
+            n_tokens=n,
+            n_labels=n,
+        )
+
+    def build_member(self) -> Tagger:
+        text = self.config.text
+        return Tagger(self.config.model, self.tokenizer.vocab_size, len(self.tags), text.max_len)
+
+    @classmethod
+    def n_layers(cls, model: ModelConfig) -> int:
+        return model.n_layers
+
+    def forward_flops(self, length: float) -> float:
+        return encoder_flops(self.config.model, length)
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch.ids, batch.padding_mask)
+
+    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+        right = n = 0
+        with evaluation_mode(model):
+            for batch in self.batches(model, corpus):
+                scored = batch.labels != IGNORE_INDEX
+                right += int((self.logits(model, batch).argmax(dim=-1) == batch.labels)[scored].sum())
+                n += int(scored.sum())
+        return {"loss": self.mean_loss(model, corpus), "tag_accuracy": right / max(1, n)}
+
+    def evaluate(
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
+    ) -> dict[str, Any]:
+        answers = self.predict(model, split.text, decode)
+        rows = [answer | {"truth": true} for answer, true in zip(answers, split.answers, strict=True)]
+        pairs = [pair for row in rows for pair in zip(row["tags"].split(), row["truth"].split(), strict=True)]
+        right = sum(found == true for found, true in pairs)
+        return {
+            "n": len(pairs), "tag_accuracy": right / len(pairs), "examples": rows[:8], "predictions": rows
+        }  # fmt: skip
+
+    def predict(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """{"text", "tags"} each."""
+        ids = Ragged.of(self.tokenizer.encode_batch(list(texts)))
+        found = []
+        with evaluation_mode(model):
+            for i, text in enumerate(texts):
+                row, _ = ids.padded(np.array([i]), self.tokenizer.pad_id)
+                best = model(torch.from_numpy(row))[0].argmax(dim=-1).tolist()[: len(ids[i])]
+                found.append({"text": text, "tags": " ".join(self.tags[tag] for tag in best)})
+        return found
+
+
+register(Tag)
+
+RECIPE = """
+task = "tag"
+note = "Words and their tags."
+
+[text]
+tokenizer = "word"
+vocab_size = 200
+max_len = 32
+
+[model]
+n_layers = 1
+d_model = 32
+n_heads = 2
+d_ff = 64
+
+[train]
+epochs = 24
+max_tokens = 128
+lr = 8e-3
+save_every = 7
+validate_every = 1.0
+precision = "fp32"
+device = "cpu"
+"""
+"""What a person would write down of it, to train with."""
+
+if __name__ == "__main__":
+    from glassformer.cli.main import main
+
+    raise SystemExit(main(sys.argv[1:]))

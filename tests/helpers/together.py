@@ -1,0 +1,242 @@
+"""Several processes of one run, as `torchrun` starts them, forked so that they begin at once; and what they do."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.helpers.forking import forking
+from tests.helpers.small import config_of, data_of, small_run
+
+from glassformer.distributed import process_group as meeting
+from glassformer.distributed.process_group import Ranks, joined
+from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
+from glassformer.runs.records import StepReport
+from glassformer.tasks.lm import task as language
+from glassformer.training import trainer
+from glassformer.training.budget import measure_pace
+from glassformer.training.context import RunContext
+from glassformer.training.loop import own_batches, train_steps, update
+from glassformer.training.signals import StopRequest
+from glassformer.training.state import TrainState
+from glassformer.training.validation import Validator
+from glassformer.utils.device import choose_precision
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
+    """What `torchrun` tells a process."""
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+    return {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
+
+
+def together(size: int, work: Callable[..., Any], *args: Any, seconds: float = 120) -> list[Any]:
+    """What `work(ranks, *args)` returns in each of `size` processes, which have joined; by way of JSON."""
+    with tempfile.TemporaryDirectory() as name:
+        port, folder = free_port(), Path(name)
+        started = [
+            forking().Process(target=_work, args=(rank, size, port, folder, work, args), daemon=True)
+            for rank in range(size)
+        ]
+        for process in started:
+            process.start()
+        deadline = time.monotonic() + seconds
+        try:
+            for process in started:
+                process.join(max(0.0, deadline - time.monotonic()))
+                assert process.exitcode == 0, f"a process ended with {process.exitcode}"
+        finally:
+            for process in started:
+                process.kill()
+        return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(size)]
+
+
+def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any], args: tuple) -> None:
+    os.environ.update(environment_of(rank, size, port))
+    torch.set_num_threads(1)
+    if work is mixed_devices:  # it looks at how they meet
+        found = work(rank, size)
+    else:
+        with joined("cpu") as ranks:
+            found = work(ranks, *args)
+    (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+# What they do. Each is called as `work(ranks, …)` and returns what JSON holds.
+
+
+def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
+    run, state = _begin(ranks, task, n, settings)
+    reports = _reports(run, state, most)
+    return {
+        "loss": [r.loss for r in reports], "norm": [r.grad_norm for r in reports],
+        "valid": [r.valid for r in reports if r.valid], "kept": _digest(state),
+        "position": [state.progress.epoch, state.progress.position],
+        "padding": [r.padding for r in reports],
+    }  # fmt: skip
+
+
+def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
+    """A small run without dropout, before its first update; `members` is the model's, `max_logits` the loss's."""
+    settings = dict(settings)
+    language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
+    members = settings.pop("members", 1)
+    config = config_of(task, **settings)
+    config = replace(config, model=replace(config.model, dropout=0.0, members=members))
+    alone = small_run(config, data_of(task, n)).context
+    run = replace(alone, ranks=ranks, precision=choose_precision(config.train.precision, alone.device))
+    torch.manual_seed(config.train.seed)
+    return run, TrainState.start(run.task.build_model(), config.train, ranks)
+
+
+def _reports(run: RunContext, state: TrainState, most: int) -> list[StepReport]:
+    return list(itertools.islice(train_steps(state, run, Validator(run)), most))
+
+
+def _digest(state: TrainState) -> str:
+    """Of all that is kept, generators of random numbers apart."""
+    kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
+    digest = hashlib.sha256()
+    for name in sorted(kept):
+        digest.update(kept[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def validate(ranks: Ranks, task: str, sizes: list[int]) -> list[dict[str, Any]]:
+    """The scores of the first so many examples by an untrained model, and which of them this process looked at."""
+    data, found = data_of(task, 120), []
+    for n in sizes:
+        valid = data.valid
+        some = replace(valid, text=valid.text[:n], answer=valid.answer and valid.answer[:n])
+        run = small_run(config_of(task), replace(data, valid=some)).context
+        shared = replace(run, ranks=ranks)
+        torch.manual_seed(0)
+        model = run.task.build_model()
+        validator = Validator(shared)
+        scores = validator.score(model, dict(model.named_parameters()), run.valid, run.data.valid)
+        seen = [int(i) for batch in validator.task.batches(model, run.valid) for i in batch.index]
+        found.append({"scores": scores, "seen": seen})
+    return found
+
+
+def diverge(ranks: Ranks) -> list[Any]:
+    """What is said, and whether anything was updated, when the loss of the last process alone is no number."""
+    run = replace(small_run(config_of("classify"), data_of("classify")).context, ranks=ranks)
+    torch.manual_seed(0)
+    state = TrainState.start(run.task.build_model(), run.config.train, ranks)
+    before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+    batches = own_batches(run, run.task.epoch_batches(run.train, 0)[:1])
+    if ranks.rank == ranks.size - 1:
+        own = run.task.loss_sum
+        run.task.loss_sum = lambda model, batch, label_smoothing=0.0: (
+            own(model, batch, label_smoothing) * math.nan
+        )
+    try:
+        update(state, run, batches, 0.1)
+    except DivergedError as error:
+        same = all(torch.equal(before[name], p) for name, p in state.model.named_parameters())
+        return [error.message, same, [int(i) for batch in batches for i in batch.index[:5]]]
+    return []
+
+
+def stop_during_validation(ranks: Ranks) -> list[list[Any]]:
+    """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
+    run, state = _begin(ranks, "classify", 60, {})
+    request, validator = StopRequest(), Validator(run)
+    score = validator.score
+
+    def told(*args: Any) -> dict[str, float]:
+        if ranks.rank == ranks.size - 1:
+            request.signal = signal.SIGTERM
+        return score(*args)
+
+    validator.score, seen = told, []
+    for report in train_steps(state, run, validator, request):
+        seen.append([report.valid is not None, report.stop])
+        if report.stop is not None:
+            break
+    return seen
+
+
+def pace(ranks: Ranks) -> list[float]:
+    """What is measured, in processes of which all but the first are slow."""
+    run = small_run(config_of("classify", minutes=0.01), data_of("classify")).context
+    if not ranks.first:
+        make = run.task.make_batch
+        run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
+    return list(vars(measure_pace(replace(run, ranks=ranks))).values())
+
+
+def differ(ranks: Ranks) -> list[str]:
+    """What processes that differ in one of two facts are told, and those of which the second fails."""
+    told = []
+    ranks.same(configuration="a", data="b")
+    for work in (lambda: ranks.same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
+        try:
+            work()
+        except GlassformerError as error:
+            told.append(f"{type(error).__name__} {error.message} {error.hint}")
+    return told
+
+
+def other_versions(ranks: Ranks) -> str:
+    """What is said where the last process has other packages than the rest."""
+    if ranks.rank == ranks.size - 1:
+        trainer.installed = lambda *names: dict.fromkeys(names, "0.0")
+    data = data_of("classify")
+    trainer.load_text_data = lambda form, config: data
+    with tempfile.TemporaryDirectory() as cache:
+        trainer.cache_dir = lambda: Path(cache)
+        try:
+            trainer.prepare_together(config_of("classify"), ranks)
+        except GlassformerError as error:
+            return error.message
+    return ""
+
+
+def mixed_devices(rank: int, size: int) -> str:
+    """What is said where one process would compute on a GPU and the other on its CPU."""
+    if rank:
+        torch.cuda.device_count = lambda: size
+        meeting.choose_device = lambda name: torch.device("cuda")
+    try:
+        with joined("auto"):
+            return ""
+    except GlassformerError as error:
+        return error.message
+
+
+def terminated(ranks: Ranks) -> list[Any]:
+    """What all raise where the second was stopped by SIGTERM."""
+    try:
+        with ranks.agreed():
+            if ranks.rank == 1:
+                raise Interrupted("stopped", "go on", 143)
+    except GlassformerError as error:
+        return [type(error).__name__, error.message, error.hint, error.exit_code]
+    return []
+
+
+def _fail_in_second(ranks: Ranks) -> None:
+    with ranks.agreed():
+        if ranks.rank == 1:
+            raise DataError("no such file: ä", "look")

@@ -1,0 +1,87 @@
+"""The type checker of the tests: every call of a function of ours against its annotations, shapes included.
+
+jaxtyping gives the axes of a call their sizes and beartype compares. The two of them together, as jaxtyping joins
+them, look at every argument twice, and at the axes of functions that have none, which was two thirds of the time
+of the tests of decoding; here each function is wrapped once, and by no more than it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import jaxtyping
+from beartype import BeartypeConf, beartype
+
+compare = beartype(conf=BeartypeConf(is_pep484_tower=True))
+"""An int is welcome where a float is asked for (PEP 484)."""
+
+
+together = jaxtyping.jaxtyped
+axes = together("context")
+"""While it is entered, axes of one name have one size."""
+
+
+def install() -> None:
+    """Check all of `glassformer`. Must come before the package is first imported."""
+    jaxtyping.install_import_hook("glassformer", "tests.helpers.typechecker.compare")
+    jaxtyping.jaxtyped = lambda typechecker: check  # what the hook writes above every function and class
+
+
+def check(thing: Any) -> Any:
+    """A function that compares what it is given and what it returns; of a dataclass, what it is made of."""
+    if not isinstance(thing, type):
+        return checked(thing)
+    if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
+        thing.__init__ = checked(thing.__init__)
+    return thing
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isgeneratorfunction(function):
+        return together(function, typechecker=compare)  # what it yields is not looked at
+    hints = {name: resolved(hint, function) for name, hint in function.__annotations__.items()}
+    twin = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    twin.__kwdefaults__, twin.__module__, twin.__qualname__ = (
+        function.__kwdefaults__, function.__module__, function.__qualname__
+    )  # fmt: skip
+    twin.__annotations__ = hints
+    compared = compare(twin)
+    if not any(map(has_axes, hints.values())):
+        return functools.wraps(function)(compared)
+
+    @functools.wraps(function)
+    def with_axes(*args: Any, **kwargs: Any) -> Any:
+        with axes:
+            return compared(*args, **kwargs)
+
+    return with_axes
+
+
+def resolved(hint: Any, function: Callable[..., Any]) -> Any:
+    """The type that an annotation names; Any where nothing has that name, as it may be a class still in the making."""
+    try:
+        named = types.SimpleNamespace(__annotations__={"hint": hint})
+        return typing.get_type_hints(named, function.__globals__, include_extras=True)["hint"]
+    except Exception:
+        return Any
+
+
+def has_axes(hint: Any) -> bool:
+    """Whether a tensor's shape stands anywhere in a type."""
+    if isinstance(hint, list):  # the parameters of a Callable
+        return any(map(has_axes, hint))
+    if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
+        return True
+    return any(map(has_axes, typing.get_args(hint)))

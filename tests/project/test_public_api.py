@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import glassformer
+
+
+def test_the_public_names_are_sorted_and_all_there() -> None:
+    assert glassformer.__all__ == sorted(glassformer.__all__)
+    assert glassformer.__all__ == [
+        "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
+        "errors", "load", "load_recipe", "resume", "trace", "train",
+    ]  # fmt: skip
+    for name in glassformer.__all__:
+        assert getattr(glassformer, name).__doc__, name
+    assert set(glassformer.__all__) <= set(dir(glassformer))
+
+
+def test_one_sentence_says_everywhere_what_the_library_is() -> None:
+    from glassformer.cli.main import HELP
+
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sentence = project["description"]
+    assert (glassformer.__doc__ or "").startswith(f"{sentence}\n")
+    assert HELP.startswith(f"{sentence}\n")
+    assert f"\n\n{sentence}\n\n" in (root / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = glassformer.trian  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    heavy = {"torch", "numpy", "sklearn", "matplotlib", "sacrebleu", "tokenizers", "babel", "tyro", "rich"}
+    for module in (
+        "glassformer",
+        "glassformer.config",
+        "glassformer.errors",
+        "glassformer.utils.console",
+        "glassformer.config.recipes",
+    ):
+        script = (
+            f"import sys, {module}; assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_no_public_name_hides_a_module() -> None:
+    """`glassformer.train` is the function, whichever submodules were imported before: none has its name."""
+    package = Path(glassformer.__file__).parent
+    modules = {p.stem for p in package.glob("*.py")} | {p.name for p in package.iterdir() if p.is_dir()}
+    assert set(glassformer.__all__) & modules == {"errors"}  # which is the module itself
+
+
+def test_every_config_field_is_described() -> None:
+    """The docstring under a field is its help on the command line."""
+    import ast
+
+    from glassformer import config
+
+    files = sorted(Path(config.__file__).parent.glob("*.py"))
+    for node in (node for file in files for node in ast.parse(file.read_text(encoding="utf-8")).body):
+        if isinstance(node, ast.ClassDef) and node.name != "Config":
+            body = [type(statement) for statement in node.body[1:]]
+            assert body == [ast.AnnAssign, ast.Expr] * len(getattr(config, node.name).__annotations__), (
+                node.name
+            )

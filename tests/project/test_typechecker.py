@@ -1,0 +1,98 @@
+"""The checker that all other tests run under: what does not fit an annotation is an error, wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from beartype.roar import BeartypeCallHintViolation
+from jaxtyping import Float, Int, TypeCheckError
+from tests.helpers.typechecker import check
+from torch import Tensor
+
+from glassformer.nn.attention import attention
+
+
+@check
+def product(
+    x: Float[Tensor, "B D"], weight: Float[Tensor, "D E"], as_is: bool = False
+) -> Float[Tensor, "B E"]:
+    return x if as_is else x @ weight
+
+
+@check
+def half(x: float) -> float:
+    return x / 2 if x else "none"  # type: ignore[return-value]
+
+
+@check
+def upto(n: int) -> Iterator[int]:
+    yield from range(n)
+
+
+@check
+def applied(
+    to: Callable[[Float[Tensor, "N"]], Float[Tensor, "N"]], x: Float[Tensor, "N"]
+) -> Float[Tensor, "N"]:
+    return to(x)
+
+
+@check
+@dataclass(frozen=True)
+class Pair:
+    ids: Int[Tensor, "S"]
+    mask: Int[Tensor, "S"]
+
+
+class Holder:
+    @check
+    def grown(self, x: Float[Tensor, "N"], by: int) -> Float[Tensor, "N+1"]:
+        return torch.cat([x, x[:by]])
+
+
+def test_what_fits_passes() -> None:
+    assert product(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
+    assert product(torch.ones(2, 3), weight=torch.ones(3, 3), as_is=True).shape == (2, 3)
+    assert half(3) == 1.5, "an int is a float"
+    assert list(upto(2)) == [0, 1]
+    assert applied(torch.neg, torch.ones(3)).shape == (3,)
+    assert Holder().grown(torch.ones(3), 1).shape == (4,)
+    assert Pair(torch.arange(3), torch.arange(3)).ids.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: product(torch.ones(2, 3), torch.ones(2, 3)),  # D is 3, and then 2
+        lambda: product(torch.ones(2, 3), torch.ones(3, 4), as_is=True),  # what returns is (B, D)
+        lambda: product(torch.ones(2, 3), torch.ones(3)),
+        lambda: product(torch.ones(2, 3).long(), torch.ones(3, 3).long()),
+        lambda: product(torch.ones(2, 3), torch.ones(3, 3), as_is=1),
+        lambda: half("3"),
+        lambda: half(0),
+        lambda: upto("3"),
+        lambda: applied(lambda x: x[1:], torch.ones(3)),
+        lambda: applied(3, torch.ones(3)),
+        lambda: Pair(torch.arange(3), torch.arange(4)),
+        lambda: Pair([1], [1]),
+        lambda: Holder().grown(torch.ones(3), 2),
+        lambda: attention(torch.ones(1, 2, 4), torch.ones(1, 3, 4), torch.ones(1, 2, 4)),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_an_error(call: Callable[[], object]) -> None:
+    with pytest.raises((BeartypeCallHintViolation, TypeCheckError)):
+        call()
+
+
+def test_axes_of_one_call_are_not_those_of_another() -> None:
+    @check
+    def twice(x: Float[Tensor, "N"]) -> Float[Tensor, "2"]:
+        return torch.stack([shortened(x).sum(), x.sum()])
+
+    @check
+    def shortened(x: Float[Tensor, "N"]) -> Float[Tensor, "M"]:
+        return x[1:]
+
+    assert twice(torch.ones(4)).tolist() == [3, 4]

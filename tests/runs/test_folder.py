@@ -1,0 +1,230 @@
+"""A run folder has one owner: its states, what it reads back, and that nobody else spells its files' names."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glassformer
+from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.errors import CheckpointError, DivergedError
+from glassformer.report.diagnosis import diagnose
+from glassformer.report.facts import load_facts
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import DataFacts, Evaluation, MetricsLine, SplitFacts
+from glassformer.tasks.classify.task import Classify
+from glassformer.text.tokenizer import Tokenizer
+
+PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
+
+FILES = {
+    "config.toml", "env.json", "data.json", "tokenizer.json", "metrics.jsonl", "diverged.json", "evaluation.json",
+    "predictions.jsonl", "report.md", "report.json",
+}  # fmt: skip
+FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
+ALSO = {
+    ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
+    ("data/pretokenized/index.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
+}
+"""Other places that spell a name, with the reason."""
+
+
+def spelled(path: Path) -> set[str]:
+    """Names of a run's files that a module has as strings, and of its folders where it makes a path of them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and node.value in FILES:
+            found.add(str(node.value))
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and isinstance(node.right, ast.Constant)
+        ):
+            found |= {str(node.right.value)} & FOLDERS
+        if isinstance(node, ast.JoinedStr):
+            texts = [str(part.value) for part in node.values if isinstance(part, ast.Constant)]
+            found |= {name for name in FOLDERS for text in texts if f"{name}/" in text}
+    return found
+
+
+def test_no_other_module_spells_a_name_of_the_run_folder() -> None:
+    others = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in spelled(path)
+        if path != PACKAGE / "runs" / "folder.py"
+    }
+    assert others == ALSO.keys()
+    assert spelled(PACKAGE / "runs" / "folder.py") >= FILES | {"checkpoints", "snapshots", "model"}
+
+
+# What is written comes back
+
+
+def begun(path: Path) -> RunFolder:
+    folder = RunFolder(path)
+    tokenizer = Tokenizer.train(["a b", "b a"], TextConfig(tokenizer="char"))
+    splits = {"train": SplitFacts(2, n_tokens=7, unknown_rate=0.0), "test": SplitFacts(1)}
+    data = DataFacts(
+        "classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"]
+    )
+    folder.begin(Config(recipe="mine"), {"device": "cpu"}, data, tokenizer)
+    return folder
+
+
+def test_states_and_values(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert not any((folder.in_use, folder.resumable, folder.sealed, folder.finished, folder.model_folder))
+    folder = begun(tmp_path / "run")
+    assert folder.in_use and folder.resumable and not folder.sealed and not folder.finished
+    assert folder.read_config() == Config(recipe="mine")
+    assert folder.read_env() == {"device": "cpu"}
+    assert folder.read_tokenizer().kind == "char"
+    data = folder.read_data()
+    assert data.train.n_tokens == 7 and data.splits["test"] == SplitFacts(1)
+    assert json.loads(folder.data.read_text("utf-8"))["splits"]["test"] == {"n": 1}, (
+        "nothing that was not counted"
+    )
+    assert folder.read_evaluation() is None and folder.read_predictions() is None
+    scores = {"n": 1, "accuracy": 1.0, "ci95": [0.2, 1.0], "label_names": ["a", "b"]}
+    folder.write_evaluation(Evaluation("classify", "test", scores), [{"label": "é\u2028"}])
+    assert folder.finished and folder.read_predictions() == [{"label": "é\u2028"}]
+    assert folder.read_evaluation() == Evaluation("classify", "test", scores)
+    assert json.loads(folder.evaluation.read_text("utf-8")) == {"task": "classify", "split": "test", **scores}
+
+
+def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    rows = [MetricsLine(step, epoch=0.5, loss=1 / step) for step in (1, 2, 3)]
+    rows[1] = replace(rows[1], valid={"loss": 0.25})
+    whole = "".join(row.line() for row in rows)
+    folder.metrics.write_text(whole + '{"step": 4, "lo', encoding="utf-8", newline="\n")
+    assert folder.read_metrics() == rows
+    folder.cut_metrics(2)
+    assert folder.metrics.read_text("utf-8") == "".join(row.line() for row in rows[:2])
+    folder.metrics.unlink()
+    folder.cut_metrics(2)
+    assert folder.read_metrics() == []
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "7", '{"splits": 3}', '{"splits": {"train": []}}'])
+def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
+    folder = begun(tmp_path)
+    folder.evaluation.write_text(content, encoding="utf-8")
+    folder.data.write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"data\.json"):
+        folder.read_data()
+    if "splits" not in content:
+        with pytest.raises(CheckpointError, match=r"evaluation\.json"):
+            folder.read_evaluation()
+    for damage in ("task = ", "task = 7", "tsak = 'lm'", "\x00"):
+        folder.config.write_text(damage, encoding="utf-8")
+        with pytest.raises(CheckpointError, match=r"config\.toml"):
+            folder.read_config()
+
+
+def test_a_model_folder_alone_is_found_and_a_half_replaced_one_put_back(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.model.mkdir(parents=True)
+    (folder.model / "config.json").write_text("{}", encoding="utf-8")
+    assert folder.model_folder == folder.model
+    assert RunFolder(folder.model).model_folder == folder.model
+    folder.model.rename(folder.path / ".tmp-old-model")
+    assert RunFolder(folder.path).model_folder == folder.model and folder.model.is_dir()
+
+
+# A run's end
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return Config(
+        task="classify",
+        data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
+        text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
+        model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),
+        train=TrainConfig(steps=6, epochs=None, max_tokens=64, device="cpu", precision="fp32"),
+    )
+
+
+def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+
+    def killed(*_: Any, **__: Any) -> None:
+        assert folder.sealed, "the weights are on the disk before the evaluation begins"
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classify, "evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            glassformer.train(config, out=folder.path)
+    assert not folder.finished
+    weights = folder.model / "model.safetensors"
+    before = weights.stat().st_ino
+    assert glassformer.load(folder.path).predict("good word1")
+    assert "not evaluated" in (folder.model / "README.md").read_text("utf-8")
+    glassformer.resume(folder.path)
+    assert folder.finished and folder.sealed and folder.report.is_file()
+    assert "Accuracy: " in (folder.model / "README.md").read_text("utf-8")
+    assert weights.stat().st_ino == before, "the weights were written once"
+
+
+def test_a_finished_run_is_told_again_but_not_evaluated_again(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    glassformer.train(config, out=folder.path)
+    folder.report.unlink()
+    scores = folder.evaluation.read_bytes()
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Classify, "evaluate", never)
+    glassformer.resume(folder.path)
+    assert folder.report.is_file() and folder.evaluation.read_bytes() == scores
+
+
+def test_a_damaged_model_is_made_again_from_the_checkpoint(config: Config, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    glassformer.train(config, out=folder.path)
+    weights = folder.model / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    assert not folder.sealed
+    glassformer.resume(folder.path)
+    assert folder.sealed and weights.read_bytes() == whole
+
+
+def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    loss_sum, calls = Classify.loss_sum, []
+
+    def broken(self: Classify, model: Any, batch: Any, label_smoothing: float = 0.0) -> torch.Tensor:
+        calls.extend([1] * folder.metrics.is_file())  # not those of the look ahead
+        return loss_sum(self, model, batch, label_smoothing) * (math.nan if len(calls) > 2 else 1.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classify, "loss_sum", broken)
+        with pytest.raises(DivergedError) as caught:
+            glassformer.train(config, out=folder.path)
+    at = folder.read_divergence()
+    assert at is not None and at.step == 3 and at.told == caught.value.message and "update 3 " in at.told
+    (finding, *_) = diagnose(load_facts(folder.path))
+    assert "stopped being a number at update 3" in finding.matter and "--lr" in finding.remedy
+    glassformer.resume(folder.path)
+    assert folder.read_divergence() is None and folder.finished

@@ -1,0 +1,303 @@
+"""A model folder loads only as it was written, with its own tokenizer, and never takes more memory than its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.crashing import every_crash
+from torch import Tensor
+
+from glassformer.config import ModelConfig, TextConfig
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.runs import sealed_folder
+from glassformer.runs.model_folder import load_model_files, replace_card, save_model
+from glassformer.tasks import TASKS
+
+MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
+FACTS: dict[str, Any] = {
+    "task": "classify",
+    "label_names": ["neg", "pos"],
+    "vocab_size": 20,
+    "text": asdict(TextConfig(max_len=12)),
+    "model": asdict(MODEL),
+}
+TOKENIZER = {"tokenizer.json": '{"model": "é"}'.encode()}
+
+
+def weights(seed: int = 0) -> dict[str, Tensor]:
+    torch.manual_seed(seed)
+    return {name: p.detach() for name, p in TextClassifier(MODEL, 20, 2, 12).named_parameters()}
+
+
+def save(folder: Path, facts: dict[str, Any] = FACTS, seed: int = 0) -> Path:
+    save_model(folder, facts, weights(seed), TOKENIZER, f"# A model\n\nnumber {seed}")
+    return folder
+
+
+def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return load_model_files(folder, {name: kind.n_layers for name, kind in TASKS.items()})
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+    """Change the files and the manifest with them, as damage cannot but a hand can."""
+    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "manifest.json"}
+    change(files)
+    sealed_folder.write_sealed_folder(
+        folder, "glassformer model", {name: [data] for name, data in atomic_io.items()}, replace=True
+    )
+
+
+def rewrite_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    def edit(files: dict[str, bytes]) -> None:
+        config = json.loads(files["config.json"])
+        change(config)
+        files["config.json"] = json.dumps(config).encode("utf-8")
+
+    rewrite(folder, edit)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run" / "model")
+    facts, loaded = load(folder)
+    assert facts == FACTS
+    assert loaded.keys() == weights().keys()
+    assert all(torch.equal(loaded[name], w) for name, w in weights().items())
+    assert (folder / "tokenizer.json").read_bytes() == TOKENIZER["tokenizer.json"]
+    assert (folder / "README.md").read_text("utf-8").startswith("# A model")
+
+
+def test_a_folder_can_be_moved(tmp_path: Path) -> None:
+    save(tmp_path / "model").rename(tmp_path / "elsewhere")
+    assert load(tmp_path / "elsewhere")[0] == FACTS
+
+
+def test_an_earlier_model_is_replaced_whole(tmp_path: Path) -> None:
+    save(tmp_path / "model", seed=0)
+    save(tmp_path / "model", seed=1)
+    assert torch.equal(load(tmp_path / "model")[1]["head.weight"], weights(1)["head.weight"])
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, how: dict[str, bool]) -> None:
+    found = []
+    for folder, completed in every_crash(
+        tmp_path, lambda f: save(f / "model", seed=0), lambda f: save(f / "model", seed=1), **how
+    ):
+        loaded = load(folder / "model")[1]["head.weight"]
+        seed = next(s for s in (0, 1) if torch.equal(loaded, weights(s)["head.weight"]))
+        assert seed == 1 or not completed
+        found.append(seed)
+        save(folder / "model", seed=2)
+        assert torch.equal(load(folder / "model")[1]["head.weight"], weights(2)["head.weight"])
+        assert [p.name for p in folder.iterdir()] == ["model"]
+    assert found == sorted(found)
+    assert set(found) == {0, 1}
+
+
+def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer.utils import atomic_io
+
+    save(tmp_path / "model", seed=0)
+
+    class Full(atomic_io.FileSystem):
+        def write(self, path, chunks):
+            super().write(path, chunks)
+            if path.name == "README.md":
+                raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic_io, "fs", Full())
+    with pytest.raises(ResourceError, match="model cannot be written"):
+        save(tmp_path / "model", seed=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    assert torch.equal(load(tmp_path / "model")[1]["head.weight"], weights(0)["head.weight"])
+
+
+def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    for file in sorted(folder.iterdir()):
+        whole = file.read_bytes()
+        for i in range(0, len(whole), 7):
+            for damaged in (whole[:i] + bytes([whole[i] ^ 0x20]) + whole[i + 1 :], whole[:i]):
+                file.write_bytes(damaged)
+                with pytest.raises(CheckpointError):
+                    load(folder)
+        file.write_bytes(whole)
+    load(folder)
+
+
+# A card comes last
+
+
+def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    before = (folder / "model.safetensors").stat().st_ino
+    replace_card(folder, "# With a score")
+    assert load(folder)[0] == FACTS
+    assert (folder / "README.md").read_text("utf-8") == "# With a score"
+    assert (folder / "model.safetensors").stat().st_ino == before, "the same file, not written again"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer.utils import atomic_io
+
+    class NoLinks(atomic_io.FileSystem):
+        def link(self, old, new):
+            raise OSError(38, "not here")
+
+    folder = save(tmp_path / "model")
+    monkeypatch.setattr(atomic_io, "fs", NoLinks())
+    replace_card(folder, "# With a score")
+    assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+def test_a_card_is_replaced_whole_or_not_at_all(tmp_path: Path, how: dict[str, bool]) -> None:
+    found = []
+    for folder, completed in every_crash(
+        tmp_path, lambda f: save(f / "model"), lambda f: replace_card(f / "model", "new"), **how
+    ):
+        assert torch.equal(load(folder / "model")[1]["head.weight"], weights()["head.weight"])
+        card = (folder / "model" / "README.md").read_text("utf-8")
+        assert card == "new" or (card.startswith("# A model") and not completed)
+        found.append(card == "new")
+    assert found == sorted(found) and set(found) == {False, True}
+
+
+def test_damage_stays_refused_under_a_new_card(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    replace_card(folder, "new")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load(folder)
+
+
+# Tokenizer and model
+
+
+def test_a_swapped_tokenizer_of_the_same_size_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    other = TOKENIZER["tokenizer.json"].replace(b"model", b"ledom")
+    (folder / "tokenizer.json").write_bytes(other)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is damaged"):
+        load(folder)
+    rewrite(folder, lambda files: files.update({"tokenizer.json": other}))
+    with pytest.raises(CheckpointError, match="not the one its weights were trained with"):
+        load(folder)
+
+
+def test_a_second_tokenizer_is_tied_too(tmp_path: Path) -> None:
+    both = TOKENIZER | {"target_tokenizer.json": b"{}"}
+    save_model(tmp_path / "model", FACTS, weights(), both, "")
+    assert load(tmp_path / "model")[0] == FACTS
+    rewrite(tmp_path / "model", lambda files: files.pop("target_tokenizer.json"))
+    with pytest.raises(CheckpointError, match="not the one"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    folder = save(tmp_path / "model")
+    rewrite(folder, lambda files: files.pop(name))
+    with pytest.raises(CheckpointError, match=f"should hold {name}"):
+        load(folder)
+
+
+def test_a_file_that_does_not_belong_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path / "model")
+    rewrite(folder, lambda files: files.update({"model.pkl": b"cos\nsystem\n"}))
+    with pytest.raises(CheckpointError, match=r"should not hold model\.pkl"):
+        load(folder)
+
+
+def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
+    sealed_folder.write_sealed_folder(tmp_path / "c", "glassformer checkpoint", {})
+    with pytest.raises(CheckpointError, match="not a glassformer model"):
+        load(tmp_path / "c")
+    with pytest.raises(CheckpointError, match="no folder"):
+        load(tmp_path / "none")
+
+
+# Sizes are believed only as far as the weights go
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("model", "d_model", 1 << 30),
+        ("model", "d_model", 16),
+        ("model", "n_layers", 10**9),
+        ("model", "n_heads", 10**9),
+        ("model", "d_head", 10**9),
+        ("model", "d_ff", 10**9),
+        ("model", "d_model", -8),
+        ("model", "d_model", 10**40),
+        ("model", "d_model", 8.0),
+        ("model", "d_model", True),
+        ("model", "d_model", "8"),
+        ("model", "n_heads", 0),
+        ("model", "n_layers", None),
+        ("text", "max_len", 10**12),
+        ("text", "max_len", [1]),
+        (None, "vocab_size", 10**9),
+        (None, "task", "other"),
+        (None, "model", None),
+        (None, "text", []),
+        (None, "label_names", [""] * 1000),
+        (None, "label_names", 7),
+    ],
+)
+def test_hostile_sizes_are_refused(tmp_path: Path, section: str | None, name: str, value: object) -> None:
+    folder = save(tmp_path / "model")
+    rewrite_config(folder, lambda c: (c if section is None else c[section]).update({name: value}))
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load(folder)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000])
+def test_a_configuration_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    folder = save(tmp_path / "model")
+    rewrite(folder, lambda files: files.update({"config.json": content}))
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load(folder)
+
+
+SMALL = {"n_layers": 1, "d_model": 8, "n_heads": 2}
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"d_head": 1}, {"d_head": 16}, {"d_ff": 4}, {"bias": False, "norm": "rms"}, {"n_layers": 3},
+    {"n_layers": 3, "n_decoder_layers": 1}, {"n_decoder_layers": 3}, {"activation": "swiglu"}, {"positions": "learned"},
+    {"positions": "none", "tie_embeddings": False}, {"pooling": "mean+max"},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str, Any]) -> None:
+    config = ModelConfig(**SMALL | options)
+    model = {
+        "classify": lambda: TextClassifier(config, 20, 5, 12),
+        "translate": lambda: Translator(config, 20, 12),
+        "lm": lambda: LanguageModel(config, 20, 12),
+    }[task]()
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    labels = list("abcde") if task == "classify" else None
+    facts = FACTS | {"task": task, "model": asdict(config), "label_names": labels}
+    save_model(tmp_path / "model", facts, tensors, TOKENIZER, "")
+    assert load(tmp_path / "model")[0] == facts
+
+
+def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:
+    config = json.loads((save(tmp_path / "model") / "config.json").read_text("utf-8"))
+    assert config["tokenizer_files"] == {
+        "tokenizer.json": hashlib.sha256(TOKENIZER["tokenizer.json"]).hexdigest()
+    }

@@ -1,0 +1,153 @@
+"""A task defined in one file goes the whole way, and no other file knows a task by name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.tagging import RECIPE, Tag
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
+
+ROOT = Path(__file__).parents[2]
+WORDS = {
+    "the": "DET",
+    "a": "DET",
+    "dog": "NOUN",
+    "cat": "NOUN",
+    "house": "NOUN",
+    "sees": "VERB",
+    "runs": "VERB",
+}
+
+
+def write_sentences(path: Path, n: int, seed: int = 0) -> Path:
+    """A TSV of words and tags; a word after "to" is a verb, whatever it is elsewhere."""
+    rng = np.random.default_rng(seed)
+    lines = ["text\ttags"]
+    for _ in range(n):
+        words = [str(word) for word in rng.choice([*WORDS, "to"], rng.integers(2, 9))]
+        tags = [
+            "PART" if word == "to" else "VERB" if before == "to" else WORDS[word]
+            for before, word in zip(["", *words], words, strict=False)
+        ]
+        lines.append(f"{' '.join(words)}\t{' '.join(tags)}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagging")
+    (folder / "tag.toml").write_text(RECIPE, encoding="utf-8")
+    write_sentences(folder / "train.tsv", 600)
+    write_sentences(folder / "test.tsv", 60, seed=1)
+    return folder
+
+
+def command(place: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command with the task registered, in a process of its own."""
+    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(place / "cache")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.helpers.tagging", *arguments],
+        cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    return said
+
+
+def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
+    """Data check, train, kill and resume, validate, evaluate, predict, report and load, by the public interface."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(place / "cache"))
+    files = ["--train-file", str(place / "train.tsv"), "--test-file", str(place / "test.tsv")]
+    recipe = str(place / "tag.toml")
+
+    assert main(["data", "check", recipe, *files]) == 0
+    assert "examples in train" in capsys.readouterr().out
+    wrong = place / "wrong.tsv"
+    wrong.write_text("text\ttags\nthe dog\tDET NOUN\nthe cat\tDET\n", encoding="utf-8")
+    assert main(["data", "check", recipe, "--train-file", str(wrong)]) == DataError.exit_code
+    assert "wrong.tsv:3: 2 words, but 1 tags" in capsys.readouterr().out
+
+    whole = command(place, "train", recipe, *files, "--out", str(place / "whole"))
+    killed = command(place, "train", recipe, *files, "--out", str(place / "killed"))
+    while not any((place / "killed" / "checkpoints").glob("step-*")):
+        assert killed.poll() is None, killed.communicate()[0]
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert not (place / "killed" / "evaluation.json").exists()
+    finish(whole)
+    assert "resumed at update" in finish(command(place, "train", "--resume", str(place / "killed")))
+    names = ("model/model.safetensors", "predictions.jsonl")
+    for name in names:
+        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
+
+    run = glassformer.load(place / "whole")
+    assert isinstance(run.task, Tag)
+    (answer,) = run.predict("the dog runs to house")
+    assert answer == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
+    scores = run.evaluate()
+    assert scores["tag_accuracy"] >= 0.95
+    others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
+    assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
+    with pytest.raises(UsageError, match="tag cannot be looked into"):
+        run.explain("the dog")
+
+    rows = [
+        json.loads(line)
+        for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    validations = [row["valid"] for row in rows if "valid" in row]
+    assert len(validations) == 24 and set(validations[0]) == {"loss", "tag_accuracy"}
+    report = (place / "whole" / "report.md").read_text(encoding="utf-8")
+    assert "A tagger trained on own data" in report and "Tag accuracy on the test split: **" in report
+    assert (place / "whole" / "plots" / "metric.png").is_file()
+    card = (place / "whole" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "It knows the tags of its training data" in card
+    assert main(["predict", str(place / "whole"), "a cat", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tags"] == "DET NOUN"
+    assert main(["compare", str(place / "whole"), str(place / "killed")]) == 0
+    assert "tag_accuracy" in capsys.readouterr().out
+    assert main(["doctor", str(place / "whole")]) == 0
+
+
+def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
+    """What differs between tasks is asked of the task."""
+    package = ROOT / "src" / "glassformer"
+    names = set(TASKS) - {Tag.name}
+    assert names == {"classify", "translate", "lm", "pretrain"}
+    found: list[str] = []
+    for path in package.rglob("*.py"):
+        relative = path.relative_to(package).as_posix()
+        if relative.split("/")[0] in ("tasks", "recipes"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                found.append(f"{relative}:{node.lineno} {node.value}")
+    assert not found
+
+
+def test_the_page_spells_no_tasks_name() -> None:
+    """It goes by what it is told of a text: which streams there are, and whether a prediction has a position."""
+    spelled = re.compile(rf"""["'`]({"|".join(sorted(set(TASKS) - {Tag.name}))})["'`]""")
+    sources = [*(ROOT / "web" / "src").rglob("*.ts*")]
+    assert len(sources) > 50
+    assert not [path for path in sources if spelled.search(path.read_text(encoding="utf-8"))]

@@ -1,0 +1,452 @@
+"""Pretraining and beginning from it: what is hidden, what is taken over, and that the base is needed no longer."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.small import MODEL, config_of, small, small_run
+from torch import Tensor, nn
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.data.splits import Split, TextData
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.models import MaskedLanguageModel, TextClassifier
+from glassformer.models.spelling import Spelling
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.snapshots import load_snapshot, snapshots
+from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
+from glassformer.training.finetune import Base, check_base, load_base, read_base
+
+MASK = 4
+TINY: dict[str, Any] = {
+    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64}, "max_tokens": 512, "lr": 3e-3,
+    "device": "cpu", "precision": "fp32",
+}  # fmt: skip
+TOPICS = [[f"{letter}{n}" for n in "abcdefghijklmnopqrst"] for letter in ("sun", "rain")]
+"""Two times twenty words; those of one topic stand together."""
+
+
+def texts(n: int, seed: int) -> tuple[list[str], list[str]]:
+    """Six words of one topic each, and which topic."""
+    rng = np.random.default_rng(seed)
+    topics = rng.integers(0, 2, n)
+    return [" ".join(rng.choice(TOPICS[t], 6)) for t in topics], [("dry", "wet")[t] for t in topics]
+
+
+def table(path: Path, n: int, seed: int) -> Path:
+    rows = [f"{text},{label}" for text, label in zip(*texts(n, seed), strict=True)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pretrained model of the two topics."""
+    folder = tmp_path_factory.mktemp("base")
+    lines, _ = texts(1500, seed=0)
+    (folder / "texts.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    glassformer.train(
+        "pretrain", out=folder / "run", train_file=folder / "texts.txt", steps=200, ngrams=0, **TINY
+    )
+    return folder / "run"
+
+
+def tune(base: Path, place: Path, out: str, **more: Any) -> Path:
+    """Fine-tune on eight texts a topic."""
+    if not (place / "train.csv").exists():
+        table(place / "train.csv", 16, seed=1)
+        table(place / "valid.csv", 200, seed=2)
+    files = {"train_file": place / "train.csv", "valid_file": place / "valid.csv"}
+    given = {"init_from": base, "steps": 12, "snapshots": True, **files} | more
+    named = {
+        "batch_size": 8,
+        "lr": 3e-3,
+        "members": 1,
+        "dropout": 0.1,
+        "embedding_dropout": 0.1,
+    }  # not by rule
+    config: Any = {"device": "cpu", "precision": "fp32"} | named | given
+    glassformer.train("classify", out=place / out, **config)
+    return place / out
+
+
+# What is hidden
+
+
+def test_a_share_of_every_text_is_to_be_guessed_and_most_of_it_hidden() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(5, 1000, (200, 40))
+    ids[:, 30:] = 0  # padding
+    ids[:, 0] = 1  # unknown
+    seen, _, labels = mask_tokens(ids, None, MASK)
+    guessed = labels != IGNORE_INDEX
+    assert (guessed.sum(dim=1) == round(0.15 * 29)).all()
+    assert torch.equal(labels[guessed], ids[guessed]) and torch.equal(seen[~guessed], ids[~guessed])
+    assert not guessed[:, 30:].any() and not guessed[:, 0].any()
+    hidden, kept = (seen == MASK)[guessed].float().mean(), (seen == ids)[guessed].float().mean()
+    assert abs(hidden - 0.8) < 0.05 and abs(kept - 0.1) < 0.04
+    assert torch.isin(seen[guessed & (seen != MASK)], ids[ids > MASK]).all()
+
+
+def test_a_text_of_one_token_is_guessed_and_masking_follows_its_generator() -> None:
+    assert (mask_tokens(torch.tensor([[7], [8]]), None, MASK)[2] == torch.tensor([[7], [8]])).all()
+    ids = torch.randint(5, 100, (8, 20))
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, again = (mask_tokens(ids, None, MASK, torch.Generator().manual_seed(1)) for _ in range(2))
+    assert torch.equal(first[0], again[0]) and torch.equal(first[2], again[2])
+    assert torch.equal(before, torch.get_rng_state())
+    assert not torch.equal(mask_tokens(ids, None, MASK)[2], mask_tokens(ids, None, MASK)[2])
+
+
+def test_a_hidden_word_hides_its_spelling_and_an_exchanged_one_brings_its_own() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(5, 50, (64, 20))
+    spelling = Spelling(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
+    seen, spelled, _ = mask_tokens(ids, spelling, MASK)
+    assert spelled is not None
+    assert torch.equal(spelled.which, (seen - 4).clamp(min=0))
+
+
+def test_what_stands_before_a_hidden_character_does_not_spell_it() -> None:
+    """In a script without spaces a token's n-grams hold the next two characters."""
+    ahead = torch.tensor([False, True, False])
+    spelling = Spelling(torch.tensor([[1, 1, 1, 2, 1, 1]]), torch.tensor([[0], [1], [2]]))
+    guessed = torch.tensor([[False, False, False, False, True, False]])
+    assert without_previews(spelling, ahead, guessed).which.tolist() == [[1, 1, 0, 2, 1, 1]]
+
+
+# The model
+
+
+def test_its_encoder_is_that_of_a_classifier_by_name_and_shape() -> None:
+    config = replace(MODEL, positions="learned", pre_norm=False)
+    masked, classifier = MaskedLanguageModel(config, 50, 12, 300), TextClassifier(config, 50, 2, 12, 300)
+    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in (masked, classifier)]
+    heads = {name for name in shapes[1] if name.startswith("head.")}
+    assert shapes[1].keys() - shapes[0].keys() == heads
+    assert all(shapes[0][name] == shapes[1][name] for name in shapes[1].keys() - heads)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_of_what_is_wanted_are_those_of_all(tied: bool) -> None:
+    torch.manual_seed(0)
+    model = MaskedLanguageModel(replace(MODEL, tie_embeddings=tied), 30, 12).eval()
+    ids, wanted = torch.randint(5, 30, (3, 7)), torch.rand(3, 7) < 0.4
+    real = torch.arange(7) < torch.tensor([[7], [4], [5]])
+    whole = model(ids, real).view(3, 7, 30)
+    torch.testing.assert_close(model(ids, real, None, wanted), whole[wanted])
+    other = ids.masked_fill(~real, 0)
+    torch.testing.assert_close(model(other, real).view(3, 7, 30)[real], whole[real])
+    assert (model.output is None) == tied
+
+
+# The task
+
+
+def test_a_batch_is_learnt_by_heart() -> None:
+    run = small("pretrain", n=12, max_tokens=256)
+    batch, state = run.batch(run.batches()[0]), run.new_state()
+    for module in state.model.modules():
+        if hasattr(module, "p"):
+            module.p = 0.0
+    losses = [run.update(state, [batch], 3e-3)[0] for _ in range(250)]
+    assert losses[0] > 0.5 and losses[-1] < 0.05
+
+
+def test_validation_hides_the_same_tokens_and_draws_nothing_from_training() -> None:
+    run = small("pretrain")
+    state, (task, context) = run.new_state(), (run.task, run.context)
+    before = torch.get_rng_state()
+    first, again = (task.validate(state.model, context.valid, context.data.valid) for _ in range(2))
+    assert first == again and torch.equal(before, torch.get_rng_state())
+    assert first["loss"] == pytest.approx(task.mean_loss(state.model, context.valid))
+    index = run.batches()[0]
+    assert not torch.equal(run.batch(index).labels, run.batch(index).labels)
+
+
+def test_a_run_that_stopped_goes_on_with_the_same_masks() -> None:
+    whole, run = small("pretrain"), small("pretrain")
+    expected = whole.new_state()
+    losses = [report.loss for report in whole.run(expected)]
+    state = run.new_state()
+    first = [report.loss for report in run.run(state, most=5)]
+    tensors = {name: t.clone() for name, t in state.tensors().items()}
+    torch.manual_seed(99)
+    resumed = run.new_state()
+    resumed.load(tensors, vars(state.progress))
+    assert first + [report.loss for report in run.run(resumed)] == losses
+
+
+def test_long_texts_are_read_whole_and_empty_ones_left_out() -> None:
+    data = TextData(Split(["abcabc" * 9, "", "a"]), Split(["abc" * 3]))
+    config = config_of("pretrain")
+    run = small_run(replace(config, text=replace(config.text, max_len=24)), data)
+    assert run.context.train.lengths.tolist() == [24, 24, 6, 1]
+    assert run.context.train.stats["n_truncated"] == 0 and run.context.train.stats["n"] == 3
+
+
+def test_ngrams_go_the_whole_way() -> None:
+    lines, _ = texts(80, seed=0)
+    data = TextData(Split(lines[:60]), Split(lines[60:]))
+    text = TextConfig(tokenizer="word", vocab_size=30, max_len=24, ngrams=40)
+    run = small_run(replace(config_of("pretrain"), text=text), data)
+    state = run.new_state()
+    ngrams = dict(state.model.named_parameters())["ngrams.weight"].detach().clone()
+    run.run(state, most=3)
+    assert not torch.equal(ngrams, dict(state.model.named_parameters())["ngrams.weight"])
+    (answer,) = run.task.predict(state.model, ["suna [MASK] raina"], run.config.decode)
+    assert len(answer["guesses"]) == 1 and "[MASK]" not in answer["filled"]
+    assert run.task.evaluate(state.model, data.valid, run.config.decode)["examples"]
+
+
+def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = glassformer.load(base)
+    text = "suna sunb [MASK] sunc [MASK] sund"
+    (answer,) = run.predict(text, top_k=3)
+    assert [len(guesses) for guesses in answer["guesses"]] == [3, 3]
+    assert all(guess["token"].startswith("sun") for guesses in answer["guesses"] for guess in guesses)
+    first = [guesses[0]["token"] for guesses in answer["guesses"]]
+    assert answer["filled"] == f"suna sunb {first[0]} sunc {first[1]} sund"
+    longer = run.predict(["rainb " * 300 + "[MASK]"])[0]  # longer than the model reads at a time
+    assert longer["guesses"][0][0]["token"].startswith("rain")
+    assert run.predict(["", "suna"]) == [{"text": t, "filled": t, "guesses": []} for t in ("", "suna")]
+    assert "hold no [MASK]" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="pretrain cannot be looked into"):
+        run.explain("suna")
+
+
+def test_scores_compare_with_guessing_blindly(base: Path) -> None:
+    scores = glassformer.load(base).evaluate("valid")
+    assert scores["nats_per_hidden_token"] < np.log(40) - 0.4  # the topic is worth log 2
+    assert scores["examples"][0].keys() == {"text", "guess", "truth"}
+    report = (base / "report.md").read_text(encoding="utf-8")
+    assert "A masked language model" in report and "Nats per hidden token" in report
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id,review,stars\n1,so good,5\n2,so bad,1\n3,so so,3\n"),
+        ("a.csv", "what people said\nso good\nso bad\nso so\n"),
+        ("a.tsv", "id\tnote\n1\tso good\n2\tso bad\n3\tso so\n"),
+        ("a.jsonl", '{"id": "1", "text": "so good"}\n{"text": "so bad", "id": "2"}\n{"id": "3", "text": "so so"}\n'),
+        ("a.txt", "so good\n\nso bad\r\n   \nso so"),
+    ],
+)  # fmt: skip
+def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
+    from glassformer.config import DataConfig, FilesConfig
+    from glassformer.data.check import check_data
+    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.tasks import TASKS
+
+    (tmp_path / name).write_text(content, encoding="utf-8", newline="")
+    (tmp_path / "folder" / "below").mkdir(parents=True)
+    (tmp_path / "folder" / "b.txt").write_text("so bad\nso so\n", encoding="utf-8")
+    (tmp_path / "folder" / "below" / "a.txt").write_text("so good\n", encoding="utf-8")
+    form = TASKS["pretrain"].form
+    for path in (tmp_path / name, tmp_path / "folder"):
+        data = DataConfig(files=FilesConfig(train_file=str(path)), valid_fraction=0.3)
+        loaded = load_text_data(form, data)
+        found = {*loaded.train.text, *loaded.valid.text}
+        assert found - {"what people said"} == {"so good", "so bad", "so so"}
+        assert loaded.train.answer is None and check_data(form, data).ok
+
+
+# Beginning from it
+
+
+def weights_of(folder: Path) -> dict[str, Tensor]:
+    return read_base(str(folder)).weights
+
+
+def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: Path, capsys) -> None:
+    run = tune(base, tmp_path, "run")
+    said = capsys.readouterr().err
+    assert f"taken over from {base}: model.d_model 32" in said
+    assert f"begins from {base}: " in said and "new: head.weight, head.bias" in said
+    (step, path) = snapshots(RunFolder(run).snapshots)[0]
+    start, before = load_snapshot(path), weights_of(base)
+    assert step == 0
+    assert start.keys() - before.keys() == {"head.weight", "head.bias"}
+    assert all(torch.equal(start[name], before[name]) for name in start.keys() & before.keys())
+    assert (run / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+    facts = RunFolder(run).read_data().base
+    assert facts == {"path": str(base), "sha256": read_base(str(base)).sha256}
+    assert "trained from the weights of" in (run / "report.md").read_text(encoding="utf-8")
+
+
+def test_pretraining_helps_where_labels_are_few(base: Path, tmp_path: Path) -> None:
+    """Six texts show half of the forty words; the others are known from pretraining alone."""
+    own = {"train_file": table(tmp_path / "six.csv", 6, seed=5), "steps": 40, "snapshots": False}
+    begun = tune(base, tmp_path, "begun", **own)
+    alone = tune(base, tmp_path, "alone", **own, init_from=None, model=TINY["model"], ngrams=0)
+    first, second = (RunFolder(run).read_evaluation() for run in (begun, alone))
+    assert first and second
+    losses = [evaluation.value("log_loss") or 9.0 for evaluation in (first, second)]
+    assert losses[0] < 0.6 * losses[1] and (first.value("accuracy") or 0.0) >= 0.97, losses
+
+
+def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Path, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    shutil.copytree(base, away)
+    whole = tune(away, tmp_path, "whole", save_every=4)
+    expected = weights_of(whole)
+
+    class Stop(Exception):
+        pass
+
+    def stop(report: Any) -> None:
+        if report.step == 6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        tune(away, tmp_path, "cut", save_every=4, on_report=stop)
+    shutil.rmtree(away)
+    assert glassformer.load(whole).predict("suna sunb")[0]["label"] in ("dry", "wet")
+    glassformer.resume(tmp_path / "cut")
+    found = weights_of(tmp_path / "cut")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(
+    base: Path, tmp_path: Path
+) -> None:
+    away = tmp_path / "away"
+    shutil.copytree(base, away)
+    expected = weights_of(tune(away, tmp_path, "whole"))
+
+    class Stop(Exception):
+        pass
+
+    def stop(report: Any) -> None:
+        raise Stop
+
+    for name in ("cut", "changed"):
+        with pytest.raises(Stop):
+            tune(away, tmp_path, name, on_report=stop)
+        assert not any((tmp_path / name / "checkpoints").glob("step-*"))
+    glassformer.resume(tmp_path / "cut")
+    found = weights_of(tmp_path / "cut")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    shutil.rmtree(away)
+    with pytest.raises(CheckpointError, match="holds no trained model"):
+        glassformer.resume(tmp_path / "changed")
+    shutil.copytree(tmp_path / "whole", away)
+    with pytest.raises(CheckpointError, match="have changed since"):
+        glassformer.resume(tmp_path / "changed")
+
+
+def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
+    run = tune(base, tmp_path, "run", members=2)
+    start, before = load_snapshot(snapshots(RunFolder(run).snapshots)[0][1]), weights_of(base)
+    for member in ("members.0.", "members.1."):
+        assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])
+    assert not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"model": {"d_model": 64}}, "model.d_model is 64, and 32 in"),
+        ({"model": {"n_layers": 2}}, "model.n_layers is 2, and 1 in"),
+        ({"model": {"n_heads": 4}}, "model.n_heads is 4, and 2 in"),
+        ({"model": {"activation": "gelu"}}, "model.activation is gelu, and relu in"),
+        ({"tokenizer": "char"}, "text.tokenizer is char, and word in"),
+        ({"vocab_size": 30}, "text.vocab_size is 30, and 20000 in"),
+        ({"ngrams": 100}, "text.ngrams is 100, and 0 in"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_told_by_its_setting(
+    base: Path, tmp_path: Path, given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        tune(base, tmp_path, "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, capsys) -> None:
+    file = table(tmp_path / "train.csv", 16, seed=1)
+    words = ["train", "classify", "--train-file", str(file), "--init-from", str(base), "--dry-run"]
+    assert main([*words, "--model.dropout", "0.4"]) == 0
+    assert "taken over from" in capsys.readouterr().err
+    assert main([*words, "--model.d-model", "64"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert "model.d_model is 64, and 32 in" in said and "leave it out" in said
+    assert main([*words[:5], str(tmp_path)]) == CheckpointError.exit_code
+    assert "holds no trained model" in capsys.readouterr().err
+
+
+def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
+    run = tune(base, tmp_path, "run", dropout=0.3, pooling="max", max_len=300)
+    config = RunFolder(run).read_config()
+    assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
+    assert (config.model.d_model, config.train.init_from) == (32, str(base))
+    assert (
+        config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0
+    )  # of the base, and by no rule
+
+
+def test_learned_positions_bind_the_longest_text(base: Path) -> None:
+    plain, text = read_base(str(base)), TextConfig("word", 20000, True, 0, 300)
+    learned = replace(
+        plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned"))
+    )
+    for known, refused in ((plain, False), (learned, True)):
+        config = Config(task="classify", model=known.config.model, text=text)
+        if refused:
+            with pytest.raises(UsageError, match=r"text\.max_len is 300, and"):
+                check_base(config, known)
+        else:
+            check_base(config, known)
+
+
+def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no trained model"):
+        tune(tmp_path / "nowhere", tmp_path, "run")
+
+
+def test_a_model_that_shares_nothing_is_told() -> None:
+    config = Config(task="lm", model=ModelConfig(), text=TextConfig(), train=TrainConfig())
+    other = Base("runs/other", config, small("lm").task.tokenizer, {"bias": torch.zeros(3)}, "")
+    with pytest.raises(UsageError, match="runs/other, a run to lm, shares no weights"):
+        load_base(nn.Linear(2, 2), other)
+
+
+def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encoder(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, other = tmp_path / "book.txt", tmp_path / "other.txt"
+    book.write_text("the cat sat on the mat. " * 80, encoding="utf-8")
+    other.write_text("the dog sat on the log. " * 80, encoding="utf-8")
+    glassformer.train("lm", out=tmp_path / "first", train_file=book, steps=4, **TINY)
+    tiny = {key: value for key, value in TINY.items() if key != "model"}
+    glassformer.train(
+        "lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny
+    )
+    said = capsys.readouterr().err
+    assert re.search(r"begins from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
+    (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
+    pairs = {"src_file": tmp_path / "s.txt", "tgt_file": tmp_path / "s.txt", "limit": 20}
+    pairs["valid_src_file"] = pairs["valid_tgt_file"] = tmp_path / "s.txt"
+    glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
+    said = capsys.readouterr().err
+    assert "begins from" in said and "new: tgt_embedding.weight, decoder." in said

@@ -1,0 +1,133 @@
+"""A budget in minutes becomes a number of updates once, and from there the run is a function of the update."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.test_end_to_end import TINY, write_reviews
+from tests.helpers.small import small
+
+import glassformer
+from glassformer.config import Config, TrainConfig
+from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.errors import CheckpointError
+from glassformer.runs.folder import RunFolder
+from glassformer.training.budget import Pace, in_updates, measure_pace
+from glassformer.training.trainer import look_ahead
+from glassformer.training.validation import Validator
+
+PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
+
+
+def settled(pace: Pace, updates_per_epoch: float = 100, **train: object) -> TrainConfig:
+    return in_updates(Config(train=TrainConfig(**train)), pace, updates_per_epoch).train
+
+
+def test_minutes_become_updates_validations_included() -> None:
+    found = settled(PACE, minutes=1.0)
+    assert found.minutes is None and found.steps is not None and found.validate_every == 1.0
+    seconds = found.steps * PACE.update + math.ceil(found.steps / 100) * PACE.validation
+    assert 60 - 2 * PACE.update - PACE.validation <= seconds <= 60
+    assert settled(replace(PACE, validation=0.0), minutes=1.0).steps == 600
+
+
+def test_dear_validations_come_at_longer_intervals() -> None:
+    """They may take 15% of the time: nine seconds, so four of two seconds, instead of one every ten updates."""
+    found = settled(replace(PACE, validation=2.0), updates_per_epoch=10, minutes=1.0)
+    assert found.steps is not None
+    n_validations = math.ceil(found.steps / 10 / found.validate_every - 1e-9)
+    assert n_validations == 4
+    assert found.steps * PACE.update + n_validations * 2.0 == pytest.approx(60, abs=0.2)
+    slow = settled(replace(PACE, validation=100.0), minutes=1.0)
+    assert slow.steps == 1, "one validation is due however long it takes"
+
+
+def test_other_budgets_stand_and_bound_minutes_too() -> None:
+    config = Config(train=TrainConfig(epochs=3))
+    assert in_updates(config, PACE, 100) is config
+    assert settled(PACE, minutes=1.0, steps=7).steps == 7
+    both = settled(PACE, minutes=1.0, epochs=2.0)
+    assert both.epochs == 2.0 and both.steps is not None
+
+
+def test_the_pace_is_measured_on_real_updates() -> None:
+    """No bound on how fast: only that all is there and adds up."""
+    run = small("translate", minutes=0.01)
+    pace = measure_pace(run.context)
+    assert pace.update > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
+    assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
+
+
+def test_the_pace_counts_the_making_of_batches() -> None:
+    """As the training loop does, whose seconds a budget in minutes is compared with."""
+    run = small("classify")
+    make = run.task.make_batch
+    run.task.make_batch = lambda corpus, index: (time.sleep(0.1), make(corpus, index))[1]
+    assert measure_pace(run.context).update >= 0.1
+
+
+def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fitting chooses a translator's metric; only the length of what it writes is another."""
+    run, seen = small("translate", minutes=0.01), []
+    run.task.metric = "exact_match"
+    score = Validator.score
+
+    def watched(self: Validator, *args: Any) -> dict[str, float]:
+        seen.append((self.task.metric, self.task.config, self.run.config))
+        return score(self, *args)
+
+    monkeypatch.setattr(Validator, "score", watched)
+    measure_pace(run.context)
+    [(metric, of_task, of_run)] = seen
+    assert metric == "exact_match" and of_task == of_run
+    assert of_run.decode.max_new_tokens < run.config.decode.max_new_tokens == 24
+    assert replace(of_run, decode=run.config.decode) == run.config
+
+
+def test_a_settled_budget_is_the_task_s_too() -> None:
+    run, _ = look_ahead(small("classify", epochs=None, minutes=0.01).context)
+    assert run.config.train.minutes is None and run.config.train.steps
+    assert run.task.config == run.config
+
+
+def test_no_shipped_recipe_goes_by_the_clock() -> None:
+    """Five did once, and their scores went up and down with what else the machine was doing."""
+    for name in recipe_names():
+        config = load_recipe(name)
+        by_rule = "epochs" in config.fit.split()  # which looks at the data and no clock
+        assert config.train.minutes is None and (by_rule or config.train.steps or config.train.epochs), name
+
+
+@pytest.fixture
+def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    return write_reviews(tmp_path / "r.csv")
+
+
+def test_minutes_are_the_run_that_their_updates_are(reviews: Path, tmp_path: Path) -> None:
+    """To the last bit; and the run folder says so, so that it can be repeated."""
+    options = TINY | {"epochs": None, "minutes": 0.01}
+    glassformer.train("classify", out=tmp_path / "minutes", train_file=reviews, **options)
+    written = RunFolder(tmp_path / "minutes").read_config()
+    assert written.train.minutes is None and written.train.steps
+    glassformer.train(written, out=tmp_path / "steps")
+    one, other = (RunFolder(tmp_path / name) for name in ("minutes", "steps"))
+    assert (one.model / "model.safetensors").read_bytes() == (other.model / "model.safetensors").read_bytes()
+    lines = [[(m.step, m.loss, m.lr, m.valid) for m in folder.read_metrics()] for folder in (one, other)]
+    assert lines[0] == lines[1] and lines[0][-1][0] == written.train.steps
+
+
+def test_a_run_whose_budget_is_not_in_updates_is_refused(reviews: Path, tmp_path: Path) -> None:
+    glassformer.train("classify", out=tmp_path / "run", train_file=reviews, **TINY)
+    folder = RunFolder(tmp_path / "run")
+    config = folder.read_config()
+    folder.write_config(replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005)))
+    with pytest.raises(CheckpointError, match="has a budget in minutes, not in updates"):
+        glassformer.resume(tmp_path / "run")

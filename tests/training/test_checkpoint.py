@@ -1,0 +1,311 @@
+"""The promises of a checkpoint: it survives a crash at any instant, notices any changed byte, holds no code."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from tests.helpers.crashing import every_crash
+from tests.helpers.small import small
+from tests.helpers.states import state_sha256
+from torch import Tensor
+
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.runs.checkpoints import (
+    checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from glassformer.utils import atomic_io
+
+STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}
+
+
+def some_tensors(seed: int = 0) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(3, 4, generator=rng)
+    return {
+        "model:weight": x,
+        "best:weight": x,  # the same memory under a second name
+        "model:transposed": x.t(),
+        "model:scalar": torch.tensor(2.5),
+        "model:empty": torch.empty(0, 4),
+        "model:half": x.bfloat16(),
+        "rng:cpu": torch.arange(5, dtype=torch.uint8),
+        "optimizer:step": torch.tensor(7),
+        "mask": torch.tensor([True, False]),
+    }
+
+
+def save(folder: Path, step: int, keep: int = 2) -> Path:
+    return save_checkpoint(folder, f"step-{step:08d}", some_tensors(step), STATE | {"step": step}, keep=keep)
+
+
+def assert_loads(path: Path, step: int) -> None:
+    tensors, state = load_checkpoint(path)
+    assert state_sha256(tensors, state) == state_sha256(some_tensors(step), STATE | {"step": step})
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(path.name[5:]) for path in checkpoints(folder)]
+
+
+# What goes in comes out
+
+
+def test_round_trip_to_the_bit(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    tensors, state = load_checkpoint(path)
+    assert state == STATE | {"step": 1}
+    assert tensors.keys() == some_tensors(1).keys()
+    for name, tensor in some_tensors(1).items():
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.equal(tensors[name], tensor)
+    assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "state.json", "state.safetensors"]
+
+
+def test_the_state_hash_sees_every_part_and_no_order() -> None:
+    tensors, state = some_tensors(), STATE
+    whole = state_sha256(tensors, state)
+    assert state_sha256(dict(reversed(tensors.items())), dict(reversed(state.items()))) == whole
+    changed = dict(tensors, mask=torch.tensor([True, True]))
+    renamed = {("other" if name == "mask" else name): t for name, t in tensors.items()}
+    reshaped = dict(tensors, **{"model:weight": tensors["model:weight"].reshape(4, 3)})
+    for other in (changed, renamed, reshaped, dict(tensors, mask=tensors["mask"].to(torch.uint8))):
+        assert state_sha256(other, state) != whole
+    assert state_sha256(tensors, state | {"name": "etat"}) != whole
+
+
+def test_a_negative_zero_is_another_state() -> None:
+    assert state_sha256({"x": torch.tensor(0.0)}, {}) != state_sha256({"x": torch.tensor(-0.0)}, {})
+
+
+# Which are kept
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        save_checkpoint(tmp_path, f"step-{step:08d}", some_tensors(step), STATE)
+    assert steps(tmp_path) == [5, 6]
+    assert (tmp_path / "latest").read_text("utf-8") == "step-00000006\n"
+    path, warnings = latest_checkpoint(tmp_path)
+    assert path == tmp_path / "step-00000006"
+    assert warnings == []
+
+
+def test_the_latest_file_is_only_a_hint(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "latest").write_text("step-99999999\n", "utf-8")
+    assert latest_checkpoint(tmp_path)[0] == tmp_path / "step-00000001"
+
+
+def test_no_checkpoint_yet(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path) == (None, [])
+    assert latest_checkpoint(tmp_path / "none") == (None, [])
+
+
+def test_a_sound_checkpoint_is_never_written_over(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    before = {p.name: p.stat().st_ino for p in path.iterdir()}
+    save(tmp_path, 1)
+    assert {p.name: p.stat().st_ino for p in path.iterdir()} == before
+
+
+def test_a_damaged_checkpoint_is_replaced_when_its_step_comes_again(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (save(tmp_path, 2) / "state.json").write_bytes(b"{}")
+    assert latest_checkpoint(tmp_path)[0] == tmp_path / "step-00000001"
+    assert_loads(save(tmp_path, 2), 2)
+    assert latest_checkpoint(tmp_path) == (tmp_path / "step-00000002", [])
+
+
+def test_damage_further_on_never_costs_the_checkpoint_just_saved(tmp_path: Path) -> None:
+    for step in (1, 9):
+        save(tmp_path, step)
+    (tmp_path / "step-00000009" / "state.json").unlink()
+    for step in (2, 3):
+        save(tmp_path, step, keep=1)
+        assert_loads(latest_checkpoint(tmp_path)[0], step)
+
+
+# Crash-safe save
+
+
+@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
+@pytest.mark.parametrize("keep", [1, 2])
+def test_whatever_operation_it_dies_after_the_newest_committed_loads(
+    tmp_path: Path, how: dict[str, bool], keep: int
+) -> None:
+    def prepare(folder: Path) -> None:
+        for step in (1, 2):
+            save(folder, step, keep)
+
+    found = []
+    for folder, completed in every_crash(tmp_path, prepare, lambda f: save(f, 3, keep), **how):
+        path, warnings = latest_checkpoint(folder)
+        step = int(path.name[5:])
+        assert step == 3 if completed else step in (2, 3)
+        assert_loads(path, step)
+        assert warnings == []
+        found.append(step)
+        # Whoever comes next tidies up and goes on.
+        save(folder, 4, keep)
+        assert_loads(latest_checkpoint(folder)[0], 4)
+        assert not list(folder.glob(".*"))
+        assert len(checkpoints(folder)) <= keep
+    assert found == sorted(found)
+    assert set(found) == {2, 3}
+
+
+def test_the_first_save_of_all_may_die_too(tmp_path: Path) -> None:
+    for folder, completed in every_crash(tmp_path, lambda f: None, lambda f: save(f / "checkpoints", 1)):
+        path, _ = latest_checkpoint(folder / "checkpoints")
+        assert path is not None or not completed
+        if path is not None:
+            assert_loads(path, 1)
+
+
+def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = []
+
+    class Watching(atomic_io.FileSystem):
+        def write(self, path, chunks):
+            log.append(("write", path.name))
+            super().write(path, chunks)
+
+        def sync(self, path):
+            log.append(("sync", path.name))
+            super().sync(path)
+
+        def rename(self, old, new):
+            log.append(("rename", new.name))
+            super().rename(old, new)
+
+    monkeypatch.setattr(atomic_io, "fs", Watching())
+    save(tmp_path, 1)
+    commit = log.index(("rename", "step-00000001"))
+    before, after = log[:commit], log[commit + 1 :]
+    written = [name for what, name in before if what == "write"]
+    assert written == ["state.safetensors", "state.json", "manifest.json"]
+    for name in written:
+        assert before.index(("sync", name)) == before.index(("write", name)) + 1
+    assert before[-1][0] == "sync"
+    assert before[-1][1].startswith(".tmp-step-00000001")
+    assert after[0] == ("sync", tmp_path.name)
+
+
+KILLED = """
+import sys, pathlib, torch
+from glassformer.runs.checkpoints import save_checkpoint
+torch.set_num_threads(1)
+for step in range(1, 100_000):
+    save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", {"x": torch.full((1000,), step)}, {"s": step}, keep=2)
+    print(step, flush=True)
+"""
+
+
+def test_real_sigkills(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for _ in range(3):
+        command = [sys.executable, "-c", KILLED, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for _ in range(rng.randrange(5, 20)):
+                committed = int(process.stdout.readline())
+            time.sleep(rng.uniform(0, 0.01))  # anywhere within a save
+            process.kill()
+        path, warnings = latest_checkpoint(tmp_path)
+        tensors, state = load_checkpoint(path)
+        assert warnings == []
+        assert state["s"] >= committed
+        assert torch.equal(tensors["x"], torch.full((1000,), state["s"]))
+
+
+# Disk full
+
+
+def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    class Full(atomic_io.FileSystem):
+        def write(self, path, chunks):
+            if path.name == "state.json":
+                raise OSError(28, os.strerror(28))
+            super().write(path, chunks)
+
+    monkeypatch.setattr(atomic_io, "fs", Full())
+    with pytest.raises(ResourceError, match=r"step-00000002.*No space left") as caught:
+        save(tmp_path, 2)
+    assert "free" in caught.value.hint
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".*"))
+    assert_loads(latest_checkpoint(tmp_path)[0], 1)
+
+
+FULL = """
+import resource, sys, pathlib, torch
+from glassformer.errors import ResourceError
+from glassformer.runs.checkpoints import save_checkpoint
+folder = pathlib.Path(sys.argv[1])
+save_checkpoint(folder, "step-00000001", {"x": torch.zeros(1000)}, {}, keep=1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    save_checkpoint(folder, "step-00000002", {"x": torch.zeros(100_000)}, {}, keep=1)
+except ResourceError as error:
+    print(error.message)
+save_checkpoint(folder, "step-00000003", {"x": torch.ones(1000)}, {}, keep=1)
+"""
+
+
+@pytest.mark.skipif("os.name == 'nt'", reason="file size limits are POSIX's")
+def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert "step-00000002 cannot be written: File too large" in done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-00000003"]
+    assert load_checkpoint(tmp_path / "step-00000003")[0]["x"].sum() == 1000
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    class Stubborn(atomic_io.FileSystem):
+        def remove(self, path):
+            raise PermissionError(13, "in use")
+
+    monkeypatch.setattr(atomic_io, "fs", Stubborn())
+    assert_loads(save(tmp_path, 2, keep=1), 2)
+
+
+# No pickle
+
+
+def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    json.loads((path / "state.json").read_text("utf-8"))
+    with pytest.raises(TypeError):
+        save_checkpoint(tmp_path, "step-00000002", {}, {"code": print}, keep=1)
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_checkpoint_that_counts_other_things_is_refused() -> None:
+    state = small("classify").new_state()
+    with pytest.raises(CheckpointError, match="the checkpoint counts other things than this version"):
+        state.load(state.tensors(), asdict(state.progress) | {"gone": 1})

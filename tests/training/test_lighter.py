@@ -1,0 +1,120 @@
+"""Ways to train in less memory or faster on a GPU: the numbers stay those of the plain way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from tests.distributed.test_process_group import near
+from tests.helpers.small import small
+from tests.helpers.together import together, train
+
+from glassformer.distributed.process_group import ALONE
+from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
+from glassformer.tasks.lm import task as language
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_scores_of_a_few_rows_at_a_time_give_loss_and_gradients_of_all(
+    rows: int, label_smoothing: float, bf16: bool
+) -> None:
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(23, 8, requires_grad=True), torch.randn(50, 8, requires_grad=True)
+    labels = torch.randint(50, (23,))
+    labels[::5] = IGNORE_INDEX
+    found = []
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        for loss in (
+            ProjectedCrossEntropySum.apply(hidden, weight, labels, label_smoothing, IGNORE_INDEX, rows),
+            cross_entropy_sum(torch.nn.functional.linear(hidden, weight), labels, label_smoothing),
+        ):
+            found.append((loss, *torch.autograd.grad(3 * loss, (hidden, weight))))
+    for own, expected in zip(*found, strict=True):
+        assert own.dtype == expected.dtype
+        assert torch.allclose(own, expected, rtol=3e-2 if bf16 else 1e-5, atol=0.1 if bf16 else 1e-5)
+
+
+def test_layers_computed_again_give_the_same_run_to_the_byte() -> None:
+    """With dropout: what is drawn again is what was drawn."""
+    for task in ("classify", "translate", "lm"):
+        plain, again = (trained(task, recompute) for recompute in (False, True))
+        assert plain[0] == again[0] and plain[1].keys() == again[1].keys()
+        assert all(torch.equal(t, again[1][name]) for name, t in plain[1].items())
+
+
+def trained(task: str, recompute: bool) -> tuple[list[float], dict[str, torch.Tensor]]:
+    run = small(task, recompute=recompute, epochs=1)
+    state = run.new_state()
+    return [report.loss for report in run.run(state)], state.tensors()
+
+
+def test_layers_are_computed_again_and_remember_less() -> None:
+    run = small("lm", recompute=True)
+    state, held = run.new_state(), list[int]()
+    batch = run.batch(run.batches()[0])
+    for model in (state.model, run.task.build_model()):
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t
+        ):
+            run.task.loss_sum(model, batch)
+        held.append(sum(sizes))
+    assert held[0] < held[1] / 2
+
+
+COMPILED = """
+import json, sys, torch
+from tests.helpers.together import train
+from glassformer.distributed.process_group import ALONE
+from glassformer.tasks.lm import task as language
+compile_ = torch.nn.Module.compile
+torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)
+tasks = ("classify", "translate", "lm")
+json.dump([[train(ALONE, task, 4, 40, {"compile": way}) for way in (True, False)] for task in tasks], sys.stdout)
+"""
+"""Layers are traced whole, and here not turned into machine code, which takes a minute."""
+
+
+@pytest.mark.slow
+def test_compiled_layers_give_the_same_curve() -> None:
+    """In a process of its own, for here the shapes of all arguments are checked, which cannot be traced."""
+    root = Path(__file__).parents[2]
+    paths = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    told = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=os.environ | paths,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    for compiled, plain in json.loads(told.stdout):
+        near(compiled, plain)
+
+
+def test_a_loss_in_chunks_gives_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "MAX_LOGITS", MAX_LOGITS)  # `train` sets it
+    with patch.object(ProjectedCrossEntropySum, "apply", wraps=ProjectedCrossEntropySum.apply) as chunked:
+        plain = train(ALONE, "lm", 8, 40, {})
+        assert not chunked.called, "few logits are computed at once"
+        near(train(ALONE, "lm", 8, 40, {"max_logits": 1000}), plain)
+        assert chunked.called
+
+
+@pytest.mark.slow
+def test_all_of_it_goes_together_in_several_processes() -> None:
+    settings = {"recompute": True, "max_logits": 1000, "accumulate": 2}
+    alone = train(ALONE, "lm", 12, 60, {"accumulate": 2})
+    found = together(2, train, "lm", 12, 60, settings)
+    assert found[0] == found[1]
+    near(found[0], alone)

@@ -1,0 +1,183 @@
+"""The training loop: exact resume, one division of the loss, budgets, NaN, patience."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from tests.helpers.small import Small, config_of, data_of, small, small_run
+from tests.helpers.states import state_sha256
+
+from glassformer.decode.hypothesis import Hypothesis
+from glassformer.errors import DivergedError
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.records import StepReport
+from glassformer.tasks.translate.task import Translate
+from glassformer.training.state import TrainState
+
+CLOCK = {"seconds", "seconds_validating"}
+
+
+def sha(state: TrainState) -> str:
+    """The hash of everything but the wall clock."""
+    progress = {k: v for k, v in asdict(state.progress).items() if k not in CLOCK}
+    return state_sha256(state.tensors(), progress)
+
+
+def log_of(reports: list[StepReport]) -> list[tuple]:
+    """What must be equal in two logs: everything but speed and time."""
+    return [(r.step, r.epoch, r.loss, r.lr, r.grad_norm, r.padding, r.valid) for r in reports]
+
+
+def hashes(run: Small) -> tuple[list[str], list[StepReport]]:
+    """The state after every update of an uninterrupted run."""
+    state, found, reports = run.new_state(), [], []
+    from glassformer.training.loop import train_steps
+
+    for report in train_steps(state, run.context, run.validator):
+        found.append(sha(state))
+        reports.append(report)
+    return found, reports
+
+
+@pytest.mark.parametrize(
+    ("task", "optimizer"), [("classify", "adamw"), ("translate", "adamw"), ("lm", "adamw"), ("lm", "muon")]
+)
+def test_resumed_is_uninterrupted_at_every_step(task: str, optimizer: str, tmp_path) -> None:
+    """Stop after any update (epoch ends and validations included), resume from disk: the same bits, the same log."""
+    run = small(task, accumulate=2 if task == "classify" else 1, optimizer=optimizer)
+    expected, reports = hashes(run)
+    epochs = [int(r.epoch) for r in reports]
+    assert epochs[0] == 0 and max(epochs) >= 1, "the run must cross an epoch boundary"
+    assert any(r.valid for r in reports[:-1])
+    for k in range(1, len(expected)):
+        first = run.new_state()
+        run.run(first, most=k)
+        assert sha(first) == expected[k - 1]
+        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
+        torch.manual_seed(999)  # whatever happened in between must not matter
+        resumed = run.new_state()
+        resumed.load(*load_checkpoint(path))
+        rest = run.run(resumed)
+        assert sha(resumed) == expected[-1], f"resumed at {k}"
+        assert log_of(rest) == log_of(reports[k:])
+
+
+def test_accumulated_batches_equal_one_large_batch() -> None:
+    """Two batches of unequal lengths, summed and divided once, give the gradient of their union."""
+    run = small("translate")
+    index = run.batches()[0]
+    parts = [index[: len(index) // 3], index[len(index) // 3 :]]
+    losses = []
+    norms = []
+    for group in ([index], parts):
+        state = run.new_state()
+        state.model.eval()
+        batches = [run.batch(i) for i in group]
+        for module in state.model.modules():
+            if hasattr(module, "p"):
+                module.p = 0.0
+        loss, norm = run.update(state, batches, 0.0)
+        losses.append(loss)
+        norms.append(norm)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_nan_stops_before_the_update_and_names_the_examples() -> None:
+    run = small("classify")
+    state = run.new_state()
+    run.run(state, most=2)
+    before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
+    loss_sum = run.task.loss_sum
+    run.task.loss_sum = lambda *a: loss_sum(*a) * float("nan")
+    with pytest.raises(DivergedError, match=r"update 3 \(epoch 0, batch 2, examples \d+") as caught:
+        run.run(state)
+    assert caught.value.exit_code == 5
+    after = dict(state.model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert state.progress.step == 2
+
+
+@pytest.mark.parametrize("budget", [{"epochs": 1.5}, {"epochs": None, "steps": 7}])
+def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
+    run = small("classify", **budget)
+    reports = run.run(run.new_state())
+    assert reports[-1].valid is not None and reports[-1].progress == 1.0
+    if "steps" in budget:
+        assert reports[-1].step == 7
+    else:
+        assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(run.batches(1))
+
+
+def test_patience_stops_on_the_metric() -> None:
+    run = small("classify", epochs=50, lr=0.0, patience=3, ema_decay=0.0)
+    state = run.new_state()
+    reports = run.run(state)
+    assert state.progress.finished == "patience"
+    assert sum(r.valid is not None for r in reports) == 4  # the first is the best, three are not better
+
+
+def test_masking_words_spares_special_tokens() -> None:
+    from glassformer.training.loop import hide_words
+
+    run = small("translate")
+    batch = run.batch(run.batches()[0])
+    tokenizer, mask_id = run.task.tokenizer, run.task.tokenizer.mask_id
+    masked = hide_words(batch, tokenizer, 0.5, 0.0)
+    special = batch.ids <= mask_id
+    assert torch.equal(masked.ids[special], batch.ids[special])
+    share = (masked.ids != batch.ids)[~special].float().mean().item()
+    assert 0.3 < share < 0.7
+    assert hide_words(batch, tokenizer, 0.0, 0.0) is batch
+    unknown = hide_words(batch, tokenizer, 0.0, 0.5)
+    changed = unknown.ids != batch.ids
+    assert (unknown.ids[changed] == tokenizer.unk_id).all() and not changed[special].any() and changed.any()
+
+
+def test_the_training_split_is_scored_too_when_asked() -> None:
+    run = small("classify", score_train=True, epochs=1)
+    valid = run.run(run.new_state())[-1].valid
+    assert valid is not None and {"loss", "accuracy", "train_loss", "train_accuracy"} <= valid.keys()
+
+
+def test_training_scores_compare_each_pair_with_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding for training drops pairs that are too long or empty; the scores must not shift by them."""
+
+    def reverse(
+        task: Translate, model: object, sources: list[list[int]], *_: object
+    ) -> list[list[Hypothesis]]:
+        return [
+            [Hypothesis(ids[-2::-1], 0.0, 0.0, finished=True)] for ids in sources
+        ]  # without the end token
+
+    monkeypatch.setattr(Translate, "_translate", reverse)
+    data = data_of("translate", 12)
+    sources, targets = list(data.train.text), list(data.train.answers)
+    sources[0], targets[0], sources[4] = "a" * 40, "b" * 40, ""
+    data = replace(data, train=replace(data.train, text=sources, answer=targets))
+    run = small_run(config_of("translate", score_train=True, epochs=1), data)
+    assert len(run.context.train) == 10
+    valid = run.run(run.new_state())[-1].valid
+    assert valid is not None and valid["train_exact_match"] == 10 / 12
+
+
+def test_little_data_is_not_validated_after_every_few_updates() -> None:
+    run = small("classify", epochs=4, validate_min_steps=12)
+    reports = run.run(run.new_state())
+    at = [r.step for r in reports if r.valid]
+    assert at[-1] == len(reports)
+    assert all(b - a >= 12 for a, b in zip([0, *at], at[:-1], strict=False)), at
+
+
+def test_equal_metrics_are_decided_by_the_loss() -> None:
+    """A metric that stays at zero while the loss falls is progress: patience must not run out."""
+    run = small("translate", epochs=12, patience=2)
+    run.task.metric = "exact_match"
+    validate = run.task.validate
+    run.task.validate = lambda *a: validate(*a) | {"exact_match": 0.0}
+    state = run.new_state()
+    reports = run.run(state)
+    assert state.progress.finished == "budget" and reports[-1].epoch == 12
+    assert state.progress.best_step > reports[0].step

@@ -1,0 +1,177 @@
+"""Files and folders are wholly there or not at all, whichever operation a process dies after."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tests.helpers.crashing import Crash, CrashingFileSystem, every_crash
+
+from glassformer.errors import CheckpointError, ResourceError
+from glassformer.utils import atomic_io
+
+
+def test_text_is_written_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.txt"
+    text = "line\r\nnaïve \u2028 日本\n"
+    atomic_io.atomic_write_text(path, text)
+    assert path.read_bytes() == text.encode("utf-8")
+    assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.skipif("os.name == 'nt'", reason="permissions are POSIX's")
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        atomic_io.atomic_write_text(tmp_path / "a", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_crash_leaves_the_old_content_or_the_new(tmp_path: Path, torn: bool) -> None:
+    seen = set()
+    for folder, _ in every_crash(
+        tmp_path,
+        prepare=lambda f: atomic_io.atomic_write_text(f / "a", "old"),
+        act=lambda f: atomic_io.atomic_write_text(f / "a", "new"),
+        torn=torn,
+    ):
+        seen.add((folder / "a").read_text("utf-8"))
+    assert seen == {"old", "new"}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_crash_leaves_a_whole_folder(tmp_path: Path, replace: bool) -> None:
+    def write(folder: Path, content: str) -> None:
+        with atomic_io.write_folder_atomically(folder / "f", replace=replace) as temporary:
+            for name in ("a", "b"):
+                (temporary / name).write_text(content, "utf-8")
+
+    seen = set()
+    for folder, _ in every_crash(tmp_path, lambda f: write(f, "old"), lambda f: write(f, "new")):
+        atomic_io.finish_replacement(folder / "f")
+        contents = {(folder / "f" / name).read_text("utf-8") for name in ("a", "b")}
+        assert len(contents) == 1
+        seen |= contents
+        atomic_io.remove_leftovers(folder)
+        assert [p.name for p in folder.iterdir()] == ["f"]
+    assert seen == ({"old", "new"} if replace else {"old"})
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), atomic_io.write_folder_atomically(tmp_path / "f") as temporary:
+        (temporary / "deep").mkdir()
+        (temporary / "deep" / "a").write_bytes(b"x")
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_writers_of_a_folder_the_first_stands(tmp_path: Path) -> None:
+    with atomic_io.write_folder_atomically(tmp_path / "f") as slow:
+        (slow / "a").write_text("slow", "utf-8")
+        with atomic_io.write_folder_atomically(tmp_path / "f") as quick:
+            (quick / "a").write_text("quick", "utf-8")
+    assert (tmp_path / "f" / "a").read_text("utf-8") == "quick"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_nothing_is_renamed_before_it_is_on_the_disk(tmp_path: Path) -> None:
+    """An unsynced file may be empty after a power cut; the rename that names it may not come first."""
+    log: list[str] = []
+
+    class Watching(atomic_io.FileSystem):
+        def write(self, path, chunks):
+            log.append("write")
+            super().write(path, chunks)
+
+        def sync(self, path):
+            log.append("sync folder" if path.is_dir() else "sync file")
+            super().sync(path)
+
+        def rename(self, old, new):
+            log.append("rename")
+            super().rename(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atomic_io, "fs", Watching())
+        atomic_io.atomic_write_bytes(tmp_path / "a", b"x")
+    assert log == ["write", "sync file", "rename", "sync folder"]
+
+
+def test_a_disk_error_says_what_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ResourceError, match="file") as caught:
+        atomic_io.atomic_write_text(tmp_path / "file" / "a", "x")
+    assert caught.value.hint
+
+
+def test_a_folder_half_removed_does_not_look_like_a_folder(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        with atomic_io.write_folder_atomically(folder / "f") as temporary:
+            for name in "abc":
+                (temporary / name).write_bytes(b"x")
+
+    for folder, completed in every_crash(tmp_path, prepare, lambda f: atomic_io.remove_folder(f / "f")):
+        assert not (folder / "f").exists() or len(list((folder / "f").iterdir())) == 3
+        atomic_io.remove_leftovers(folder)
+        assert list(folder.glob(".*")) == []
+        assert not completed or list(folder.iterdir()) == []
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "a").write_bytes(b"x")
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    (doomed / "link").symlink_to(precious, target_is_directory=True)
+    atomic_io.remove_folder(doomed)
+    assert not doomed.exists()
+    assert (precious / "a").exists()
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    value = {"text": "日本", "numbers": [1, 2.5, None], "nested": {"a": True}}
+    atomic_io.write_json(tmp_path / "a.json", value)
+    assert atomic_io.read_json(tmp_path / "a.json") == value
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    atomic_io.write_json(tmp_path / "a.json", {"x": [math.nan, (math.inf, 1.0)]})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"x": [None, [None, 1.0]]}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff{}", b"[" * 100_000, b'{"a": 1} x'])
+def test_json_that_is_not_names_the_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"a\.json"):
+        atomic_io.read_json(tmp_path / "a.json")
+    with pytest.raises(CheckpointError, match=r"b\.json"):
+        atomic_io.read_json(tmp_path / "b.json")
+
+
+def test_json_far_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic_io, "MAX_JSON_BYTES", 10)
+    (tmp_path / "a.json").write_text("[" + " " * 10 + "]", "utf-8")
+    with pytest.raises(CheckpointError, match="larger"):
+        atomic_io.read_json(tmp_path / "a.json")
+
+
+def test_sha256_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
+    assert atomic_io.sha256_file(tmp_path / "a") == known
+    assert atomic_io.write_durably(tmp_path / "b", [b"a", memoryview(b"bc")]) == (3, known)
+
+
+def test_the_crashing_file_system_does_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic_io, "fs", CrashingFileSystem(alive=2))
+    with pytest.raises(Crash):
+        atomic_io.atomic_write_text(tmp_path / "a", "x")
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,78 @@
+"""Settings of the process: set while something computes, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tests.helpers.machine import with_fbgemm
+
+from glassformer.errors import UsageError
+from glassformer.utils.device import choose_precision, many_shapes, tuned
+
+CPU = torch.device("cpu")
+
+
+def settings() -> tuple[str, bool, bool, bool]:
+    return (
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
+    )
+
+
+@pytest.fixture(params=[("highest", False, False), ("high", True, True), ("medium", True, False)], ids=str)
+def callers(request: pytest.FixtureRequest) -> Iterator[tuple[str, bool, bool, bool]]:
+    """What a caller has set."""
+    before = settings()
+    precision, strict, warn_only = request.param
+    torch.set_float32_matmul_precision(precision)
+    torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+    yield settings()
+    torch.set_float32_matmul_precision(before[0])
+    torch.use_deterministic_algorithms(before[1], warn_only=before[2])
+
+
+def test_what_the_caller_set_is_put_back(callers: tuple[str, bool, bool, bool]) -> None:
+    with tuned(CPU):
+        assert settings()[:2] == ("medium", False)
+        with tuned(CPU, deterministic=True):
+            assert settings()[:2] == ("highest", True)
+        assert settings()[:2] == ("medium", False)
+    assert settings() == callers
+    with pytest.raises(ZeroDivisionError), tuned(CPU, deterministic=True):
+        raise ZeroDivisionError
+    assert settings() == callers
+
+
+def test_cudnn_attention_is_off_on_a_gpu_and_then_as_it_was() -> None:
+    """The switch is there without a GPU, so it can be tested without one."""
+    before = settings()
+    with tuned(torch.device("cuda")):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert settings() == before
+
+
+def test_decoding_takes_the_library_without_a_kernel_for_every_shape() -> None:
+    with tuned(CPU):
+        with many_shapes(CPU):
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+        with many_shapes(torch.device("cuda")):
+            assert torch.get_float32_matmul_precision() == "medium"
+
+
+@pytest.mark.parametrize("name", ["int8", with_fbgemm("fp16")])
+def test_int8_and_fp16_are_for_the_cpu(name: str) -> None:
+    assert choose_precision(name, CPU) == name
+    with pytest.raises(UsageError, match=f"{name} computes on the CPU only"):
+        choose_precision(name, torch.device("cuda"))
+
+
+def test_fp16_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=["none", "qnnpack"]))
+    with pytest.raises(UsageError, match="fp16 takes a kernel of FBGEMM"):
+        choose_precision("fp16", CPU)
