@@ -51,8 +51,10 @@ def capture(length: int, n: int) -> None:
     translator = Translator(CONFIG, VOCAB, 512), (x, x)
     language_model = LanguageModel(CONFIG, VOCAB, 512), (x,)
     for name, (model, args) in (
-        ("encoder", classifier), ("encoder-decoder", translator), ("decoder", language_model),
-    ):  # fmt: skip
+        ("encoder", classifier),
+        ("encoder-decoder", translator),
+        ("decoder", language_model),
+    ):
         model.eval()
 
         def plain(model: torch.nn.Module = model, args: tuple[Tensor, ...] = args) -> None:
@@ -77,9 +79,7 @@ def capture(length: int, n: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=40, help="measurements a figure")
     parser.add_argument("--lengths", type=int, nargs="+", default=[24, 64, 128])
     asked = parser.parse_args()

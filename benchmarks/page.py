@@ -104,13 +104,14 @@ def timed(found: list[tuple[float, float]]) -> Iterator[None]:
     found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
 
 
-def measure(
-    folder: Path, n_typed: int, repeats: int
-) -> tuple[dict[str, list[tuple[float, float]]], int, int]:
+def measure(folder: Path, n_typed: int, repeats: int) -> tuple[dict[str, list[tuple[float, float]]], int, int]:
     """Seconds by what was waited for, the tokens of a text, and bytes of a layer."""
     found: dict[str, list[tuple[float, float]]] = {
-        "first answer": [], "next answer": [], "a layer": [], "its weights": []
-    }  # fmt: skip
+        "first answer": [],
+        "next answer": [],
+        "a layer": [],
+        "its weights": [],
+    }
     n_tokens = n_bytes = 0
     for i in range(repeats):
         run = glassformer.load(folder)
@@ -143,16 +144,12 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     heads = max(1, options.d_model // 64)
-    sizes = ModelConfig(
-        n_layers=options.layers, d_model=options.d_model, n_heads=heads, d_ff=4 * options.d_model
-    )
+    sizes = ModelConfig(n_layers=options.layers, d_model=options.d_model, n_heads=heads, d_ff=4 * options.d_model)
     with tempfile.TemporaryDirectory() as place:
         for kind, left in (("lm", PROMPT_LEFT), ("classify", 0)):
             folder = folder_of(kind, sizes, Path(place), 2 * options.tokens)
             found, n_tokens, n_bytes = measure(folder, options.tokens - left, options.repeats)
-            print(
-                f"{kind}: {options.layers} layers, d {options.d_model}, {n_tokens} tokens, {options.threads} threads"
-            )
+            print(f"{kind}: {options.layers} layers, d {options.d_model}, {n_tokens} tokens, {options.threads} threads")
             for what, both in found.items():
                 size = f", {n_bytes / 1e6:.1f} MB" if what == "a layer" else ""
                 seconds, of_processors = ([each[i] for each in both] for i in (0, 1))

@@ -77,8 +77,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "ci95": first.score.interval if len(runs) == 1 else None,
         "n_test": evaluation.n,
         "also": {
-            telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name)
-            for name in others
+            telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name) for name in others
         }
         | ({"the seeds as one": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
@@ -155,9 +154,7 @@ def curve(run: RunFacts) -> list[list[float]]:
     """[seconds, validation score] of a run, thinned."""
     rows = [row for row in run.validations if row.seconds is not None]
     every = -(-len(rows) // MOST_POINTS) if rows else 1
-    return [
-        [round(row.seconds or 0, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]
-    ]
+    return [[round(row.seconds or 0, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]]
 
 
 def without_paths(command: str) -> str:
@@ -185,9 +182,7 @@ def _baselines(runs: Sequence[RunFacts]) -> dict[str, str]:
     return {called: value for called, value in told.items() if value}
 
 
-def update(
-    runs: Path, wanted: dict[str, Facts], known: dict[str, Facts]
-) -> tuple[dict[str, Facts], list[str]]:
+def update(runs: Path, wanted: dict[str, Facts], known: dict[str, Facts]) -> tuple[dict[str, Facts], list[str]]:
     """The facts of all results, those of `wanted` first and in its order, and the names of what has no folder here."""
     names = [*wanted, *sorted(p.name for p in runs.glob("*") if p.is_dir() and p.name not in wanted)]
     names += [name for name in known if name not in names]
@@ -237,12 +232,8 @@ def read(path: Path) -> Any:
 
 def main(root: Path = ROOT) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=root / "runs" / "results", help="folder of the run folders"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=root / "runs" / "results", help="folder of the run folders")
     parser.add_argument("--train", action="store_true", help="train what is missing first")
     arguments = parser.parse_args()
     wanted = tomllib.loads((root / "benchmarks" / "results.toml").read_text(encoding="utf-8"))

@@ -59,17 +59,38 @@ def sections(results: dict[str, Facts]) -> list[str]:
 
 def results_table(results: dict[str, Facts]) -> str:
     """One row a result."""
-    header = ["result", "test score", "seeds", "validation", "others", "beside it", "parameters", "updates", "FLOPs",
-              "time", "hardware"]  # fmt: skip
+    header = [
+        "result",
+        "test score",
+        "seeds",
+        "validation",
+        "others",
+        "beside it",
+        "parameters",
+        "updates",
+        "FLOPs",
+        "time",
+        "hardware",
+    ]
     rows = []
     for name, facts in results.items():
         others = "; ".join(f"{title} {text}" for title, text in facts["also"].items())
         beside = "; ".join(f"{title} {text}" for title, text in facts["baselines"].items())
-        rows.append([
-            name, score_text(facts), facts["score"]["n"], _validated(facts), others or "–",
-            beside or "–", f"{facts['parameters'] or 0:,}", f"{facts['updates']:,}", in_powers(facts["flops"]),
-            duration(facts["seconds"]), facts["hardware"],
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                score_text(facts),
+                facts["score"]["n"],
+                _validated(facts),
+                others or "–",
+                beside or "–",
+                f"{facts['parameters'] or 0:,}",
+                f"{facts['updates']:,}",
+                in_powers(facts["flops"]),
+                duration(facts["seconds"]),
+                facts["hardware"],
+            ]
+        )
     return table(header, rows)
 
 
@@ -125,9 +146,7 @@ def ablation_table(ablation: Facts) -> str:
     for row in ablation["rows"]:
         cells = [_ablated(row["scores"].get(name), digits) for name in names]
         both = [name for name in names if name in row["scores"] and name in first]
-        difference = (
-            np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
-        )
+        difference = np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
         rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
     return table(["lever", *names, "difference"], rows, is_markdown=True)
 
@@ -171,9 +190,7 @@ def _curves(section: str, results: dict[str, Facts]) -> bytes:
     told = f"{metric.title} on validation over minutes of training"
     figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], told, right=1.9)
     labels, all_values = [], []
-    best = max(
-        results, key=lambda name: results[name]["valid"]["mean"] * (1 if metric.higher_is_better else -1)
-    )
+    best = max(results, key=lambda name: results[name]["valid"]["mean"] * (1 if metric.higher_is_better else -1))
     for name, facts in results.items():
         seconds, values = np.array(facts["curve"]).T
         colour = ps.ACCENT if name == best else ps.QUIET

@@ -80,9 +80,7 @@ def children(pid: int) -> list[int]:
 
 def kilobytes(path: Path, name: str) -> int:
     try:
-        return next(
-            (int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(name)), 0
-        )
+        return next((int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(name)), 0)
     except OSError:
         return 0
 
@@ -172,9 +170,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         task, data, out, steps, started = sys.argv[2:]
         return train_here(task, data, out, int(steps), float(started))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=["lm", "classify"], default="lm")
     parser.add_argument("--sizes", type=int, nargs="+", help="bytes of text, or reviews")
     parser.add_argument("--dir", type=Path, default=Path("build/scale"), help="made, and emptied in the end")
@@ -198,9 +194,7 @@ def main() -> None:
     for stage in found[0]:
         small, large = found[0][stage], found[-1][stage]
         ratios = {name: large[name] / small[name] for name in ("own", "pss", "tokens_per_s")}
-        print(
-            f"{stage}: largest over smallest: " + ", ".join(f"{name} {x:.2f}" for name, x in ratios.items())
-        )
+        print(f"{stage}: largest over smallest: " + ", ".join(f"{name} {x:.2f}" for name, x in ratios.items()))
     print("load average:", Path("/proc/loadavg").read_text().split()[:3])
 
 

@@ -42,9 +42,16 @@ WORKLOADS_BESIDE = ("a", "b", "c")
 BATCHES = 2
 """Batches of a round: beside others one of them can take long."""
 COLUMNS = (
-    "workload", "threads", "alone, tokens/s", "÷ as shipped", "beside one loop", "share", "beside two", "share",
+    "workload",
+    "threads",
+    "alone, tokens/s",
+    "÷ as shipped",
+    "beside one loop",
+    "share",
+    "beside two",
+    "share",
     "remarks",
-)  # fmt: skip
+)
 
 
 @contextmanager
@@ -71,9 +78,7 @@ def run_beside(options: Options) -> Section:
             )
             if section.rows[-1][5] != "–" and waiting in ("as shipped", "all threads"):
                 shares[waiting, name] = section.rows[-1][5]
-            section.facts.append(
-                {"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]}
-            )
+            section.facts.append({"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]})
     for name in WORKLOADS_BESIDE:
         if shares.keys() >= {("as shipped", name), ("all threads", name)}:
             own, fixed = shares["as shipped", name], f"its threads fixed: {shares['all threads', name]}"
@@ -87,14 +92,10 @@ def run_beside(options: Options) -> Section:
     return section
 
 
-def measured(
-    name: str, options: Options
-) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
+def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
     """Tokens a second of each way of waiting, by the number of loops beside it; and the cores that others used."""
     w = options.workload(name)
-    wanted = {
-        key: value for key, value in WAITING.items() if not options.rows or key.startswith(options.rows)
-    }
+    wanted = {key: value for key, value in WAITING.items() if not options.rows or key.startswith(options.rows)}
     speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in wanted}
     others: dict[str, list[float | None]] = {waiting: [] for waiting in wanted}
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -103,9 +104,7 @@ def measured(
         spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
         for waiting, variables in wanted.items():
             say(f"({name}) {waiting}: warming up")
-            child = Child(
-                PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables
-            )
+            child = Child(PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables)
             children[waiting] = closing.enter_context(child)
             child.answer()
         for _ in options.rounds():
@@ -134,9 +133,13 @@ def round_of(child: Child, n_loops: int, options: Options) -> tuple[dict[str, An
 
 
 def cells(
-    name: str, waiting: str, found: dict[int, list[float]], shipped: dict[int, list[float]],
-    others: list[float | None], anyway: bool,
-) -> list[str]:  # fmt: skip
+    name: str,
+    waiting: str,
+    found: dict[int, list[float]],
+    shipped: dict[int, list[float]],
+    others: list[float | None],
+    anyway: bool,
+) -> list[str]:
     """A line of the table."""
     shown, remark = busy(others, anyway)
     if not shown:

@@ -47,9 +47,14 @@ class Child:
         (path / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         self.errors = (path / "stderr").open("w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [str(python), "-m", module, str(path / "spec.json")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, text=True, cwd=ROOT, env=environment(variables),
-        )  # fmt: skip
+            [str(python), "-m", module, str(path / "spec.json")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            cwd=ROOT,
+            env=environment(variables),
+        )
 
     def answer(self) -> dict[str, Any]:
         """Its next line.
@@ -93,7 +98,5 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         self.close()

@@ -69,9 +69,7 @@ def our_seconds(options: Options, section: Section) -> float | None:
     seconds = Figure([told["seconds"] for told in found])
     preparing = Figure([told["preparing"] for told in found])
     how = f"measured, {len(found)} seeds; {preparing.text()} s to read and tokenize before"
-    section.rows.append(
-        ["glassformer", seconds.text() if shown and not missed else "–", how, "; ".join(remarks)]
-    )
+    section.rows.append(["glassformer", seconds.text() if shown and not missed else "–", how, "; ".join(remarks)])
     section.facts.append({"peer": "glassformer", "runs": found, "others": others})
     return None if missed else seconds.median
 
@@ -86,9 +84,7 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
         data = Path(folder) / "imdb.npz"
         n_reviews = save_reviews(data)
         spec = {"data": str(data), "seed": 1, "accuracy": ACCURACY}
-        child = closing.enter_context(
-            Child(peer.python, "benchmarks.speed.peers.tutorial", spec, options.variables)
-        )
+        child = closing.enter_context(Child(peer.python, "benchmarks.speed.peers.tutorial", spec, options.variables))
         child.answer()
         found, others = [], list[float | None]()
         for _ in range(options.repeats):
@@ -117,9 +113,7 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
     section.rows.append([peer.title, rounded(seconds) if shown else "–", how, remarks])
     if ours is not None and shown:
         told = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else ' (extrapolated)'}"
-        section.summary.append(
-            ("training to 83.06% of IMDB", f"{rounded(ours)} s", told, f"{seconds / ours:,.0f} ×")
-        )
+        section.summary.append(("training to 83.06% of IMDB", f"{rounded(ours)} s", told, f"{seconds / ours:,.0f} ×"))
 
 
 def save_reviews(path: Path) -> int:

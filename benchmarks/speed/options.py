@@ -78,49 +78,32 @@ def read_options(argv: list[str] | None = None) -> Options:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--only", type=_names(PARTS), default=PARTS, help=f"parts, by commas: {','.join(PARTS)}"
-    )
-    parser.add_argument(
-        "--peers", type=_names(tuple(PEERS)), default=tuple(PEERS), help=f"of {','.join(PEERS)}"
-    )
+    parser.add_argument("--only", type=_names(PARTS), default=PARTS, help=f"parts, by commas: {','.join(PARTS)}")
+    parser.add_argument("--peers", type=_names(tuple(PEERS)), default=tuple(PEERS), help=f"of {','.join(PEERS)}")
     parser.add_argument("--repeats", type=int, default=5, help="rounds of each row (5)")
+    parser.add_argument("--rows", type=_any_names, default=(), help="only rows whose names begin so, by commas")
     parser.add_argument(
-        "--rows", type=_any_names, default=(), help="only rows whose names begin so, by commas"
-    )
-    parser.add_argument(
-        "--at-once", type=int, default=8, metavar="N",
+        "--at-once",
+        type=int,
+        default=8,
+        metavar="N",
         help="parts a to c: rows that are warm at the same time, ours in each group of them (8: 12 to 15 GB)",
-    )  # fmt: skip
+    )
     parser.add_argument("--anyway", action="store_true", help="show rows of a busy machine, marked")
-    parser.add_argument(
-        "--threads", type=int, help="threads of every implementation; each chooses by itself if absent"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=60, help="begin no further round of a part after these (60)"
-    )
+    parser.add_argument("--threads", type=int, help="threads of every implementation; each chooses by itself if absent")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no further round of a part after these (60)")
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for a quiet machine (60)")
-    parser.add_argument(
-        "--tiny", action="store_true", help="models and texts of no use, to try the harness in seconds"
-    )
+    parser.add_argument("--tiny", action="store_true", help="models and texts of no use, to try the harness in seconds")
     parser.add_argument("--sentences", type=int, default=2000, help="sentences of part d in bulk (2000)")
-    parser.add_argument(
-        "--checkpoint", type=Path, help="part d: a translator's run folder instead of random weights"
-    )
-    parser.add_argument(
-        "--whole", action="store_true", help="part e: train the tutorial's model to the end, too"
-    )
+    parser.add_argument("--checkpoint", type=Path, help="part d: a translator's run folder instead of random weights")
+    parser.add_argument("--whole", action="store_true", help="part e: train the tutorial's model to the end, too")
     parser.add_argument(
         "--json",
         type=Path,
         help="write everything measured into this file; parts that it has from before, and that are not measured now, stay",
     )
-    parser.add_argument(
-        "--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here"
-    )
-    parser.add_argument(
-        "--readme", type=Path, help="write a line or two of each part between the same markers here"
-    )
+    parser.add_argument("--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here")
+    parser.add_argument("--readme", type=Path, help="write a line or two of each part between the same markers here")
     parser.add_argument("--batches", type=int, help="batches of a training round, if not the workload's own")
     return Options(**vars(parser.parse_args(argv)))
 

@@ -27,8 +27,15 @@ from benchmarks.speed.workloads import save_data
 LOOPS = (0, 1)
 SHARED = ("a", "b", "c")
 BATCHES = 4
-COLUMNS = ("workload", "processes × threads", "alone, tokens/s", "÷ one process", "beside one loop, tokens/s",
-           "÷ one process", "remarks")  # fmt: skip
+COLUMNS = (
+    "workload",
+    "processes × threads",
+    "alone, tokens/s",
+    "÷ one process",
+    "beside one loop, tokens/s",
+    "÷ one process",
+    "remarks",
+)
 
 
 def layouts(cores: int) -> dict[str, tuple[int, int]]:
@@ -44,9 +51,7 @@ def run_ranks(options: Options) -> Section:
         one = next(iter(speeds.values()))
         for layout, found in speeds.items():
             section.rows.append(cells(name, layout, found, one, others[layout], options.anyway))
-            section.facts.append(
-                {"workload": name, "layout": layout, "speeds": found, "others": others[layout]}
-            )
+            section.facts.append({"workload": name, "layout": layout, "speeds": found, "others": others[layout]})
     section.notes.append(
         f"Rounds of {BATCHES} batches that take turns, medians with ranges; the same batches and the same curve in both. "
         "A loop is a process that never waits, at the same priority."
@@ -54,9 +59,7 @@ def run_ranks(options: Options) -> Section:
     return section
 
 
-def measured(
-    name: str, options: Options
-) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
+def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
     """Tokens a second of each layout, by the number of loops beside it; and the cores that others used."""
     w, known = options.workload(name), layouts(options.threads or os.cpu_count() or 1)
     speeds: dict[str, dict[int, list[float]]] = {layout: {n: [] for n in LOOPS} for layout in known}
@@ -105,9 +108,13 @@ def round_of(group: list[Child], n_loops: int, options: Options) -> tuple[float,
 
 
 def cells(
-    name: str, layout: str, found: dict[int, list[float]], one: dict[int, list[float]],
-    others: list[float | None], anyway: bool,
-) -> list[str]:  # fmt: skip
+    name: str,
+    layout: str,
+    found: dict[int, list[float]],
+    one: dict[int, list[float]],
+    others: list[float | None],
+    anyway: bool,
+) -> list[str]:
     """A line of the table."""
     shown, remark = busy(others, anyway)
     if not shown:

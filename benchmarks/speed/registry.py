@@ -33,11 +33,7 @@ class Peer:
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        return (
-            Path(sys.executable)
-            if self.environment is None
-            else ENVIRONMENTS / self.environment / "bin" / "python"
-        )
+        return Path(sys.executable) if self.environment is None else ENVIRONMENTS / self.environment / "bin" / "python"
 
     def why_not(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -53,17 +49,23 @@ PEERS = {
     for peer in (
         Peer("ours", "glassformer", "ours", None, frozenset({"classify", "translate", "lm"})),
         Peer("torch", "nn.Transformer", "torch_loop", "torch", frozenset({"classify", "translate", "lm"})),
-        Peer("transformers", "transformers", "hugging_face", "transformers",
-             frozenset({"classify", "translate", "lm"})),
+        Peer(
+            "transformers", "transformers", "hugging_face", "transformers", frozenset({"classify", "translate", "lm"})
+        ),
         Peer("nanogpt", "nanoGPT-like", "nanogpt", "torch", frozenset({"lm"})),
-        Peer("x-transformers", "x-transformers", "x_transformers", "x_transformers",
-             frozenset({"classify", "translate", "lm"})),
+        Peer(
+            "x-transformers",
+            "x-transformers",
+            "x_transformers",
+            "x_transformers",
+            frozenset({"classify", "translate", "lm"}),
+        ),
         Peer("keras", "Keras on torch", "keras_torch", "keras", frozenset({"classify"})),
         Peer("joeynmt", "JoeyNMT", "joeynmt", "joeynmt", frozenset({"translate"})),
         Peer("ctranslate2", "CTranslate2", "ctranslate2", "ctranslate2"),
         Peer("tutorial", "the sentiment tutorial", "tutorial", "torch"),
     )
-}  # fmt: skip
+}
 
 
 def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:

@@ -54,9 +54,7 @@ def run_startup(options: Options) -> Section:
         shown, remark = busy(others[name], options.anyway)
         section.rows.append([name, Figure(seconds[name]).text() if shown else "–", remark])
         if shown and name.startswith("glassformer predict"):
-            section.summary.append(
-                ("first answer of `predict`, cold", f"{Figure(seconds[name]).text()} s", "", "")
-            )
+            section.summary.append(("first answer of `predict`, cold", f"{Figure(seconds[name]).text()} s", "", ""))
         section.facts.append({"command": name, "seconds": seconds[name], "others": others[name]})
     section.notes.append(
         "A classifier of about a million parameters. Its files have been read before, by a run that is not counted."
@@ -73,13 +71,26 @@ def train_small(folder: Path, options: Options) -> Path:
         for i in range(N_TEXTS):
             writer.writerow([" ".join(f"w{n}" for n in rng.integers(N_WORDS, size=60)), "ab"[i % 2]])
     command = [
-        sys.executable, "-m", "glassformer", "train", "classify", "--train-file", str(texts), "--steps", "2",
-        "--model.d-model", "128", "--model.n-layers", "1", "--text.vocab-size", str(N_WORDS), "--out", str(folder / "run"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "glassformer",
+        "train",
+        "classify",
+        "--train-file",
+        str(texts),
+        "--steps",
+        "2",
+        "--model.d-model",
+        "128",
+        "--model.n-layers",
+        "1",
+        "--text.vocab-size",
+        str(N_WORDS),
+        "--out",
+        str(folder / "run"),
+    ]
     say("training a small classifier")
-    told = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=environment(options.variables)
-    )
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(options.variables))
     if told.returncode:
         raise SystemExit(f"part g could not train its model: {told.stderr.strip().splitlines()[-1]}")
     return folder / "run"

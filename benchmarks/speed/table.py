@@ -29,9 +29,7 @@ class Figure:
         """Median, and from the smallest to the largest in brackets."""
         low, high = min(self.values), max(self.values)
         middle = rounded(self.median, digits)
-        return (
-            middle if len(self.values) == 1 else f"{middle} ({rounded(low, digits)}–{rounded(high, digits)})"
-        )
+        return middle if len(self.values) == 1 else f"{middle} ({rounded(low, digits)}–{rounded(high, digits)})"
 
 
 @dataclass

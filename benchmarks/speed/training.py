@@ -22,8 +22,19 @@ from benchmarks.speed.registry import PEERS, ROOT, rows_of
 from benchmarks.speed.table import Figure, Section, busy, machine, rounded
 from benchmarks.speed.workloads import Workload, save_data
 
-COLUMNS = ("implementation", "row", "{counted}/s", "÷ ours", "parameters", "padding", "step ÷ floor", "peak MB",
-           "warm-up s", "loss", "remarks")  # fmt: skip
+COLUMNS = (
+    "implementation",
+    "row",
+    "{counted}/s",
+    "÷ ours",
+    "parameters",
+    "padding",
+    "step ÷ floor",
+    "peak MB",
+    "warm-up s",
+    "loss",
+    "remarks",
+)
 SETTLING_SECONDS = 2.5
 """Work before a round is measured; glassformer looks at what others use once a second."""
 
@@ -108,9 +119,7 @@ def measured_before(name: str, w: Workload, rows: list[Row], options: Options) -
     if not found or found[0]["facts"][-1]["workload"] != asdict(w):
         return []
     now = {(row.title, row.name) for row in rows if row.peer != "ours" and row.rounds}
-    earlier = [
-        Row.from_facts(told) for told in found[0]["facts"][:-1] if (told["peer"], told["row"]) not in now
-    ]
+    earlier = [Row.from_facts(told) for told in found[0]["facts"][:-1] if (told["peer"], told["row"]) not in now]
     return [] if all(row.peer == "ours" for row in earlier) else earlier
 
 
@@ -146,9 +155,7 @@ def joined(groups: list[list[Row]]) -> list[Row]:
     for row in (row for group in groups for row in group):
         before = found.get((row.peer, row.name))
         if before is not None and row.peer == "ours":
-            together = {
-                name: getattr(before, name) + getattr(row, name) for name in ("rounds", "others", "beside")
-            }
+            together = {name: getattr(before, name) + getattr(row, name) for name in ("rounds", "others", "beside")}
             row = replace(row, about=row.about or before.about, **together)
         if before is None or row.rounds or not before.rounds:
             found[row.peer, row.name] = row
@@ -219,7 +226,9 @@ def measure(row: Row, options: Options) -> None:
         with OtherLoad() as load:
             row.rounds.append(child.ask())
     except ChildError as error:
-        row.why_not = f"ended after {len(row.rounds)} rounds: {error} (-9: the rows together may need more memory than there is)"
+        row.why_not = (
+            f"ended after {len(row.rounds)} rounds: {error} (-9: the rows together may need more memory than there is)"
+        )
         say(f"{row.title}, {row.name}: {row.why_not}")
         return
     row.others.append(load.cores)
@@ -247,9 +256,7 @@ def floor_of(spec: dict[str, Any]) -> dict[str, float]:
         json.dump(spec, file)
         file.flush()
         command = [sys.executable, "-m", "benchmarks.speed.floor", file.name]
-        told = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment()
-        )
+        told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment())
     return json.loads(told.stdout)
 
 
@@ -270,9 +277,7 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
         best = max(others, key=share_of_ours)
         told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (ours, best)]
         ratio = f"{1 / share_of_ours(best):.2f} ×"
-        section.summary.append(
-            (f"training {w.title}", told[0], f"{best.title}, {best.name}: {told[1]}", ratio)
-        )
+        section.summary.append((f"training {w.title}", told[0], f"{best.title}, {best.name}: {told[1]}", ratio))
     section.facts = [row.facts for row in rows] + [{"floor": floor, "workload": asdict(w)}]
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
@@ -321,9 +326,17 @@ def cells(row: Row, shown: bool, remarks: str) -> list[str]:
     last = row.rounds[-1]
     over_floor = f"{floors.median:.2f}" if shown else "–"
     return [
-        row.title, row.name, *figures, f"{row.about['parameters']:,}", f"{last['padding']:.1%}", over_floor,
-        rounded(last["peak_mb"]), rounded(row.about["warm_up"]), f"{row.last_loss:.3f}", remarks,
-    ]  # fmt: skip
+        row.title,
+        row.name,
+        *figures,
+        f"{row.about['parameters']:,}",
+        f"{last['padding']:.1%}",
+        over_floor,
+        rounded(last["peak_mb"]),
+        rounded(row.about["warm_up"]),
+        f"{row.last_loss:.3f}",
+        remarks,
+    ]
 
 
 def say(text: str) -> None:

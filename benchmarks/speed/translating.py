@@ -34,9 +34,17 @@ ALONE = 50
 """Sentences translated one at a time in a round."""
 MODES = (("bulk", 1), ("bulk", 4), ("one", 1), ("one", 4))
 COLUMNS = (
-    "implementation", "row", "bulk, greedy, sentences/s", "bulk, beam 4, sentences/s", "÷ ours, beam 4",
-    "one, greedy, p50 / p95 ms", "one, beam 4, p50 / p95 ms", "as ours", "peak MB", "remarks",
-)  # fmt: skip
+    "implementation",
+    "row",
+    "bulk, greedy, sentences/s",
+    "bulk, beam 4, sentences/s",
+    "÷ ours, beam 4",
+    "one, greedy, p50 / p95 ms",
+    "one, beam 4, p50 / p95 ms",
+    "as ours",
+    "peak MB",
+    "remarks",
+)
 
 
 @dataclass
@@ -48,9 +56,7 @@ class Row:
     settings: dict[str, Any]
     child: Child | None = None
     about: dict[str, Any] = field(default_factory=dict)
-    rounds: dict[tuple[str, int], list[dict[str, Any]]] = field(
-        default_factory=lambda: {mode: [] for mode in MODES}
-    )
+    rounds: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=lambda: {mode: [] for mode in MODES})
     others: list[float | None] = field(default_factory=list)
     why_not: str = ""
 
@@ -103,16 +109,23 @@ def wanted_rows(options: Options) -> list[Row]:
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
-        "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
-                 "fp16": {"precision": "fp16"}, "int8": {"precision": "int8"}},
+        "ours": {
+            "fp32": {"precision": "fp32"},
+            **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
+            "fp16": {"precision": "fp16"},
+            "int8": {"precision": "int8"},
+        },
         "ctranslate2": {
-            "fp32, defaults": fp32, "fp32, its best": fp32 | best, "int8, its best": fp32 | best | {"compute_type": "int8"},
+            "fp32, defaults": fp32,
+            "fp32, its best": fp32 | best,
+            "int8, its best": fp32 | best | {"compute_type": "int8"},
         },
         "transformers": {
-            "defaults": {"bf16": False, "ours": False}, "its best": {"bf16": bf16, "ours": False},
+            "defaults": {"bf16": False, "ours": False},
+            "its best": {"bf16": bf16, "ours": False},
             "with our settings": {"bf16": bf16, "ours": True},
         },
-    }  # fmt: skip
+    }
     wanted = []
     for peer in (peer for peer in options.peers if peer in rows):
         if reason := PEERS[peer].why_not():
@@ -137,9 +150,11 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     weights["positions"] = sinusoidal(model.max_len, c.d_model).numpy()
     vocab_size = len(weights["tgt_embedding.weight"])
     told["sizes"] = asdict(c) | {
-        "n_decoder_layers": c.n_decoder_layers or c.n_layers, "d_ff": d_ff_of(c), "vocab_size": vocab_size,
+        "n_decoder_layers": c.n_decoder_layers or c.n_layers,
+        "d_ff": d_ff_of(c),
+        "vocab_size": vocab_size,
         "max_len": model.max_len,
-    }  # fmt: skip
+    }
     np.savez(folder / "weights.npz", allow_pickle=False, **weights)
     (folder / "model.json").write_text(json.dumps(told), encoding="utf-8")
     return {"n": len(told["sources"]), "steps": told["steps"], "sizes": told["sizes"], "run": told["run"]}
@@ -154,9 +169,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
 
     w = options.workload("b")
     torch.manual_seed(0)
-    config = ModelConfig(
-        n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, activation="relu", pre_norm=True
-    )
+    config = ModelConfig(n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, activation="relu", pre_norm=True)
     model = Translator(config, w.vocab_size, w.max_len + 1)
     with torch.no_grad():
         # Sublayers that say more than the word itself, or every word would be followed by itself.
@@ -197,13 +210,9 @@ def start(row: Row, folder: str, options: Options, closing: ExitStack) -> str:
     """Start a row's process and wait until it is warm; why that failed, or nothing."""
     say(f"{row.title}, {row.name}: warming up")
     peer = PEERS[row.peer]
-    module = {"ours": "ours_translating", "transformers": "hugging_face_translating"}.get(
-        row.peer, peer.module
-    )
+    module = {"ours": "ours_translating", "transformers": "hugging_face_translating"}.get(row.peer, peer.module)
     spec = {"checkpoint": folder, "settings": row.settings}
-    row.child = closing.enter_context(
-        Child(peer.python, f"benchmarks.speed.peers.{module}", spec, options.variables)
-    )
+    row.child = closing.enter_context(Child(peer.python, f"benchmarks.speed.peers.{module}", spec, options.variables))
     try:
         row.about = row.child.answer()
     except ChildError as error:
@@ -230,9 +239,7 @@ def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
     row.rounds[how, beam].append(told)
     row.others.append(load.cores)
     speed = n / told["seconds"]
-    say(
-        f"{row.title}, {row.name}: {how}, beam {beam}: {speed:,.1f} sentences/s, others {load.cores or 0:.2f} cores"
-    )
+    say(f"{row.title}, {row.name}: {how}, beam {beam}: {speed:,.1f} sentences/s, others {load.cores or 0:.2f} cores")
 
 
 def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Options) -> Section:
@@ -240,9 +247,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
     for row in rows:
         row.why_not = row.why_not or ("" if all(row.rounds.values()) else "not measured: interrupted")
     s = checkpoint["sizes"]
-    section = Section(
-        f"(d) translating: {s['n_layers']}+{s['n_decoder_layers']} layers, d {s['d_model']}", COLUMNS
-    )
+    section = Section(f"(d) translating: {s['n_layers']}+{s['n_decoder_layers']} layers, d {s['d_model']}", COLUMNS)
     ours = next((row for row in rows if row.peer == "ours" and not row.why_not), None)
     section.rows = [cells(row, ours, n, options.anyway) for row in rows]
     section.summary = summary_of(rows, n, options.anyway)
@@ -284,10 +289,12 @@ def summary_of(rows: list[Row], n: int, anyway: bool) -> list[tuple[str, str, st
     return [
         (f"translating {n:,} sentences, beam 4", *bulk, f"{speed(best) / speed(other):.2f} ×"),
         (
-            "translating one sentence, beam 4, p50", f"{alone[0]} ({first.name})", f"{named(second)}: {alone[1]}",
+            "translating one sentence, beam 4, p50",
+            f"{alone[0]} ({first.name})",
+            f"{named(second)}: {alone[1]}",
             f"{latency(first) / latency(second):.2f} × the time",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def cells(row: Row, ours: Row | None, n: int, anyway: bool) -> list[str]:

@@ -105,17 +105,61 @@ class Workload:
 WORKLOADS = {
     w.name: w
     for w in (
-        Workload("a", "encoder classifier, d 256, 4 layers, IMDB's lengths", "classify",
-                 256, 4, 4, 20_000, 512, max_tokens=4096, n_batches=8,
-                 n_curve=32, curve_share=1, tolerance=0.2, lr=5e-5),
-        Workload("b", "encoder–decoder 3+3, d 256, Multi30k's lengths", "translate",
-                 256, 3, 4, 8_000, 64, max_tokens=2048, n_batches=12),
-        Workload("b6", "encoder–decoder 6+6, d 512, Multi30k's lengths", "translate",
-                 512, 6, 8, 8_000, 64, max_tokens=2048, n_batches=4, tolerance=0.25),
-        Workload("c", "language model, d 384, 6 layers, context 256", "lm",
-                 384, 6, 6, 8_000, 256, max_tokens=4096, n_batches=6),
+        Workload(
+            "a",
+            "encoder classifier, d 256, 4 layers, IMDB's lengths",
+            "classify",
+            256,
+            4,
+            4,
+            20_000,
+            512,
+            max_tokens=4096,
+            n_batches=8,
+            n_curve=32,
+            curve_share=1,
+            tolerance=0.2,
+            lr=5e-5,
+        ),
+        Workload(
+            "b",
+            "encoder–decoder 3+3, d 256, Multi30k's lengths",
+            "translate",
+            256,
+            3,
+            4,
+            8_000,
+            64,
+            max_tokens=2048,
+            n_batches=12,
+        ),
+        Workload(
+            "b6",
+            "encoder–decoder 6+6, d 512, Multi30k's lengths",
+            "translate",
+            512,
+            6,
+            8,
+            8_000,
+            64,
+            max_tokens=2048,
+            n_batches=4,
+            tolerance=0.25,
+        ),
+        Workload(
+            "c",
+            "language model, d 384, 6 layers, context 256",
+            "lm",
+            384,
+            6,
+            6,
+            8_000,
+            256,
+            max_tokens=4096,
+            n_batches=6,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def tiny(workload: Workload) -> Workload:
@@ -193,9 +237,7 @@ def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     bucketed = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
     used = np.concatenate(bucketed)
     shuffled = np.array_split(np.random.default_rng(seed).permutation(used), len(bucketed))
-    curve = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[
-        : w.n_curve
-    ]
+    curve = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[: w.n_curve]
     plans = {"bucketed": bucketed, "shuffled": shuffled, "curve": curve}
     arrays: dict[str, Any] = {**vars(texts)}
     for name, plan in plans.items():
@@ -235,9 +277,7 @@ def _lengths(rng: np.random.Generator, table: tuple[int, ...], n: int) -> np.nda
 def _words(rng: np.random.Generator, n: int, vocab_size: int) -> np.ndarray:
     """n words whose frequency falls as 1 / (rank + 2.7) (Mandelbrot's form of Zipf's law)."""
     weight = 1 / (np.arange(vocab_size - FIRST_WORD) + 2.7)
-    return FIRST_WORD + np.searchsorted(np.cumsum(weight) / weight.sum(), rng.random(n)).clip(
-        max=len(weight) - 1
-    )
+    return FIRST_WORD + np.searchsorted(np.cumsum(weight) / weight.sum(), rng.random(n)).clip(max=len(weight) - 1)
 
 
 def _running_text(rng: np.random.Generator, n: int, vocab_size: int) -> np.ndarray:

@@ -29,16 +29,37 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
-    "errors", "load", "load_recipe", "resume", "trace", "train",
-]  # fmt: skip
+    "Config",
+    "LanguageModel",
+    "MultiHeadAttention",
+    "Run",
+    "TextClassifier",
+    "Tokenizer",
+    "Translator",
+    "attention",
+    "errors",
+    "load",
+    "load_recipe",
+    "resume",
+    "trace",
+    "train",
+]
 
 _HOMES = {
-    "Config": "config", "LanguageModel": "models.language_model", "MultiHeadAttention": "nn.attention", "Run": "api",
-    "TextClassifier": "models.classifier", "Tokenizer": "text.tokenizer", "Translator": "models.translator",
-    "attention": "nn.attention", "load": "api", "load_recipe": "config.recipes", "resume": "api", "trace": "explain.trace",
+    "Config": "config",
+    "LanguageModel": "models.language_model",
+    "MultiHeadAttention": "nn.attention",
+    "Run": "api",
+    "TextClassifier": "models.classifier",
+    "Tokenizer": "text.tokenizer",
+    "Translator": "models.translator",
+    "attention": "nn.attention",
+    "load": "api",
+    "load_recipe": "config.recipes",
+    "resume": "api",
+    "trace": "explain.trace",
     "train": "api",
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -46,9 +46,15 @@ CHUNK = 256
 
 
 def train(
-    recipe: str | Config, *, out: str | Path | None = None, on_report: Callable[[Any], None] | None = None,
-    dry_run: bool = False, overfit_batch: bool = False, seeds: int | None = None, **overrides: Any,
-) -> Run | None:  # fmt: skip
+    recipe: str | Config,
+    *,
+    out: str | Path | None = None,
+    on_report: Callable[[Any], None] | None = None,
+    dry_run: bool = False,
+    overfit_batch: bool = False,
+    seeds: int | None = None,
+    **overrides: Any,
+) -> Run | None:
     """Train, evaluate and report a run; of several processes that `torchrun` started, all but the first return None.
 
     Args:
@@ -71,9 +77,7 @@ def train(
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if launched() > 1 and (dry_run or overfit_batch or seeds is not None):
-        told = (
-            f"a dry run, overfit_batch and seeds are the work of one process, and {launched()} were started"
-        )
+        told = f"a dry run, overfit_batch and seeds are the work of one process, and {launched()} were started"
         raise UsageError(told, "start it without torchrun; with it, one run of one seed at a time")
     if seeds is not None:
         if dry_run or overfit_batch:
@@ -154,11 +158,8 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
 def _check_joins(runs: Sequence[Run], other: Run) -> None:
     """Refuse a run that is among them already, or whose answers are not of the same tokens, or classes, as theirs."""
     if other.path.resolve() in [run.path.resolve() for run in runs]:
-        raise UsageError(
-            f"{other.path} is named twice", "name each run once: a folder of seeds is its best run"
-        )
-    run = runs[0]
-    ours, theirs = run.task, other.task
+        raise UsageError(f"{other.path} is named twice", "name each run once: a folder of seeds is its best run")
+    run, ours, theirs = runs[0], runs[0].task, other.task
     for what, same in (
         ("task", ours.name == theirs.name),
         ("tokenizer", ours.tokenizer.sha256 == theirs.tokenizer.sha256),
@@ -178,9 +179,14 @@ class Run:
     """
 
     def __init__(
-        self, path: Path, task: Task, model: nn.Module, device: torch.device, precision: Precision = "fp32",
+        self,
+        path: Path,
+        task: Task,
+        model: nn.Module,
+        device: torch.device,
+        precision: Precision = "fp32",
         joined: tuple[Path, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path, self.task, self.model, self.device = path, task, model, device
         self.precision: Precision = precision
         self.joined = joined

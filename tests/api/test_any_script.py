@@ -22,8 +22,10 @@ SCRIPTS = {
 TINY = {
     "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
     "text": {"vocab_size": 300, "max_len": 40},
-    "steps": 12, "device": "cpu", "precision": "fp32",
-}  # fmt: skip
+    "steps": 12,
+    "device": "cpu",
+    "precision": "fp32",
+}
 
 
 @pytest.fixture(scope="module")

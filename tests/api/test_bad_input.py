@@ -37,9 +37,7 @@ class Ended:
 
 
 @pytest.fixture
-def train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Ended]:
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
 
     def write(name: str, rows: Rows) -> str:
@@ -67,10 +65,7 @@ def train(
 def reviews(n: int, names: Sequence[str] = ("bad", "good"), seed: int = 0) -> list[tuple[str, str]]:
     rng = np.random.default_rng(seed)
     words = ["film", "plot", "actor", "scene", "the", "a", "of"]
-    return [
-        (f"{' '.join(rng.choice(words, 5))} {i} {names[i % len(names)]}", names[i % len(names)])
-        for i in range(n)
-    ]
+    return [(f"{' '.join(rng.choice(words, 5))} {i} {names[i % len(names)]}", names[i % len(names)]) for i in range(n)]
 
 
 def test_ten_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,11 +100,7 @@ def test_one_class_and_no_class_are_refused(train: Callable[..., Ended]) -> None
 def test_texts_that_are_all_equal_are_refused(train: Callable[..., Ended], parts: dict[str, Rows]) -> None:
     ended = train([("the same", label) for _, label in reviews(60)], **parts)
     assert ended.code == 3 and len(ended.err.splitlines()) == 2
-    told = (
-        "all 60 texts are the same"
-        if parts
-        else "60 examples with 1 different text leave nothing to validate on"
-    )
+    told = "all 60 texts are the same" if parts else "60 examples with 1 different text leave nothing to validate on"
     assert told in ended.err
 
 
@@ -118,10 +109,7 @@ def test_a_class_with_one_example_stays_in_training(train: Callable[..., Ended])
     for seed in range(3):
         ended = train(rows, "--split-seed", str(seed), "--dry-run")
         assert ended.code == 0, ended.err
-        assert (
-            "3 of 5 classes have one training example (x, y, z): expect them never to be answered"
-            in ended.err
-        )
+        assert "3 of 5 classes have one training example (x, y, z): expect them never to be answered" in ended.err
         assert "3 labels have too few examples to be in it (x, y, z)" in ended.err
 
 
@@ -143,9 +131,7 @@ def test_one_word_and_ten_thousand(train: Callable[..., Ended]) -> None:
 
 def test_two_languages_mixed(train: Callable[..., Ended]) -> None:
     english = reviews(120)
-    chinese = [
-        (f"这部电影真的{'很好看' if i % 2 else '很难看'}第{i}次", ("bad", "good")[i % 2]) for i in range(120)
-    ]
+    chinese = [(f"这部电影真的{'很好看' if i % 2 else '很难看'}第{i}次", ("bad", "good")[i % 2]) for i in range(120)]
     ended = train([*english, *chinese], test=[*reviews(40, seed=1), *chinese[:40]])
     assert ended.code == 0, ended.err
     row = json.loads((ended.run / "data.json").read_text(encoding="utf-8"))["splits"]["test"]
@@ -167,16 +153,12 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
 
 def test_a_class_that_is_nearly_all_there_is(train: Callable[..., Ended]) -> None:
     rows = [(text, "rare" if i % 20 == 0 else "common") for i, (text, _) in enumerate(reviews(200))]
-    assert (
-        "95.0% of the training texts are 'common': guessing is right as often" in train(rows, "--dry-run").err
-    )
+    assert "95.0% of the training texts are 'common': guessing is right as often" in train(rows, "--dry-run").err
 
 
 def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
     baselines = {"majority": {"label": majority}}
-    return Evaluation(
-        "t", "test", {"confusion": confusion, "label_names": ["no", "yes"], "baselines": baselines}
-    )
+    return Evaluation("t", "test", {"confusion": confusion, "label_names": ["no", "yes"], "baselines": baselines})
 
 
 @pytest.mark.parametrize(
@@ -219,17 +201,11 @@ def test_pairs_and_texts_too_few(
     assert main([*pairs, "--steps", "3", *SMALL]) == 0
     told = capsys.readouterr().err
     assert (
-        "only 9 examples to train on: expect little more than guessing" in told
-        and "Only 1 sentence was scored" in told
+        "only 9 examples to train on: expect little more than guessing" in told and "Only 1 sentence was scored" in told
     )
     src.write_text("the same\n" * 10, encoding="utf-8")
     assert main([*pairs[:-1], str(tmp_path / "other"), "--steps", "3", *SMALL]) == 3
     assert "10 examples with 1 different text" in capsys.readouterr().err
     book.write_text("word", encoding="utf-8")
-    assert (
-        main(
-            ["train", "lm", "--train-file", str(book), "--out", str(tmp_path / "lm"), "--steps", "3", *SMALL]
-        )
-        == 3
-    )
+    assert main(["train", "lm", "--train-file", str(book), "--out", str(tmp_path / "lm"), "--steps", "3", *SMALL]) == 3
     assert len(capsys.readouterr().err.splitlines()) <= 2

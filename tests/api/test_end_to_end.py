@@ -18,8 +18,13 @@ from glassformer.errors import CheckpointError, DataError, UsageError
 TINY = {
     "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
     "text": {"vocab_size": 300, "max_len": 40},
-    "epochs": 3, "minutes": None, "max_tokens": 256, "lr": 5e-3, "device": "cpu", "precision": "fp32",
-}  # fmt: skip
+    "epochs": 3,
+    "minutes": None,
+    "max_tokens": 256,
+    "lr": 5e-3,
+    "device": "cpu",
+    "precision": "fp32",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -76,13 +81,26 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_folder_is_complete(classifier: Path) -> None:
     expected = {
-        "config.toml", "env.json", "data.json", "metrics.jsonl", "checkpoints", "model", "plots", "report.md",
-        "report.json", "tokenizer.json", "evaluation.json", "predictions.jsonl",
-    }  # fmt: skip
+        "config.toml",
+        "env.json",
+        "data.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "model",
+        "plots",
+        "report.md",
+        "report.json",
+        "tokenizer.json",
+        "evaluation.json",
+        "predictions.jsonl",
+    }
     assert expected <= {p.name for p in classifier.iterdir()}
     assert {p.name for p in (classifier / "model").iterdir()} >= {
-        "config.json", "model.safetensors", "tokenizer.json", "README.md"
-    }  # fmt: skip
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "README.md",
+    }
     lines = [json.loads(line) for line in (classifier / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     assert any("valid" in line for line in lines)
@@ -106,9 +124,7 @@ def test_a_moved_run_works_without_its_data(classifier: Path, tmp_path: Path) ->
     assert first["probability"] == max(first["probabilities"].values())
 
 
-def test_predictions_do_not_depend_on_company(
-    classifier: Path, translator: Path, language_model: Path
-) -> None:
+def test_predictions_do_not_depend_on_company(classifier: Path, translator: Path, language_model: Path) -> None:
     """Alone, in a list, in a stream, in another order: the same answer."""
     texts = ["abc d", "a", "bad cab dad", "d c b a d c b a"]
     for path, key in ((classifier, "label"), (translator, "translation")):

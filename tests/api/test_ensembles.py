@@ -48,9 +48,7 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
     state = run.new_state()
     before = [p.detach().clone() for p in state.model.parameters()]
     reports = run.run(state, most=30)
-    assert not any(
-        torch.equal(a, b) for a, b in zip(before, state.model.parameters(), strict=True) if a.ndim > 1
-    )
+    assert not any(torch.equal(a, b) for a, b in zip(before, state.model.parameters(), strict=True) if a.ndim > 1)
     valid = [report.valid for report in reports if report.valid is not None]
     assert valid and all(math.isfinite(value) for value in valid[-1].values())
 
@@ -66,20 +64,26 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two runs of one recipe, one of another width, and one with another vocabulary."""
     folder = tmp_path_factory.mktemp("joined")
     text = folder / "pairs.tsv"
-    pairs = [
-        f"{a} {b}\t{b} {a}" for a in "one two three four five six".split() for b in "red blue green".split()
-    ]
+    pairs = [f"{a} {b}\t{b} {a}" for a in "one two three four five six".split() for b in "red blue green".split()]
     text.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", encoding="utf-8")
     common: dict[str, Any] = {
-        "train_file": str(text), "test_file": str(text), "steps": 4, "max_tokens": 200, "precision": "fp32",
-        "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16}, "text": {"vocab_size": 300, "max_len": 16},
-        "valid_fraction": 0.2, "beam_size": 2,
-    }  # fmt: skip
+        "train_file": str(text),
+        "test_file": str(text),
+        "steps": 4,
+        "max_tokens": 200,
+        "precision": "fp32",
+        "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16},
+        "text": {"vocab_size": 300, "max_len": 16},
+        "valid_fraction": 0.2,
+        "beam_size": 2,
+    }
     paths = {name: folder / name for name in ("a", "b", "wide", "other")}
     changes: dict[str, dict[str, Any]] = {
-        "a": {"seed": 1}, "b": {"seed": 2}, "wide": {"model": common["model"] | {"d_model": 32}},
+        "a": {"seed": 1},
+        "b": {"seed": 2},
+        "wide": {"model": common["model"] | {"d_model": 32}},
         "other": {"text": {"vocab_size": 280, "max_len": 16}},
-    }  # fmt: skip
+    }
     for name, path in paths.items():
         glassformer.train("translate", out=path, **(common | changes[name]))
     return paths
@@ -98,9 +102,7 @@ def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> 
     assert "joined" not in alone.evaluate()
 
 
-def test_commands_take_runs_apart_by_commas(
-    trained: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_take_runs_apart_by_commas(trained: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     together = f"{trained['a']},{trained['b']}"
     assert main(["evaluate", together, "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)

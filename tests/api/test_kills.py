@@ -83,6 +83,4 @@ def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -
             finished, run = finished + 1, run + 1
         if done:
             break
-    print(
-        f"{KILLS} kills, {finished} runs, all went on and came to their end; no folder was unreadable: {dict(found)}"
-    )
+    print(f"{KILLS} kills, {finished} runs, all went on and came to their end; no folder was unreadable: {dict(found)}")

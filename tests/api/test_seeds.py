@@ -37,30 +37,31 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
-        glassformer.train("classify", out=folder / "x", seeds=3, train_file=reviews, test_file=tests, seed=4,
-                          **TINY)  # fmt: skip
+        glassformer.train("classify", out=folder / "x", seeds=3, train_file=reviews, test_file=tests, seed=4, **TINY)
     yield folder / "x"
 
 
 def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
     assert {p.name for p in three.iterdir()} == {
-        "seeds.json", "report.md", "report.json", "ensemble.json", "seed-4", "seed-5", "seed-6"
-    }  # fmt: skip
+        "seeds.json",
+        "report.md",
+        "report.json",
+        "ensemble.json",
+        "seed-4",
+        "seed-5",
+        "seed-6",
+    }
     configs = [glassformer.load_recipe(three / f"seed-{seed}") for seed in (4, 5, 6)]
     assert [config.train.seed for config in configs] == [4, 5, 6]
     alone = glassformer.train(configs[1], out=tmp_path / "alone")
     assert alone is not None
-    weights = [
-        (p / "model" / "model.safetensors").read_bytes() for p in (three / "seed-5", tmp_path / "alone")
-    ]
+    weights = [(p / "model" / "model.safetensors").read_bytes() for p in (three / "seed-5", tmp_path / "alone")]
     assert weights[0] == weights[1], "a seed among others is the run that it is alone"
 
 
 def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     report = json.loads((three / "report.json").read_text(encoding="utf-8"))
-    runs = [
-        json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)
-    ]
+    runs = [json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)]
     accuracies = [run["accuracy"] for run in runs]
     assert report["test"]["metric"] == "accuracy" and report["test"]["n"] == 3
     assert report["test"]["mean"] == pytest.approx(statistics.fmean(accuracies))
@@ -78,9 +79,7 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
         {name: sum(a["probabilities"][name] for a in rows) for name in ("awful", "fine", "great")}
         for rows in zip(*said, strict=True)
     ]
-    right = [
-        max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, said[0], strict=True)
-    ]
+    right = [max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, said[0], strict=True)]
     assert report["ensemble"]["metric"] == "accuracy"
     assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
@@ -110,9 +109,7 @@ def test_several_translators_are_scored_as_one(tmp_path: Path) -> None:
     assert evaluation is not None and evaluation.split == "valid"
     assert evaluation.value("chrf") == together["chrf"] and evaluation.value("bleu") == together["bleu"]
     shown = load_seeds(SeedsFolder(tmp_path / "x")).ensemble
-    assert shown is not None and f"**{shown.text}**" in (tmp_path / "x" / "report.md").read_text(
-        encoding="utf-8"
-    )
+    assert shown is not None and f"**{shown.text}**" in (tmp_path / "x" / "report.md").read_text(encoding="utf-8")
 
 
 def test_scores_of_all_seeds_as_one_that_are_missing_are_made(three: Path, tmp_path: Path) -> None:
@@ -186,9 +183,7 @@ def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path)
         raise Interrupted("stopped at update 1", "go on with: glassformer train --resume elsewhere", 143)
 
     with pytest.raises(Interrupted) as caught:
-        glassformer.train(
-            glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_report=stop
-        )
+        glassformer.train(glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_report=stop)
     assert caught.value.hint == f"go on with: glassformer train --resume {tmp_path / 'x'}"
     assert caught.value.exit_code == 143
 
@@ -220,9 +215,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
 
 def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
     minutes = TINY | {"epochs": None, "minutes": 0.005}
-    glassformer.train(
-        "classify", out=tmp_path / "x", seeds=2, train_file=write_reviews(tmp_path / "r.csv"), **minutes
-    )
+    glassformer.train("classify", out=tmp_path / "x", seeds=2, train_file=write_reviews(tmp_path / "r.csv"), **minutes)
     first, second = (glassformer.load_recipe(tmp_path / "x" / f"seed-{seed}").train for seed in (1, 2))
     assert first.steps == second.steps and first.minutes is second.minutes is None
 
@@ -235,9 +228,7 @@ def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_the_command_trains_seeds_and_resumes_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
     small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --steps 3 --device cpu --precision fp32".split()
     assert (

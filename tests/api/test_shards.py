@@ -18,9 +18,7 @@ from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
-TEXT = "".join(
-    f"the {'cat dog cow'.split()[i % 3]} sat on {i % 7} mats, and the {i % 5}th log.\n" for i in range(900)
-)
+TEXT = "".join(f"the {'cat dog cow'.split()[i % 3]} sat on {i % 7} mats, and the {i % 5}th log.\n" for i in range(900))
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +61,7 @@ def test_shards_and_their_text_give_the_same_run(files: Path, tmp_path: Path) ->
     assert curve(run) == curve(files / "run")
     weights = "model/model.safetensors"
     assert (run / weights).read_bytes() == (files / "run" / weights).read_bytes()
-    scores = [
-        json.loads((path / "evaluation.json").read_text(encoding="utf-8")) for path in (run, files / "run")
-    ]
+    scores = [json.loads((path / "evaluation.json").read_text(encoding="utf-8")) for path in (run, files / "run")]
     assert scores[0] == scores[1]
     config = glassformer.load(run).config
     assert config.text == glassformer.load(files / "run").config.text or config.text.vocab_size <= 300
@@ -87,26 +83,19 @@ def test_a_run_on_shards_goes_on_at_the_very_window(
     glassformer.resume(tmp_path / "cut")
     assert curve(tmp_path / "cut") == curve(whole)
     assert curve(whole) != curve(files / "run")
-    assert (tmp_path / "cut/model/model.safetensors").read_bytes() == (
-        whole / "model/model.safetensors"
-    ).read_bytes()
+    assert (tmp_path / "cut/model/model.safetensors").read_bytes() == (whole / "model/model.safetensors").read_bytes()
 
 
 def test_text_encoded_ahead_brings_its_tokenizer_and_what_was_held_out(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    encode(
-        tmp_path / "shards", files / "train.txt", "--kind", "char", "--lowercase", "--valid-fraction", "0.3"
-    )
+    encode(tmp_path / "shards", files / "train.txt", "--kind", "char", "--lowercase", "--valid-fraction", "0.3")
     run = train(tmp_path / "run", tmp_path / "shards", None)
     said = capsys.readouterr().err
     assert "taken over from" in said and "tokenizer char" in said and "held out when" in said
     config = glassformer.load(run).config.text
     assert (config.tokenizer, config.lowercase) == ("char", True)
-    assert (
-        Tokenizer.load(run / "tokenizer.json").sha256
-        == Tokenizer.load(tmp_path / "shards/tokenizer.json").sha256
-    )
+    assert Tokenizer.load(run / "tokenizer.json").sha256 == Tokenizer.load(tmp_path / "shards/tokenizer.json").sha256
     loaded = glassformer.load(run)
     assert loaded.evaluate("valid")["n"] > 100
     with pytest.raises(DataError, match="its text is not kept"):
@@ -167,16 +156,12 @@ def test_what_cannot_be_encoded_is_a_sentence(argv, told, tmp_path, monkeypatch,
 
 
 def test_encoding_tells_what_it_did(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    encode(
-        tmp_path / "shards", files / "train.txt", "--vocab-size", "280", "--valid-fraction", "0.3", "--json"
-    )
+    encode(tmp_path / "shards", files / "train.txt", "--vocab-size", "280", "--valid-fraction", "0.3", "--json")
     facts = json.loads(capsys.readouterr().out)
     assert facts["shards"] == 1 and facts["tokens"] > 1000 and facts["held out"] >= 1
 
 
-def test_a_tokenizer_that_reads_more_than_ids_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_that_reads_more_than_ids_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from glassformer.config import TextConfig
 
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
@@ -206,9 +191,7 @@ def test_a_text_encoder_is_pretrained_on_shards_in_windows(files: Path, tmp_path
         "device": "cpu",
         "max_tokens": 256,
     }
-    run = glassformer.train(
-        "pretrain", out=tmp_path / "run", train_file=tmp_path / "shards", score_train=True, **small
-    )
+    run = glassformer.train("pretrain", out=tmp_path / "run", train_file=tmp_path / "shards", score_train=True, **small)
     assert run is not None and (run.config.text.tokenizer, run.config.text.ngrams) == ("word", 0)
     losses = [loss for _, _, loss, *_ in curve(tmp_path / "run")]
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])

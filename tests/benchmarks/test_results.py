@@ -33,8 +33,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
         reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
-        glassformer.train("classify", out=folder / "runs" / "three", seeds=2, train_file=reviews, test_file=tests,
-                          validate_min_steps=1, **TINY)  # fmt: skip
+        glassformer.train(
+            "classify",
+            out=folder / "runs" / "three",
+            seeds=2,
+            train_file=reviews,
+            test_file=tests,
+            validate_min_steps=1,
+            **TINY,
+        )
         src, tgt = write_pairs(folder)
         glassformer.train("translate", out=folder / "runs" / "pairs", src_file=src, tgt_file=tgt, **TINY)
     (folder / "runs" / "begun").mkdir()
@@ -46,10 +53,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     assert list(found) == ["three", "pairs"] and missing == ["gone", "begun"]
     facts = found["three"]
     report = json.loads((runs / "three" / "report.json").read_text(encoding="utf-8"))
-    assert (
-        facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"}
-        and facts["score"]["n"] == 2
-    )
+    assert facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"} and facts["score"]["n"] == 2
     beside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
     assert set(facts["baselines"]) == beside
     seeds = [
@@ -61,9 +65,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     assert facts["also"]["Macro F1"] == f"{sum(e['macro_f1'] for e in seeds) / 2:.1%}"
     data = json.loads((runs / "three" / "seed-1" / "data.json").read_text(encoding="utf-8"))
     expected = 3 * data["preflight"]["flops_per_token"] * data["splits"]["train"]["n_tokens"]
-    assert (
-        facts["flops"] == pytest.approx(expected) and facts["parameters"] == data["preflight"]["n_parameters"]
-    )
+    assert facts["flops"] == pytest.approx(expected) and facts["parameters"] == data["preflight"]["n_parameters"]
     assert facts["seconds"] > 0 and "thread" in facts["hardware"] and len(facts["curve"]) == 3
     assert found["pairs"]["ci95"] is not None and found["pairs"]["section"] == "own data (`s.txt`)"
     assert json.loads(json.dumps(found)) == found
@@ -74,10 +76,7 @@ def test_the_page_is_made_again_without_the_runs(
 ) -> None:
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "results.toml").write_text(
-        "".join(
-            f"[{name}]\n" + "".join(f'{k} = "{v}"\n' for k, v in facts.items())
-            for name, facts in WANTED.items()
-        ),
+        "".join(f"[{name}]\n" + "".join(f'{k} = "{v}"\n' for k, v in facts.items()) for name, facts in WANTED.items()),
         encoding="utf-8",
     )
     monkeypatch.setattr(sys, "argv", ["results", "--runs", str(runs)])
@@ -113,9 +112,7 @@ def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> N
         *before, command = facts["command"].split(" && ")
         verb = "evaluate" if "joined" in facts else "train"
         assert command.startswith(f"glassformer {verb} ") and "--out" not in command, name
-        assert all(list(wanted).index(part) < list(wanted).index(name) for part in facts.get("joined", [])), (
-            name
-        )
+        assert all(list(wanted).index(part) < list(wanted).index(name) for part in facts.get("joined", [])), name
         assert all(each.startswith("glassformer ") for each in before), name
         assert facts["section"], name
 
@@ -133,8 +130,9 @@ def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
     results.train("new", {"command": "glassformer train imdb"}, tmp_path / "new")
     results.train("three", {"command": "glassformer train classify"}, runs / "three")
     assert lines == [
-        f"-m glassformer train imdb --out {tmp_path / 'new'}", f"-m glassformer train --resume {runs / 'three'}"
-    ]  # fmt: skip
+        f"-m glassformer train imdb --out {tmp_path / 'new'}",
+        f"-m glassformer train --resume {runs / 'three'}",
+    ]
     monkeypatch.setattr(results.subprocess, "run", lambda line, **_: lines.append(line) or note(line))
     after = {"command": "glassformer data show a | glassformer predict glassformer && glassformer train imdb"}
     results.train("after", after, tmp_path / "after")
@@ -172,9 +170,9 @@ def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path,
 
 
 def test_words() -> None:
-    assert results.without_paths(
-        "glassformer train classify --train-file /a/b/own/x.csv --out runs/y --lr 1e-3"
-    ) == ("glassformer train classify --train-file x.csv --lr 1e-3")
+    assert results.without_paths("glassformer train classify --train-file /a/b/own/x.csv --out runs/y --lr 1e-3") == (
+        "glassformer train classify --train-file x.csv --lr 1e-3"
+    )
     one = {"task": "classify", "metric": "accuracy", "score": {"n": 1, "mean": 0.871}, "ci95": [0.86, 0.88]}
     assert score_text(one) == "Accuracy 87.1% (95%: 86.0–88.0%)"
     assert image_name("banking77: 77 classes") == "results-banking77.png"
@@ -197,11 +195,7 @@ def test_an_ablation_is_held_against_its_first_row() -> None:
     nats = [{"lever": "all", "scores": {"a": 1.3497}}]
     assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
     text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
-    assert (
-        "### Own sets" in text
-        and "seeds a cell: 1 to 2" in text
-        and "No result has been measured yet." in text
-    )
+    assert "### Own sets" in text and "seeds a cell: 1 to 2" in text and "No result has been measured yet." in text
     assert page({}, [{"title": "Tried", "tried": ["`a`: 1", "`b`: 2"]}], []).endswith(
         "\n## Tried\n\n- `a`: 1\n- `b`: 2\n"
     )

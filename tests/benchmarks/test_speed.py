@@ -44,9 +44,7 @@ def test_the_load_counts_what_is_not_idle_and_not_ours() -> None:
 
 def test_what_a_child_used_is_not_lost_when_it_ends() -> None:
     before = {7: Stat(1, 1), 42: Stat(7, 10)}
-    assert own_ticks(before, 7) == own_ticks(
-        {7: Stat(1, 11)}, 7
-    )  # its parent has its ticks once it is reaped
+    assert own_ticks(before, 7) == own_ticks({7: Stat(1, 11)}, 7)  # its parent has its ticks once it is reaped
 
 
 def test_a_busy_machine_s_row_is_refused_or_marked() -> None:
@@ -59,8 +57,9 @@ def test_a_busy_machine_s_row_is_refused_or_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(17834.2, "17,800"), (4.1249, "4.12"), (0.07126, "0.0713"), (5.0, "5.00"), (12, "12.0"), (0, "0")]
-)  # fmt: skip
+    ("value", "text"),
+    [(17834.2, "17,800"), (4.1249, "4.12"), (0.07126, "0.0713"), (5.0, "5.00"), (12, "12.0"), (0, "0")],
+)
 def test_three_significant_digits(value: float, text: str) -> None:
     assert rounded(value) == text
 
@@ -108,9 +107,7 @@ def test_plans_have_the_same_examples_and_come_back_from_the_file(name: str, tmp
     save_data(w, tmp_path / "data.npz")
     texts, plans = load_data(tmp_path / "data.npz")
     assert sorted(np.concatenate(plans["bucketed"])) == sorted(np.concatenate(plans["shuffled"]))
-    assert (
-        len(plans["bucketed"]) == len(plans["shuffled"]) == w.n_batches and len(plans["curve"]) == w.n_curve
-    )
+    assert len(plans["bucketed"]) == len(plans["shuffled"]) == w.n_batches and len(plans["curve"]) == w.n_curve
     again = make_texts(w, len(texts))
     assert all(np.array_equal(a, b) for a, b in zip(vars(texts).values(), vars(again).values(), strict=True))
 
@@ -119,9 +116,7 @@ def test_labels_are_shifted_by_one_and_padding_counts_nothing() -> None:
     batch = batch_of(WORKLOADS["b"])
     assert batch.tgt_in is not None
     scored = batch.labels != IGNORE_INDEX
-    assert np.array_equal(
-        batch.tgt_in[:, 1:][scored[:, :-1] & scored[:, 1:]], batch.labels[:, :-1][scored[:, 1:]]
-    )
+    assert np.array_equal(batch.tgt_in[:, 1:][scored[:, :-1] & scored[:, 1:]], batch.labels[:, :-1][scored[:, 1:]])
     assert batch.n_tokens == scored.sum() and batch.n_real < batch.n_slots
     lm = batch_of(WORKLOADS["c"])
     assert np.array_equal(lm.ids[:, 1:], lm.labels[:, :-1])
@@ -209,10 +204,7 @@ def test_a_row_that_ends_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     save_data(w, tmp_path / "data.npz")
     row = training.Row("ours", "as shipped", Settings())
     with ExitStack() as closing:
-        assert (
-            training.start(row, training.spec_of(w, tmp_path / "data.npz", row.settings), options, closing)
-            == ""
-        )
+        assert training.start(row, training.spec_of(w, tmp_path / "data.npz", row.settings), options, closing) == ""
         training.measure(row, options)
         assert row.child is not None
         row.child.process.kill()
@@ -297,9 +289,13 @@ def test_shares_are_of_the_same_row_s_speed_alone() -> None:
 def test_help_tells_every_part() -> None:
     root = Path(__file__).parents[2]
     told = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed", "--help"], capture_output=True, text=True, cwd=root,
-        env=dict(os.environ, PYTHONPATH=str(root / "src")), check=True,
-    ).stdout  # fmt: skip
+        [sys.executable, "-m", "benchmarks.speed", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=dict(os.environ, PYTHONPATH=str(root / "src")),
+        check=True,
+    ).stdout
     assert all(f"\n  {part}  " in told for part in "abcdefgh")
 
 

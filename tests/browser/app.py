@@ -111,9 +111,7 @@ class App:
     @property
     def param(self) -> dict[str, str]:
         """The parameters in the address."""
-        return self.page.evaluate(
-            "Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))"
-        )
+        return self.page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.split('?')[1] ?? ''))")
 
     def until(self, holds: str, arg: object = None) -> None:
         """Wait until a JavaScript function of `arg` returns something true. Playwright's own way of waiting

@@ -24,9 +24,14 @@ from glassformer.explain.subject import Subject
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync",
-    "--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--disable-component-update",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -91,9 +96,7 @@ def windows(browser: Browser) -> Iterator[Windows]:
 
 
 @pytest.fixture
-def app(
-    windows: Windows, watch: Watch, address: Callable[[str | Subject], str]
-) -> Iterator[Callable[..., App]]:
+def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str]) -> Iterator[Callable[..., App]]:
     """Opens the page of a model: `app("lm, pre-norm", "#/step", text="abc")`."""
     with ExitStack() as stack:
 

@@ -22,9 +22,7 @@ def test_an_erased_word_moves_the_probability_as_in_python(app: Callable[..., Ap
     readout.wait_for()
     explanation = explain(subject_of(MODELS[name]), TEXTS["classify"])
     best = explanation.predictions[0].top[0]
-    assert float(readout.get_attribute("data-value") or "nan") == pytest.approx(
-        math.exp(best.log_prob), rel=1e-5
-    )
+    assert float(readout.get_attribute("data-value") or "nan") == pytest.approx(math.exp(best.log_prob), rel=1e-5)
     page.page.locator("[data-word='2']").click()
     page.page.wait_for_selector("[data-word='2'][aria-pressed=true]")
     told = erase(explanation, EraseRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
@@ -83,10 +81,7 @@ def test_the_beam_tree_has_every_candidate(app: Callable[..., App]) -> None:
         toggle.check()
     drawn = set(page.page.locator("[data-beam]").evaluate_all("nodes => nodes.map(n => n.dataset.beam)"))
     kept = {
-        f"{t}.{i}"
-        for t, row in enumerate(steps)
-        for i, c in enumerate(row)
-        if c["row"] is not None or c["finished"]
+        f"{t}.{i}" for t, row in enumerate(steps) for i, c in enumerate(row) if c["row"] is not None or c["finished"]
     }
     assert kept <= drawn
     assert drawn <= {f"{t}.{i}" for t, row in enumerate(steps) for i in range(len(row))}
@@ -152,15 +147,14 @@ def test_the_heaviest_of_the_cells_that_share_a_pixel_is_seen(app: Callable[...,
 
 
 def test_arrow_keys_walk_through_the_heads(app: Callable[..., App]) -> None:
-    page = app(
-        "translate, pre-norm", "attention", text=TEXTS["translate"], node="decoder.0.cross.weights", head=0
-    )
+    page = app("translate, pre-norm", "attention", text=TEXTS["translate"], node="decoder.0.cross.weights", head=0)
     chosen = page.page.locator("[data-head][aria-pressed=true]")
     chosen.focus()
     for key, head in [
-        ("ArrowRight", "decoder.0.cross.weights:1"), ("ArrowDown", "decoder.1.cross.weights:1"),
+        ("ArrowRight", "decoder.0.cross.weights:1"),
+        ("ArrowDown", "decoder.1.cross.weights:1"),
         ("ArrowLeft", "decoder.1.cross.weights:0"),
-    ]:  # fmt: skip
+    ]:
         page.press(key)
         page.until("head => document.activeElement.dataset.head === head", head)
         assert chosen.count() == 1 and chosen.get_attribute("data-head") == head
@@ -179,9 +173,7 @@ def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., A
         slice_ = "alignment:shifted" if reading.shifted else "alignment:predicted"
         if chosen is not None:
             page.page.select_option("[data-role=reading]", index=chosen)
-        page.page.wait_for_selector(
-            f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]'
-        )
+        page.page.wait_for_selector(f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]')
         assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
 
 
@@ -219,7 +211,5 @@ def test_what_is_marked_is_seen(app: Callable[..., App]) -> None:
     assert fates == ["chosen", "lives", "finished", "pruned"]
     bold = "all => all.map(one => getComputedStyle(one.querySelector('bdi')).fontWeight >= 600)"
     bars = page.page.locator("[data-role=force]")
-    written = [
-        title == "this token was written" for title in bars.evaluate_all("all => all.map(one => one.title)")
-    ]
+    written = [title == "this token was written" for title in bars.evaluate_all("all => all.map(one => one.title)")]
     assert sum(written) == 1 and bars.evaluate_all(bold) == written

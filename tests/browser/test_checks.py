@@ -49,9 +49,7 @@ def test_a_step_after_a_perturbed_one_is_checked_from_what_is_shown(app: Callabl
 
     def perturb(route: Route) -> None:
         answer = route.fetch()
-        route.fulfill(
-            response=answer, body=(np.frombuffer(answer.body(), "<f4") + 0.5).astype("<f4").tobytes()
-        )
+        route.fulfill(response=answer, body=(np.frombuffer(answer.body(), "<f4") + 0.5).astype("<f4").tobytes())
 
     page.page.route(re.compile(r"/t/encoder\.0\.self\.products(\?|$)"), perturb)
     page.page.reload()

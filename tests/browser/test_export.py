@@ -19,9 +19,7 @@ SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
 
 @pytest.mark.parametrize("name", ["classify, pre-norm", "translate, post-norm", "lm, pre-norm"])
-def test_a_saved_page_matches_the_live_one(
-    app: Callable[..., App], watch: Watch, tmp_path: Path, name: str
-) -> None:
+def test_a_saved_page_matches_the_live_one(app: Callable[..., App], watch: Watch, tmp_path: Path, name: str) -> None:
     text = TEXTS[MODELS[name][0]]
     explanation = explain(subject_of(MODELS[name]), text)
     file = tmp_path / "report.html"
@@ -38,9 +36,7 @@ def test_a_saved_page_matches_the_live_one(
             page.page.wait_for_selector(f'figure[data-node="{node}"] td[data-row]')
         shown, expected = saved.figures()[0], live.figures()[0]
         assert shown["slice"] == expected["slice"] and len(shown["cells"]) == len(expected["cells"])
-        for (row, column, value, _), (row_, column_, value_, _) in zip(
-            shown["cells"], expected["cells"], strict=True
-        ):
+        for (row, column, value, _), (row_, column_, value_, _) in zip(shown["cells"], expected["cells"], strict=True):
             assert (row, column) == (row_, column_)
             assert float(value) == pytest.approx(float(value_), rel=1e-3, abs=1e-4), node
     for screen in SCREENS:

@@ -47,10 +47,13 @@ def test_enter_opens_the_arithmetic(app: Callable[..., App]) -> None:
 def test_brackets_and_commas_change_layer_and_head(app: Callable[..., App]) -> None:
     page = app("classify, pre-norm", "step", node="encoder.0.self.weights", head=0)
     for key, node, head in [
-        ("]", "encoder.1.self.weights", "0"), (".", "encoder.1.self.weights", "1"),
-        (".", "encoder.1.self.weights", "1"), ("[", "encoder.0.self.weights", "1"),
-        (",", "encoder.0.self.weights", "0"), ("[", "encoder.0.self.weights", "0"),
-    ]:  # fmt: skip
+        ("]", "encoder.1.self.weights", "0"),
+        (".", "encoder.1.self.weights", "1"),
+        (".", "encoder.1.self.weights", "1"),
+        ("[", "encoder.0.self.weights", "1"),
+        (",", "encoder.0.self.weights", "0"),
+        ("[", "encoder.0.self.weights", "0"),
+    ]:
         page.press(key)
         assert (page.param["node"], page.param.get("head", "0")) == (node, head), key
         page.page.wait_for_selector(f'figure[data-node="{node}"][data-slice="head:{head}"] td[data-row]')
@@ -63,13 +66,17 @@ def test_arrows_walk_a_grid_with_one_stop_in_the_tab_order(app: Callable[..., Ap
     assert grid.locator("td[tabindex='0']").count() == 1
     grid.locator("td[tabindex='0']").focus()
     for key, cell in [
-        ("ArrowDown", (1, 0)), ("ArrowRight", (1, 1)), ("End", (1, 4)), ("ArrowRight", (1, 4)),
-        ("Home", (1, 0)), ("ArrowUp", (0, 0)), ("ArrowUp", (0, 0)), ("PageDown", (4, 0)),
-    ]:  # fmt: skip
+        ("ArrowDown", (1, 0)),
+        ("ArrowRight", (1, 1)),
+        ("End", (1, 4)),
+        ("ArrowRight", (1, 4)),
+        ("Home", (1, 0)),
+        ("ArrowUp", (0, 0)),
+        ("ArrowUp", (0, 0)),
+        ("PageDown", (4, 0)),
+    ]:
         page.press(key)
-        at = page.page.evaluate(
-            f"[+{FOCUS}.dataset.row, +{FOCUS}.dataset.col, {FOCUS}.getAttribute('aria-selected')]"
-        )
+        at = page.page.evaluate(f"[+{FOCUS}.dataset.row, +{FOCUS}.dataset.col, {FOCUS}.getAttribute('aria-selected')]")
         assert (at[0], at[1]) == cell and at[2] == "true", key
     assert page.param["cell"] == "4,0"
 
@@ -95,9 +102,7 @@ def test_the_first_tab_skips_to_the_content(app: Callable[..., App]) -> None:
 
 @pytest.mark.parametrize("name", ["classify, pre-norm", "translate, pre-norm", "lm, pre-norm"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_control_can_be_reached_and_is_seen_when_it_is(
-    app: Callable[..., App], name: str, screen: str
-) -> None:
+def test_every_control_can_be_reached_and_is_seen_when_it_is(app: Callable[..., App], name: str, screen: str) -> None:
     """Tab visits every control that is not one of a group, and each shows that it has the focus."""
     page = app(name, screen, text=TEXTS[MODELS[name][0]])
     page.settle()

@@ -18,9 +18,7 @@ LOOKS = {
     "light, wide": {"color_scheme": "light", "viewport": DESKTOP},
     "dark, narrow": {"color_scheme": "dark", "viewport": PHONE},
 }
-STEPS = {
-    "classify": "encoder.0.self.weights", "translate": "decoder.0.cross.weights", "lm": "decoder.0.self.weights"
-}  # fmt: skip
+STEPS = {"classify": "encoder.0.self.weights", "translate": "decoder.0.cross.weights", "lm": "decoder.0.self.weights"}
 
 
 @pytest.mark.parametrize("look", list(LOOKS))
@@ -30,17 +28,13 @@ def test_no_serious_findings_and_no_sideways_scrolling(app: Callable[..., App], 
     page = app(name, options=LOOKS[look])
     serious: list[str] = []
     for screen in SCREENS:
-        page.go(
-            screen, text=TEXTS[task], **({"node": STEPS[task], "arithmetic": 1} if screen == "step" else {})
-        )
+        page.go(screen, text=TEXTS[task], **({"node": STEPS[task], "arithmetic": 1} if screen == "step" else {}))
         page.settle()
         for finding in Axe().run(page.page).response["violations"]:
             if finding["impact"] in ("serious", "critical"):
                 where = [node["target"] for node in finding["nodes"]][:3]
                 serious.append(f"{screen}: {finding['id']}: {finding['help']}: {where}")
-        width = page.page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
+        width = page.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert width <= 0, f"{screen} is {width} pixels too wide"
     assert not serious, "\n".join(serious)
 

@@ -68,9 +68,7 @@ def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen
     pytest.fail(f"never within {SECONDS} s: {took}")
 
 
-def test_a_saved_page_of_128_tokens_opens_within_two_seconds(
-    app: Callable[..., App], run: Run, tmp_path: Path
-) -> None:
+def test_a_saved_page_of_128_tokens_opens_within_two_seconds(app: Callable[..., App], run: Run, tmp_path: Path) -> None:
     explanation = explain(run, REQUEST)
     assert len(explanation.streams[0].ids) == N_TOKENS
     html, _ = report_html(explanation, seconds=0)

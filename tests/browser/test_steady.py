@@ -92,9 +92,7 @@ def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Callable[...,
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_moves_when_the_numbers_come(
-    app: Callable[..., App], family: str, viewport: dict[str, int]
-) -> None:
+def test_nothing_moves_when_the_numbers_come(app: Callable[..., App], family: str, viewport: dict[str, int]) -> None:
     page = app(family, options={"viewport": viewport})
     for screen in ("flow", "attention", "why"):
         page.go(screen)
@@ -114,9 +112,13 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     app: Callable[..., App], viewport: dict[str, int]
 ) -> None:
     page = app(
-        "translate, pre-norm", "step", node="encoder.0.self.q_proj", cell="2,2", arithmetic=1,
+        "translate, pre-norm",
+        "step",
+        node="encoder.0.self.q_proj",
+        cell="2,2",
+        arithmetic=1,
         options={"viewport": viewport},
-    )  # fmt: skip
+    )
     page.settle()
     cell = page.page.locator("td[tabindex='0']")
     page.page.evaluate("scrollTo(0, 1e6)")
@@ -137,9 +139,7 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     page.press("ArrowRight")
     page.until("() => location.hash.includes('k_proj')")
     held.wait()
-    assert abs(page.page.evaluate("scrollY") - bottom) < 30, (
-        "the page jumped while a step's numbers were awaited"
-    )
+    assert abs(page.page.evaluate("scrollY") - bottom) < 30, "the page jumped while a step's numbers were awaited"
     held.let_go()
 
 
@@ -269,7 +269,7 @@ def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -
         ("why", {}, "[data-word='1']", {"word"}),
         ("compare", {"o.text": "abd c"}, "[data-side=A] [data-token='1']", {"text"}),
     ],
-)  # fmt: skip
+)
 def test_a_pointer_draws_nothing_anew_outside_of_the_view_it_is_over(
     app: Callable[..., App], screen: str, params: dict[str, object], over: str, views: set[str]
 ) -> None:
@@ -288,9 +288,7 @@ def test_a_pointer_draws_nothing_anew_outside_of_the_view_it_is_over(
     place.hover()
     page.until("() => document.querySelector('.token-lit, .matrix-lit, .word-score') !== null")
     drawn = page.page.evaluate(HANDLERS)
-    assert drawn and set(drawn) == views, (
-        f"{len(drawn)} parts were drawn anew, in {sorted(set(drawn) - views)} too"
-    )
+    assert drawn and set(drawn) == views, f"{len(drawn)} parts were drawn anew, in {sorted(set(drawn) - views)} too"
     if screen == "why":
         assert len(drawn) == place.count()
     assert page.page.evaluate("window.painted") == painted, "no picture is painted again"

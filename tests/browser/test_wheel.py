@@ -20,9 +20,7 @@ from glassformer.training.finalize import model_facts
 
 ROOT = Path(__file__).parents[2]
 BUILD = "from setuptools.build_meta import build_wheel; build_wheel('..')"
-COMMAND = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from glassformer.cli.main import main; sys.exit(main())"
-)
+COMMAND = "import sys; sys.path.insert(0, sys.argv.pop(1)); from glassformer.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +48,18 @@ def address(site: Path, tmp_path: Path) -> Iterator[str]:
     run.task.tokenizer.save(tmp_path / "tokenizer.json")
     tokenizer = (tmp_path / "tokenizer.json").read_bytes()
     weights = {name: p.detach().contiguous() for name, p in run.model.named_parameters()}
-    save_model(
-        folder / "model", model_facts(run.task), weights, {"tokenizer.json": tokenizer}, "A tiny model."
-    )
+    save_model(folder / "model", model_facts(run.task), weights, {"tokenizer.json": tokenizer}, "A tiny model.")
     words = ["explain", str(folder), "a b good", "--no-browser", "--port", "0"]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PATH": str(tmp_path)}
     assert shutil.which("node", path=environment["PATH"]) is None
     server = subprocess.Popen(
         [sys.executable, "-P", "-c", COMMAND, str(site), *words],
-        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with server:
         assert server.stdout is not None and server.stderr is not None
         address = server.stdout.readline().strip()
@@ -76,8 +76,6 @@ def test_the_wheel_serves_the_page_without_node(
     assert page.check("encoder.0.self.weights") == "ok"
     assert page.page.input_value("[data-role=text]") == "a b good"
     script = page.page.evaluate("async () => (await fetch('app.js')).text()")
-    assert script == (site / "glassformer" / "explain" / "page" / "static" / "app.js").read_text(
-        encoding="utf-8"
-    )
+    assert script == (site / "glassformer" / "explain" / "page" / "static" / "app.js").read_text(encoding="utf-8")
     source = page.page.inner_text("[data-role=code]")
     assert "nn/attention.py" in source, "the sources are in the wheel, and are shown"

@@ -10,8 +10,24 @@ from pathlib import Path
 
 import pytest
 
-SMALL = ["--model.n-layers", "1", "--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "32",
-         "--steps", "4", "--max-tokens", "256", "--device", "cpu", "--precision", "fp32"]  # fmt: skip
+SMALL = [
+    "--model.n-layers",
+    "1",
+    "--model.d-model",
+    "16",
+    "--model.n-heads",
+    "2",
+    "--model.d-ff",
+    "32",
+    "--steps",
+    "4",
+    "--max-tokens",
+    "256",
+    "--device",
+    "cpu",
+    "--precision",
+    "fp32",
+]
 
 
 @dataclass(frozen=True)
@@ -61,12 +77,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     from glassformer.cli.main import main
 
     folder = tmp_path_factory.mktemp("cli")
-    made = Runs(
-        *(folder / n for n in ("classify", "translate", "lm", "table.csv", "a.src", "a.tgt", "book.txt"))
-    )
-    rows = [
-        f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)
-    ]
+    made = Runs(*(folder / n for n in ("classify", "translate", "lm", "table.csv", "a.src", "a.tgt", "book.txt")))
+    rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
     made.table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
     made.src.write_text("".join(f"number {i}\n" for i in range(60)), encoding="utf-8", newline="\n")
     made.tgt.write_text("".join(f"Nummer {i}\n" for i in range(60)), encoding="utf-8", newline="\n")

@@ -30,9 +30,7 @@ def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
 
 
 def test_two_texts_and_a_method(cli: Callable, runs: Runs) -> None:
-    told = cli(
-        "explain", runs.classify, "good", "--compare", "bad", "--json", "--method", "integrated_gradients"
-    )
+    told = cli("explain", runs.classify, "good", "--compare", "bad", "--json", "--method", "integrated_gradients")
     facts = json.loads(told.out)
     assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
     assert facts["attribution"]["completeness"]["n_steps"] >= 16
@@ -101,9 +99,7 @@ def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_go_together(
-    cli: Callable, runs: Runs, tmp_path: Path, words: list[str], told: str
-) -> None:
+def test_what_does_not_go_together(cli: Callable, runs: Runs, tmp_path: Path, words: list[str], told: str) -> None:
     words = [w.replace("RUN", str(runs.classify)).replace("OUT", str(tmp_path)) for w in words]
     outcome = cli("explain", *words)
     assert outcome.code == 2, outcome
@@ -125,9 +121,12 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""
     command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "a good film"]
     process = subprocess.Popen(
-        [*command, "--no-browser", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, "--no-browser", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert process.stdout is not None and process.stderr is not None
     try:
         address = process.stdout.readline().strip()

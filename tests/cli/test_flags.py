@@ -76,7 +76,7 @@ def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
         (["-h"], [], ["--help"]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: list[str]) -> None:
     assert flags.split_words(train.TrainArguments, argv, "train") == (words, given)
 
@@ -129,19 +129,27 @@ def test_only_what_differs_is_passed_on() -> None:
 
 
 OFFERED = {
-    "imdb": ({"--beta1", "--weight-decay", "--model.pooling", "--text.truncate"},
-             {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size", "--model.n-decoder-layers"}),
+    "imdb": (
+        {"--beta1", "--weight-decay", "--model.pooling", "--text.truncate"},
+        {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size", "--model.n-decoder-layers"},
+    ),
     "imdb-tutorial": ({"--beta1"}, {"--weight-decay", "--momentum"}),
-    "dates": ({"--n-dates", "--beam-size", "--sample", "--model.n-decoder-layers"},
-              {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"}),
+    "dates": (
+        {"--n-dates", "--beam-size", "--sample", "--model.n-decoder-layers"},
+        {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"},
+    ),
     "multi30k-en-de": ({"--src-lang", "--multi30k-version", "--weight-decay"}, {"--n-dates", "--src-file"}),
     "classify": ({"--train-file", "--label-column"}, {"--src-file", "--src-column", "--n-dates", "--top-k"}),
     "translate": ({"--train-file", "--src-file", "--src-column"}, {"--label-column"}),
-    "pretrain": ({"--train-file", "--text-column", "--top-k", "--init-from"},
-                 {"--label-column", "--src-file", "--model.pooling", "--word-mask-prob", "--beam-size"}),
-    "lm": ({"--train-file", "--top-k", "--max-new-tokens"},
-           {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling", "--model.n-decoder-layers"}),
-}  # fmt: skip
+    "pretrain": (
+        {"--train-file", "--text-column", "--top-k", "--init-from"},
+        {"--label-column", "--src-file", "--model.pooling", "--word-mask-prob", "--beam-size"},
+    ),
+    "lm": (
+        {"--train-file", "--top-k", "--max-new-tokens"},
+        {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling", "--model.n-decoder-layers"},
+    ),
+}
 
 
 @pytest.mark.parametrize("recipe", OFFERED)
@@ -185,9 +193,7 @@ def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], told: str,
 def test_settings_of_what_is_chosen_arrive() -> None:
     given = ["--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7"]
     _, config = flags.parse_for_recipe(train.TrainArguments, given, load_recipe("imdb"), "train imdb")
-    assert config == override(
-        load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7}
-    )
+    assert config == override(load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7})
     assert config.train.sgd.momentum == 0.5 and config.train.epochs is None
 
 

@@ -51,9 +51,7 @@ def test_demo_finds_a_free_folder(tmp_path: Path) -> None:
     assert _free_folder(tmp_path / "demo").name == "demo-3"
 
 
-def test_data_check_passes_sound_files_and_lists_what_is_not(
-    cli: Callable, runs: Runs, tmp_path: Path
-) -> None:
+def test_data_check_passes_sound_files_and_lists_what_is_not(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     good = cli("data", "check", "classify", "--train-file", runs.table)
     assert good.code == 0 and "nothing stands in the way" in good.err
     guessed = cli("data", "check", "--train-file", runs.table)
@@ -67,9 +65,7 @@ def test_data_check_passes_sound_files_and_lists_what_is_not(
     assert as_json.code == 3 and not facts["ok"] and facts["errors"][0]["line"] == 3
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["chekc"], ["check"], ["check", "nope"], ["show", "imdb", "lm"]], ids=str
-)
+@pytest.mark.parametrize("words", [[], ["chekc"], ["check"], ["check", "nope"], ["show", "imdb", "lm"]], ids=str)
 def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
     assert cli("data", *words).code == 2
 
@@ -83,9 +79,7 @@ def test_data_show(cli: Callable, runs: Runs) -> None:
     told = cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt)
     assert told.code == 0
     assert "54" in told.out and "Nummer" in told.out
-    facts = json.loads(
-        cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt, "--json").out
-    )
+    facts = json.loads(cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt, "--json").out)
     assert (facts["splits"]["train"]["n"], facts["splits"]["valid"]["n"]) == (54, 6)
 
 
@@ -135,9 +129,7 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
 
 
 def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunFacts:  # type: ignore[assignment]
-    training = [
-        MetricsLine(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)
-    ]
+    training = [MetricsLine(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)]
     validations = [MetricsLine(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]
     train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
     facts = DataFacts(splits={"train": SplitFacts(**train)})  # type: ignore[arg-type]
@@ -179,7 +171,11 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     [
         (replace(_facts(FALLING), evaluation=None), "not finished", "--resume run"),
         (_facts([1.0] * 30 + [float("nan")]), "stopped being a number at step 31", "--lr"),
-        (replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")), "at update 7: loss nan", "--lr"),
+        (
+            replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")),
+            "at update 7: loss nan",
+            "--lr",
+        ),
         (_facts([2.0, 2.0, 2.0, 9.0] * 5 + ([1.5] * 19 + [8.0]) * 4), "jumps", "halve --lr"),
         (_facts([1.0 + 0.03 * i for i in range(60)]), "from 1.14 to 2.63", "halve --lr"),
         (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),
@@ -189,11 +185,15 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
         (_facts(FALLING, n_truncated=9000), "90% of the texts are cut", "head+tail"),
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
-        (replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]), "60% of", "--max-tokens"),
+        (
+            replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]),
+            "60% of",
+            "--max-tokens",
+        ),
         (replace(_facts(FALLING), config=ON_TEST), "optimistic", "--use-test"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
-)  # fmt: skip
+)
 def test_the_doctor_names_what_stands_out(facts: RunFacts, matter: str, remedy: str) -> None:
     findings = diagnose(facts)
     assert len(findings) == 1, findings

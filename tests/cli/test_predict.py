@@ -54,9 +54,7 @@ def test_n_best_is_ranked(cli: Callable, runs: Runs) -> None:
     assert [row[0] for row in rows] == ["1", "2", "3"]
     scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    row = json.loads(
-        cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3", "--json").out
-    )
+    row = json.loads(cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3", "--json").out)
     assert [h["translation"] for h in row["n_best"]] == [row[2] for row in rows]
     refused = cli("predict", runs.translate, "number 3", "--beam-size", "2", "--n-best", "3")
     assert refused.code == 2 and "--beam-size 3" in refused.err

@@ -65,9 +65,7 @@ def test_no_prediction_of_high_probability_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_cannot_be_meant_is_refused(
-    cli: Callable, runs: Runs, predictions: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_meant_is_refused(cli: Callable, runs: Runs, predictions: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"text": "a film", "label": "pos"}\n', encoding="utf-8")
     refused = train(cli, runs, plain, tmp_path / "run")

@@ -45,8 +45,21 @@ RANGES = {
     for f in fields(cls)
     if "interval" in f.metadata
 }
-SHIPPED = ["classify", "dates", "gpt2-124m", "imdb", "imdb-pretrain", "imdb-tutorial", "lm", "multi30k-de-en", "multi30k-en-de",
-           "multi30k-en-fr", "pretrain", "shakespeare", "translate"]  # fmt: skip
+SHIPPED = [
+    "classify",
+    "dates",
+    "gpt2-124m",
+    "imdb",
+    "imdb-pretrain",
+    "imdb-tutorial",
+    "lm",
+    "multi30k-de-en",
+    "multi30k-en-de",
+    "multi30k-en-fr",
+    "pretrain",
+    "shakespeare",
+    "translate",
+]
 
 
 def test_what_is_shipped() -> None:
@@ -94,12 +107,8 @@ def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
         for f in fields(cls):
             if typing.get_origin(hints[f.name]) is None and is_dataclass(hints[f.name]):
                 continue
-            optional = isinstance(hints[f.name], types.UnionType) and type(None) in typing.get_args(
-                hints[f.name]
-            )
-            assert (f.default is None) == optional, (
-                f.name
-            )  # None is left out of TOML, so it must be the default
+            optional = isinstance(hints[f.name], types.UnionType) and type(None) in typing.get_args(hints[f.name])
+            assert (f.default is None) == optional, f.name  # None is left out of TOML, so it must be the default
 
 
 def test_every_number_has_a_range_and_every_range_a_number() -> None:
@@ -152,11 +161,15 @@ def test_numbers_out_of_range_are_named(key: str) -> None:
         ({"task": "translation"}, "task must be one of classify, translate, lm", "did you mean 'translate'?"),
         ({"model": {"d_model": 10, "n_heads": 3}}, "10 is not a multiple of model.n_heads 3", "set model.d_head"),
         ({"model": {"d_head": 3, "positions": "rotary"}}, "rotary positions turn pairs", "even"),
-        ({"data": {"dataset": "imdb", "train_file": "a"}}, "data.files.train_file is for files of your own", "classify"),
+        (
+            {"data": {"dataset": "imdb", "train_file": "a"}},
+            "data.files.train_file is for files of your own",
+            "classify",
+        ),
         ({"task": "translate", "decode": {"n_best": 9}}, "decode.n_best is 9", "--beam-size 9"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         config_from_dict(values, "mine.toml")
@@ -228,9 +241,7 @@ def test_overrides_find_their_section() -> None:
     seed=st.integers(0, 2**32 - 1),
     minutes=st.none() | st.floats(1e-9, 1e9),
 )
-def test_any_configuration_survives_toml(
-    note: str, file: str, lr: float, seed: int, minutes: float | None
-) -> None:
+def test_any_configuration_survives_toml(note: str, file: str, lr: float, seed: int, minutes: float | None) -> None:
     import tomllib
 
     config = override(Config(note=note), {"train_file": file, "lr": lr, "seed": seed, "minutes": minutes})
@@ -268,8 +279,10 @@ def test_a_removed_setting_loads_at_the_value_that_changes_nothing(
     assert config == replace(load_recipe(path), recipe="")
     assert config == Config(task="lm", train=TrainConfig(optimizer="muon"))
     assert "gone" not in dump_config(config)
-    for key, told in [("[train]\ngone = 2.0", "train.gone was removed and can only be 0.0; got 2.0"),
-                      (f"{muon}[train.muon]\ngone = 6", "train.muon.gone was removed and can only be 5; got 6")]:  # fmt: skip
+    for key, told in [
+        ("[train]\ngone = 2.0", "train.gone was removed and can only be 0.0; got 2.0"),
+        (f"{muon}[train.muon]\ngone = 6", "train.muon.gone was removed and can only be 5; got 6"),
+    ]:
         path.write_text(f'task = "lm"\n{key}\n', encoding="utf-8")
         with pytest.raises(CheckpointError, match=told) as caught:
             RunFolder(tmp_path).read_config()
@@ -315,7 +328,7 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
         ({"optimizer": "adm", "eps": 1e-6}, "train.optimizer must be one of", "did you mean 'adam'?"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_not_chosen_cannot_be_set(overrides: dict, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         override(load_recipe("imdb"), overrides)
@@ -335,14 +348,18 @@ def test_only_what_is_chosen_is_written() -> None:
     [
         (Config(train=TrainConfig(lr=-1)), "train.lr must be in"),
         (Config(data=DataConfig(limit=0)), "data.limit must be in"),
-        (Config(train=TrainConfig(optimizer="sgd", adamw=AdamWConfig(weight_decay=0.1))),
-         "train.adamw.weight_decay is set, and train.optimizer is sgd"),
-        (Config(train=TrainConfig(optimizer="adam", sgd=SGDConfig(momentum=0.1))),
-         "train.sgd.momentum is set, and train.optimizer is adam"),
+        (
+            Config(train=TrainConfig(optimizer="sgd", adamw=AdamWConfig(weight_decay=0.1))),
+            "train.adamw.weight_decay is set, and train.optimizer is sgd",
+        ),
+        (
+            Config(train=TrainConfig(optimizer="adam", sgd=SGDConfig(momentum=0.1))),
+            "train.sgd.momentum is set, and train.optimizer is adam",
+        ),
         (Config(task="sing"), "task must be one of classify, translate, lm"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_configuration_made_in_python_is_checked_when_it_is_used(config: Config, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         override(config, {})
@@ -353,9 +370,7 @@ def test_a_task_ignores_what_exists_and_no_shipped_recipe_sets_it() -> None:
     from glassformer.tasks import TASKS
 
     assert list(TASKS) == TASK_NAMES
-    keys = {
-        f"{section}.{name}" for section, cls in ALL_SECTIONS.items() for name in typing.get_type_hints(cls)
-    }
+    keys = {f"{section}.{name}" for section, cls in ALL_SECTIONS.items() for name in typing.get_type_hints(cls)}
     assert all(task.ignores <= keys | ALL_SECTIONS.keys() for task in TASKS.values())
     for name in SHIPPED:
         config = load_recipe(name)
@@ -371,7 +386,5 @@ def test_what_a_task_has_no_use_for_is_refused_in_python_too() -> None:
 
     for task, wrong in (("imdb", {"beam_size": 2}), ("shakespeare", {"model": {"pooling": "max"}})):
         base = load_recipe(task)
-        with pytest.raises(
-            UsageError, match=rf"the task {base.task} has no use for \w+\.(beam_size|pooling)"
-        ):
+        with pytest.raises(UsageError, match=rf"the task {base.task} has no use for \w+\.(beam_size|pooling)"):
             override(base, wrong, ignores=TASKS[base.task].ignores)

@@ -33,15 +33,11 @@ def special(name, kind, target=""):
 
 @pytest.mark.parametrize("mode", ["w:gz", "w"])
 def test_regular_files_come_in_order_and_folders_are_passed_over(tmp_path, mode):
-    path = make_tar(
-        tmp_path / "a", [special("d", tarfile.DIRTYPE), ("d/x", b"1"), ("./d/y", b""), ("z", b"3")], mode
-    )
+    path = make_tar(tmp_path / "a", [special("d", tarfile.DIRTYPE), ("d/x", b"1"), ("./d/y", b""), ("z", b"3")], mode)
     assert list(read_members(path)) == [("d/x", b"1"), ("d/y", b""), ("z", b"3")]
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE]
-)
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_never_followed(tmp_path, kind):
     secret = tmp_path / "secret"
     secret.write_text("secret", encoding="utf-8")

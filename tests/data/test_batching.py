@@ -62,9 +62,7 @@ def lm_corpus(n: int) -> EncodedCorpus:
 
 @settings(deadline=None)
 @given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200), st.integers(0, 5))
-def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget(
-    lengths, task, max_tokens, epoch
-):
+def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget(lengths, task, max_tokens, epoch):
     corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
     plan = epoch_batches(corpus, task, TrainConfig(max_tokens=max_tokens), TextConfig(), epoch)
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
@@ -157,22 +155,14 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
         assert batch.tgt_in[i, :n].tolist() == [2, *target]
         assert batch.labels[i, :n].tolist() == [*target, 3]
         assert (batch.tgt_in[i, n:] == 0).all() and (batch.labels[i, n:] == IGNORE_INDEX).all()
-    assert (
-        batch.n_labels
-        == int((batch.labels != IGNORE_INDEX).sum())
-        == sum(corpus.targets.lengths) + len(index)
-    )
+    assert batch.n_labels == int((batch.labels != IGNORE_INDEX).sum()) == sum(corpus.targets.lengths) + len(index)
     assert batch.n_tokens == sum(corpus.lengths) + batch.n_labels
     assert batch.n_slots == batch.ids.numel() + batch.tgt_in.numel()
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    st.integers(2, 300), st.integers(1, 40), st.integers(1, 200), st.integers(0, 3), st.booleans(), st.data()
-)
-def test_lm_windows_predict_every_token_but_the_first_exactly_once(
-    n, max_len, max_tokens, epoch, training, data
-):
+@given(st.integers(2, 300), st.integers(1, 40), st.integers(1, 200), st.integers(0, 3), st.booleans(), st.data())
+def test_lm_windows_predict_every_token_but_the_first_exactly_once(n, max_len, max_tokens, epoch, training, data):
     corpus, text = lm_corpus(n), TextConfig(max_len=max_len)
     stride = data.draw(st.none() | st.integers(1, max_len))
     if training:
@@ -196,8 +186,7 @@ def test_lm_evaluation_gives_context_and_training_windows_move():
     for start, _, first in np.concatenate(eval_batches(corpus, "lm", 320, text))[1:]:
         assert first - start >= 16
     starts = [
-        np.sort(np.concatenate(epoch_batches(corpus, "lm", TrainConfig(), text, epoch))[:, 0])[1]
-        for epoch in range(6)
+        np.sort(np.concatenate(epoch_batches(corpus, "lm", TrainConfig(), text, epoch))[:, 0])[1] for epoch in range(6)
     ]
     assert len(set(starts)) > 1
 

@@ -100,9 +100,7 @@ def inject(files: Files, kind: str, form: str, path: Path, row: int) -> int:
     return row + 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"), [(kind, form) for kind, (forms, _) in DEFECTS.items() for form in forms]
-)
+@pytest.mark.parametrize(("kind", "form"), [(kind, form) for kind, (forms, _) in DEFECTS.items() for form in forms])
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(SENTENCE, min_size=8, max_size=20), data=st.data())
 def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts, data):
@@ -170,9 +168,9 @@ def test_harmless_things_are_counted_and_load(tmp_path):
 def test_pairs_with_an_empty_side_are_counted(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
-    assert check_data(
-        TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=str(path)))
-    ).counts == {"train: empty": 2}
+    assert check_data(TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=str(path)))).counts == {
+        "train: empty": 2
+    }
 
 
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):

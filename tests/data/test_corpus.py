@@ -94,9 +94,7 @@ def test_truncate_keeps_both_ends_and_what_fits():
 
 
 def test_pairs_too_long_or_empty_are_left_out_of_training_only(tokenizer):
-    split = Split(
-        ["a cat", "", "a dog", "the cat sat on"], answer=["cat a", "a", "the dog and the cat", "sat"]
-    )
+    split = Split(["a cat", "", "a dog", "the cat sat on"], answer=["cat a", "a", "the dog and the cat", "sat"])
     train = encode_split(split, tokenizer, "translate", CHAR, drop_long=True)
     assert (len(train), train.stats["n"], train.stats["n_empty"], train.stats["n_dropped"]) == (1, 4, 1, 2)
     test = encode_split(split, tokenizer, "translate", CHAR)

@@ -11,17 +11,30 @@ from glassformer.text.splitting import cut_up
 from glassformer.text.tokenizer import Tokenizer
 
 WORDS = [
-    "the", "Cat", " ", "  ", "\n", "\n\n", " \n", "\t", ". ", "don't", "é", "好吃", "\u00a0", "\u3000", "42", "😀", "\r\n",
-]  # fmt: skip
+    "the",
+    "Cat",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    " \n",
+    "\t",
+    ". ",
+    "don't",
+    "é",
+    "好吃",
+    "\u00a0",
+    "\u3000",
+    "42",
+    "😀",
+    "\r\n",
+]
 
 
 @pytest.fixture(scope="module")
 def tokenizers() -> list[Tokenizer]:
     text = ["".join(WORDS) * 3 + "the Cat sat"]
-    return [
-        Tokenizer.train(text, TextConfig(tokenizer=kind, vocab_size=290))
-        for kind in ("byte-bpe", "word", "char")
-    ]
+    return [Tokenizer.train(text, TextConfig(tokenizer=kind, vocab_size=290)) for kind in ("byte-bpe", "word", "char")]
 
 
 @settings(max_examples=100, deadline=None)

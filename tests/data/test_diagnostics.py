@@ -91,9 +91,7 @@ def test_a_changed_file_is_noticed_beside_another_of_its_name(tmp_path):
         (tmp_path / folder).mkdir()
         write(tmp_path / folder / "x.csv", f"from {folder}\n".encode())
     before = hashes()
-    bare = {
-        "x.csv": before[f"{(tmp_path / 'b').as_posix()}/x.csv"]
-    }  # as runs once recorded the last one read
+    bare = {"x.csv": before[f"{(tmp_path / 'b').as_posix()}/x.csv"]}  # as runs once recorded the last one read
     assert changed_files(before, hashes()) == changed_files(bare, hashes()) == []
     moved = {path.replace("/a/", "/c/"): sha for path, sha in before.items()}
     assert changed_files(before, moved) == []

@@ -45,9 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.server.content[start:]
         self.send_response(206 if start else 200)
         if start:
-            self.send_header(
-                "Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(self.server.content)}"
-            )
+            self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(self.server.content)}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         cut = self.server.cuts.pop(0) if self.server.cuts else len(body)

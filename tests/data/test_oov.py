@@ -23,11 +23,7 @@ STRANGE = ["q r s", "a b c", "", "x a", "z"]
 
 def test_texts_with_an_unknown_token_are_counted_once() -> None:
     one, other = Ragged.of([[1, 5], [], [1, 1], [7]]), Ragged.of([[5], [1], [6], [6]])
-    assert (
-        unknown_texts([one], 1) == 2
-        and unknown_texts([one, other], 1) == 3
-        and unknown_texts([other], 9) == 0
-    )
+    assert unknown_texts([one], 1) == 2 and unknown_texts([one, other], 1) == 3 and unknown_texts([other], 9) == 0
     assert unknown_texts([Ragged.of([[], []])], 1) == 0
 
 
@@ -56,9 +52,7 @@ def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
         assert splits[name].sha256 == splits["valid"].sha256 != splits["train"].sha256
     facts = preflight(context, PACE)
     lines = "\n".join(facts.lines())
-    assert (
-        "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
-    )
+    assert "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
     assert ("(in 3 of 5 texts)" in lines) == (task != "lm")
     told = [sentence for sentence in facts.warnings if "unknown to the model" in sentence]
     assert len(told) == 2 and "--text.tokenizer byte-bpe" in told[0]
@@ -78,9 +72,17 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "n_texts", "told"),
-    [(0.0, 0, False), (None, None, False), (0.04, 15, False), (0.06, 15, True), (0.03, 30, True), (0.01, 90, False),
-     (0.04, None, False), (0.3, None, True)],
-)  # fmt: skip
+    [
+        (0.0, 0, False),
+        (None, None, False),
+        (0.04, 15, False),
+        (0.06, 15, True),
+        (0.03, 30, True),
+        (0.01, 90, False),
+        (0.04, None, False),
+        (0.3, None, True),
+    ],
+)
 def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, told: bool) -> None:
     sentence = warning("validation", rate, n_texts, 100)
     assert (sentence is not None) == told

@@ -84,6 +84,13 @@ def sentences(seed, n, vocab_size=23, longest=9):
 @pytest.fixture(scope="session")
 def toy():
     return SimpleNamespace(
-        PAD=PAD, BOS=BOS, EOS=EOS, TableStepper=TableStepper, random_table=random_table, log_probs=log_probs,
-        translator=translator, language_model=language_model, sentences=sentences,
-    )  # fmt: skip
+        PAD=PAD,
+        BOS=BOS,
+        EOS=EOS,
+        TableStepper=TableStepper,
+        random_table=random_table,
+        log_probs=log_probs,
+        translator=translator,
+        language_model=language_model,
+        sentences=sentences,
+    )

@@ -54,9 +54,7 @@ def test_together_they_say_what_none_says_alone(toy, translators) -> None:
         toy.sentences(4, 12),
         DecodeConfig(beam_size=8, n_best=8, length_penalty=0.0, max_new_tokens=16),
     )
-    of_all, *of_each = (
-        translate(toy, model, sources, likeliest) for model in (translators, *translators.members)
-    )
+    of_all, *of_each = (translate(toy, model, sources, likeliest) for model in (translators, *translators.members))
     ranked = [[[h.ids for h in found] for found in by] for by in (of_all, *of_each)]
     assert ranked[0] not in ranked[1:]
     others = [

@@ -131,14 +131,10 @@ def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
     prompts = [[3 + (i * k) % 6 for k in range(1 + i % 7)] for i in range(20)]
     limits = [1 + i % 5 for i in range(20)]
     config = DecodeConfig(temperature=0.9, top_p=0.95)
-    together = sample(
-        toy.TableStepper(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS
-    )
+    together = sample(toy.TableStepper(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS)
     for i in range(20):
         stepper = toy.TableStepper(table[:1])
-        (alone,) = sample(
-            stepper, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS
-        )
+        (alone,) = sample(stepper, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS)
         assert alone == together[i]
         assert len(alone.ids) + alone.finished <= limits[i]
         assert alone.finished or len(alone.ids) == limits[i]
@@ -147,9 +143,7 @@ def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
 
 def test_log_prob_and_score_are_of_what_was_written(toy):
     table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0)
-    found = sample(
-        toy.TableStepper(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS
-    )
+    found = sample(toy.TableStepper(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS)
     for i, h in enumerate(found):
         text = h.ids + [toy.EOS] * h.finished
         total = sum(toy.log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))

@@ -73,9 +73,7 @@ def test_equals_a_naive_search_without_shortcuts(data, toy, search, naive_beam):
     }
     limits = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
     vocab_size = data.draw(st.integers(4, 9))
-    prefixes = [
-        data.draw(st.lists(st.integers(3, vocab_size - 1), max_size=min(2, limit))) for limit in limits
-    ]
+    prefixes = [data.draw(st.lists(st.integers(3, vocab_size - 1), max_size=min(2, limit))) for limit in limits]
     table = toy.random_table(data.draw(st.integers(0, 10**6)), len(limits), vocab_size)
     table[..., toy.EOS] += data.draw(st.sampled_from([-2.0, 0.0, 2.0]))
     found, _ = search(table, limits, prefixes, **config)

@@ -137,14 +137,10 @@ def test_log_prob_is_what_the_model_says_of_the_whole_text(toy, model, translate
 def test_prefixes(toy, model, translate):
     sources = toy.sentences(6, 6)
     prefixes = [[], [5], [7, 9, 4], [], [6, 6], [11]]
-    found = translate(
-        model, sources, {"prefixes": prefixes, "max_tokens": 80}, beam_size=3, max_new_tokens=14
-    )
+    found = translate(model, sources, {"prefixes": prefixes, "max_tokens": 80}, beam_size=3, max_new_tokens=14)
     for i, prefix in enumerate(prefixes):
         assert found[i][0].ids[: len(prefix)] == prefix
-        assert_same(
-            [found[i]], translate(model, [sources[i]], {"prefixes": [prefix]}, beam_size=3, max_new_tokens=14)
-        )
+        assert_same([found[i]], translate(model, [sources[i]], {"prefixes": [prefix]}, beam_size=3, max_new_tokens=14))
 
 
 def test_limits(toy, model, translate):
@@ -199,12 +195,8 @@ def test_a_source_beyond_the_model_is_named(toy, translate):
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
 def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
-    asked = np.flatnonzero(
-        np.array(lengths, np.int64)
-    )  # as `translate_ids` does: nothing is asked of no tokens
-    batches = [
-        asked[batch[::-1]].tolist() for batch in by_length(np.array(lengths, np.int64)[asked], max_tokens)
-    ]
+    asked = np.flatnonzero(np.array(lengths, np.int64))  # as `translate_ids` does: nothing is asked of no tokens
+    batches = [asked[batch[::-1]].tolist() for batch in by_length(np.array(lengths, np.int64)[asked], max_tokens)]
     assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens

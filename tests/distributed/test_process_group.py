@@ -34,9 +34,7 @@ ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 
 
 @given(ROWS, st.integers(1, 9))
-def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(
-    sizes: list[int], size: int
-) -> None:
+def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(sizes: list[int], size: int) -> None:
     ends = np.cumsum([0, *sizes])
     entries = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
     shares = [Ranks(rank, size).pieces(entries) for rank in range(size)]
@@ -45,9 +43,7 @@ def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(
     assert sorted(counted) == list(range(ends[-1]))
     assert all(len(rows) for share in shares for rows, _ in share), "none is empty"
     if size == 1:
-        assert all(
-            a is not None and np.array_equal(a, b) for (a, _), b in zip(shares[0], entries, strict=True)
-        )
+        assert all(a is not None and np.array_equal(a, b) for (a, _), b in zip(shares[0], entries, strict=True))
 
 
 def test_one_process_alone_gets_back_what_it_gives() -> None:
@@ -191,12 +187,8 @@ def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "settings"), [("classify", {"batch_size": 7}), ("lm", {"batch_size": 9})], ids=str
-)
-def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(
-    task: str, settings: dict
-) -> None:
+@pytest.mark.parametrize(("task", "settings"), [("classify", {"batch_size": 7}), ("lm", {"batch_size": 9})], ids=str)
+def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(task: str, settings: dict) -> None:
     """22 texts are three batches of 7 and one text; the windows of a text end in a short one."""
     settings = settings | {"epochs": 3}
     alone = train(ALONE, task, 50, 22, settings)

@@ -33,9 +33,12 @@ def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
 
 
 def start(
-    tmp_path: Path, size: int, *arguments: str, others: tuple[str, ...] | None = None,
+    tmp_path: Path,
+    size: int,
+    *arguments: str,
+    others: tuple[str, ...] | None = None,
     before: Callable[[], None] | None = None,
-) -> list[Command]:  # fmt: skip
+) -> list[Command]:
     """`size` processes of one command; all but the first of another one where that is given; `before` may break them."""
     port, n = free_port(), len(list(tmp_path.glob("said-*")))
     cache = {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
@@ -90,9 +93,7 @@ def test_only_the_first_process_writes_and_talks(tmp_path: Path) -> None:
     assert "report:" in said[0] and said[1] == ""
     [alone] = start(tmp_path, 1, *new_run(tmp_path, "one", "--steps", "3"))
     assert alone.wait(120)[0] == 0
-    files = [
-        {p.relative_to(tmp_path / name) for p in (tmp_path / name).rglob("*")} for name in ("one", "two")
-    ]
+    files = [{p.relative_to(tmp_path / name) for p in (tmp_path / name).rglob("*")} for name in ("one", "two")]
     assert files[0] == files[1]
     for name, values in curve(tmp_path, "one").items():
         assert curve(tmp_path, "two")[name] == pytest.approx(values, rel=1e-5), name
@@ -122,9 +123,7 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
         assert told in said[0] and said[0].count("error:") == 1 and said[1] == "", (told, said)
     assert not (tmp_path / "x").exists()
     codes, said = ended(start(tmp_path, 2, *mine, others=new_run(tmp_path, "elsewhere")))
-    assert (
-        codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in said[0]
-    ), said
+    assert codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in said[0], said
 
 
 @pytest.mark.slow
@@ -192,9 +191,7 @@ def torchrun(tmp_path: Path, size: int, *arguments: str) -> subprocess.Popen[str
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
     own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
     with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as said:
-        return subprocess.Popen(
-            [*launcher, *arguments], env=os.environ | own, text=True, stdout=said, stderr=said
-        )
+        return subprocess.Popen([*launcher, *arguments], env=os.environ | own, text=True, stdout=said, stderr=said)
 
 
 def workers(tmp_path: Path, launcher: subprocess.Popen[str]) -> list[int]:

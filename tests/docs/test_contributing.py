@@ -15,9 +15,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = {
     section.split("\n", 1)[0]: section
-    for section in re.split(r"^## How to add an? ", DOCUMENT.partition("\n## Before")[0], flags=re.MULTILINE)[
-        1:
-    ]
+    for section in re.split(r"^## How to add an? ", DOCUMENT.partition("\n## Before")[0], flags=re.MULTILINE)[1:]
 }
 SHOWN_ELSEWHERE = {"task"}
 """Recipes without edits: the fourth task of another test is in one file, and goes through every command."""
@@ -88,9 +86,7 @@ def test_a_recipe_applied_to_a_copy_works(name: str, tmp_path: Path) -> None:
 MODULES = ROOT / "web/node_modules"
 
 
-@pytest.mark.skipif(
-    not (MODULES / ".bin/tsc").exists(), reason="the page's type checker comes with `make web`"
-)
+@pytest.mark.skipif(not (MODULES / ".bin/tsc").exists(), reason="the page's type checker comes with `make web`")
 @pytest.mark.parametrize("left_out", ["", "operations.ts"])
 def test_the_page_knows_the_operation_of_the_recipe(left_out: str, tmp_path: Path) -> None:
     """With both of the page's edits it is compiled; without the one that computes, the type checker says so."""

@@ -25,15 +25,18 @@ from glassformer.config.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS = {
-    "compare": compare.CompareArguments, "data": data.DataArguments, "demo": demo.DemoArguments,
-    "doctor": doctor.DoctorArguments, "evaluate": evaluate.EvaluateArguments, "explain": explain.ExplainArguments,
+    "compare": compare.CompareArguments,
+    "data": data.DataArguments,
+    "demo": demo.DemoArguments,
+    "doctor": doctor.DoctorArguments,
+    "evaluate": evaluate.EvaluateArguments,
+    "explain": explain.ExplainArguments,
     "predict": predict.PredictArguments,
-    "recipes": recipes.RecipesArguments, "train": train.TrainArguments,
-}  # fmt: skip
+    "recipes": recipes.RecipesArguments,
+    "train": train.TrainArguments,
+}
 AHEAD = {"encode": encode.EncodeArguments}
-DOCUMENTS = sorted(
-    p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md"
-)
+DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 
 def commands(text: str) -> list[str]:

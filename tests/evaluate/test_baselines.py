@@ -44,11 +44,7 @@ def test_a_hybrid_is_the_mean_of_two_opinions() -> None:
     assert "hybrid" not in alone
     undecided, wrong = np.full((200, 2), 0.5), np.eye(2)[1 - np.asarray(test[1])]
     both = fit_baselines(*train, *test, undecided)
-    assert (
-        both["hybrid"]["accuracy"]
-        == both["tfidf_logistic"]["accuracy"]
-        == alone["tfidf_logistic"]["accuracy"]
-    )
+    assert both["hybrid"]["accuracy"] == both["tfidf_logistic"]["accuracy"] == alone["tfidf_logistic"]["accuracy"]
     assert fit_baselines(*train, *test, wrong)["hybrid"]["accuracy"] < 0.01
     assert list(fit_baselines(["", " "], [0, 1], *test, undecided)) == ["majority"]
 
@@ -97,9 +93,7 @@ def test_nothing_to_fit_or_unequal_counts_is_an_error() -> None:
         fit_baselines(["a"], [0], ["a", "b"], [0])
 
 
-def clauses(
-    good: list[str], bad: list[str], n: int, seed: int, space: str = ""
-) -> tuple[list[str], list[int]]:
+def clauses(good: list[str], bad: list[str], n: int, seed: int, space: str = "") -> tuple[list[str], list[int]]:
     """Write texts without spaces: filler of random letters around one of seven good or bad phrases."""
     rng, texts, labels = np.random.default_rng(seed), [], []
     letters = sorted(set("".join(good + bad)))

@@ -82,9 +82,7 @@ def test_empty_hypotheses_are_scored_and_counted() -> None:
 def test_by_length_counts_every_bucket_of_enough_sentences() -> None:
     result = score(*corpus(300, 0.2), n_bootstrap=0)
     assert sum(row["n"] for row in result["by_length"]) > 250
-    assert all(
-        row["n"] >= 20 and 0 < row["bleu"] < 100 and row["min"] <= row["max"] for row in result["by_length"]
-    )
+    assert all(row["n"] >= 20 and 0 < row["bleu"] < 100 and row["min"] <= row["max"] for row in result["by_length"])
 
 
 def test_another_tokenizer_is_named_and_an_unknown_one_refused() -> None:
@@ -169,8 +167,6 @@ def test_the_published_score_counts_lowercased_words_as_they_are() -> None:
     result = published_score(written, Published(published, "de"), n_bootstrap=20)
     assert 70 < result["bleu_lc"] < 100 and "tok:none" in result["bleu_lc_signature"]
     assert result["bleu_lc_words"] == 4 * (10 + 8) and len(result["bleu_lc_ci95"]) == 2
-    assert published_score(published, Published(published, None), n_bootstrap=0)["bleu_lc"] == pytest.approx(
-        100
-    )
+    assert published_score(published, Published(published, None), n_bootstrap=0)["bleu_lc"] == pytest.approx(100)
     assert tokenised("Ein Mann, z.B. im Park.", "de") == "ein mann , z.b. im park ."
     assert tokenised("L'homme dort.", "fr") == "l&apos; homme dort ."

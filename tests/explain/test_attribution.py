@@ -60,9 +60,7 @@ def quantity(explanation: Inference, erased: dict[str, list[int]], request: Attr
     i = request.prediction
     assert i is not None
     row, target = logits[i], actual_of(explanation, i)
-    return (
-        float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
-    )
+    return float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -122,8 +120,12 @@ def test_of_what_the_model_itself_wrote(name: str, method: Any) -> None:
     for answer in (told, attribute(e)):
         assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
     assert json.loads(json.dumps(told.to_json()))["sufficiency"].keys() == {
-        "value", "random_mean", "random_low", "random_high", "beats_random",
-    }  # fmt: skip
+        "value",
+        "random_mean",
+        "random_low",
+        "random_high",
+        "beats_random",
+    }
 
 
 def test_a_given_translation_is_explained_from_its_first_token() -> None:
@@ -142,9 +144,7 @@ def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
     choices = choices or [(asked(first.subject, text), 0) for text in texts]
 
     def change(choice: tuple[Inference, int]) -> float:
-        start, end = make_value_function(
-            choice[0], AttributeRequest(prediction=choice[1])
-        ).baseline_and_value()
+        start, end = make_value_function(choice[0], AttributeRequest(prediction=choice[1])).baseline_and_value()
         return abs(end - start)
 
     e, i = max(choices, key=change)
@@ -191,9 +191,7 @@ def test_a_classifier_is_asked_about_its_answer_against_the_runner_up() -> None:
     names = e.subject.task.label_names or []
     first, second = (c.id for c in e.predictions[0].top)
     assert told.quantity == f"logit of {names[first]} minus logit of {names[second]}"
-    assert told.value > 0 and told.value == pytest.approx(
-        told.target.logit - (told.foil or told.target).logit
-    )
+    assert told.value > 0 and told.value == pytest.approx(told.target.logit - (told.foil or told.target).logit)
     other = attribute(e, AttributeRequest(target=second))
     assert other.foil is not None and other.foil.id == first
     assert np.allclose(other.scores["text"], -np.array(told.scores["text"]), atol=1e-6)

@@ -43,9 +43,7 @@ def table_of(seed: int, vocab_size: int) -> torch.Tensor:
 
 
 def search(table: torch.Tensor, config: DecodeConfig, recorder: SearchRecorder | None, prefix: list[int]):
-    return beam_search(Table(table), [9], config, bos=BOS, eos=EOS, pad=PAD, prefixes=[prefix], log=recorder)[
-        0
-    ]
+    return beam_search(Table(table), [9], config, bos=BOS, eos=EOS, pad=PAD, prefixes=[prefix], log=recorder)[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -111,9 +109,14 @@ def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
     src = torch.arange(16)[:, None] % vocab_size
     heard: list[list[int]] = []
     beam_search(
-        TranslatorStepper(model, src), [1] + [4] * 15, DecodeConfig(beam_size=2), bos=BOS, eos=EOS, pad=PAD,
+        TranslatorStepper(model, src),
+        [1] + [4] * 15,
+        DecodeConfig(beam_size=2),
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
         log=lambda step: heard.append(step.sentence.tolist()),
-    )  # fmt: skip
+    )
     assert heard[0] == list(range(16))
     assert all(0 not in sentences for sentences in heard[1:]) and len(heard) > 1
 
@@ -121,9 +124,7 @@ def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
 def test_sampling_and_searching_say_which_they_are(tokenizer) -> None:
     vocab_size = tokenizer.vocab_size
     model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
-    sampled = translate(
-        model, tokenizer, [5, 6, EOS], DecodeConfig(sample=True, n_best=3, max_new_tokens=5), []
-    )
+    sampled = translate(model, tokenizer, [5, 6, EOS], DecodeConfig(sample=True, n_best=3, max_new_tokens=5), [])
     assert (sampled.kind, len(sampled.hypotheses), sampled.steps) == ("sample", 3, [])
     searched = translate(model, tokenizer, [5, 6, EOS], DecodeConfig(beam_size=2, max_new_tokens=5), [7])
     assert (searched.kind, searched.prefix, searched.hypotheses[0].ids[0]) == ("beam", [7], 7)

@@ -53,9 +53,7 @@ def test_each_member_is_shown_by_itself_and_all_say_what_predict_says(run: Run) 
 def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
     e = run.explain(TEXT, member=2)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.together.own, e.answer))
-    sentence = (
-        f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
-    )
+    sentence = f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"]
     assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}

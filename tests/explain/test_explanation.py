@@ -111,13 +111,22 @@ def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> 
     told = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
     assert json.loads(json.dumps(told, allow_nan=False)) == told  # no tuple, no NaN, no tensor
     checked = {
-        "Manifest": [told], "ModelInfo": [told["model"]], "Stream": told["streams"],
-        "TraceNode": told["nodes"], "Wrote": [told["wrote"]], "Param": told["params"].values(), "Prediction": told["predictions"],
-        "Candidate": [c for p in told["predictions"] for c in p["top"]], "DecodeLog": [told["decode"]],
-        "DecodeSettings": [told["decode"]["settings"]], "Hypothesis": told["decode"]["hypotheses"],
-        "BeamCandidate": [c for step in told["decode"]["steps"] for c in step], "Check": told["checks"],
-        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]], "RunInfo": [run_info(runs[name])],
-    }  # fmt: skip
+        "Manifest": [told],
+        "ModelInfo": [told["model"]],
+        "Stream": told["streams"],
+        "TraceNode": told["nodes"],
+        "Wrote": [told["wrote"]],
+        "Param": told["params"].values(),
+        "Prediction": told["predictions"],
+        "Candidate": [c for p in told["predictions"] for c in p["top"]],
+        "DecodeLog": [told["decode"]],
+        "DecodeSettings": [told["decode"]["settings"]],
+        "Hypothesis": told["decode"]["hypotheses"],
+        "BeamCandidate": [c for step in told["decode"]["steps"] for c in step],
+        "Check": told["checks"],
+        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]],
+        "RunInfo": [run_info(runs[name])],
+    }
     for interface, values in checked.items():
         for value in values:
             assert value.keys() == fields_of(interface), interface
@@ -138,8 +147,13 @@ def test_the_other_answers_and_questions_are_what_types_ts_says(runs: dict[str, 
     told = e.attribute("integrated_gradients").to_json()
     word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
     erased = erase(e, EraseRequest({e.streams[0].name: word})).to_json()
-    answers = {"Attribution": told, "Faithfulness": told["sufficiency"], "Erased": erased, "Prediction": erased["prediction"],
-               "ReportData": Page(report_html(e)[0]).data()}  # fmt: skip
+    answers = {
+        "Attribution": told,
+        "Faithfulness": told["sufficiency"],
+        "Erased": erased,
+        "Prediction": erased["prediction"],
+        "ReportData": Page(report_html(e)[0]).data(),
+    }
     if name == "translate":
         answers["Alignments"] = readings_json(e.readings())
     for interface, value in answers.items():
@@ -204,9 +218,24 @@ def test_slices_are_indexing(runs: dict[str, Run]) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["head:2", "head:-1", "head", "head:1-1", "head:0-3", "vocab:0", "head:0;head:1", "head:1.9", "head:0;", "x" * 999,
-     "head:99999999999", "head:0-", "HEAD:0", "head: 1", "head:١"],
-)  # fmt: skip
+    [
+        "head:2",
+        "head:-1",
+        "head",
+        "head:1-1",
+        "head:0-3",
+        "vocab:0",
+        "head:0;head:1",
+        "head:1.9",
+        "head:0;",
+        "x" * 999,
+        "head:99999999999",
+        "head:0-",
+        "HEAD:0",
+        "head: 1",
+        "head:١",
+    ],
+)
 def test_slices_that_are_refused(part: str) -> None:
     with pytest.raises(UsageError):
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
@@ -274,9 +303,7 @@ def test_a_target_is_taken_as_given(runs: dict[str, Run]) -> None:
 def test_a_prefix_is_forced(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     free = run.explain("abc", max_new_tokens=6)
-    other = next(
-        c.id for c in free.predictions[0].top if c.id > 4 and c.id != free.decode.hypotheses[0].ids[0]
-    )
+    other = next(c.id for c in free.predictions[0].top if c.id > 4 and c.id != free.decode.hypotheses[0].ids[0])
     e = explain(run, TraceRequest("abc", prefix=(other, other), decode={"max_new_tokens": 6}))
     stream = e.streams[-1]
     assert e.decode.prefix == [other, other]
@@ -302,7 +329,7 @@ def test_a_prefix_is_forced(runs: dict[str, Run], name: str) -> None:
         ("lm", TraceRequest("a", checkpoint="step-00000007"), "no checkpoint"),
         ("lm", TraceRequest("a", checkpoint="../model"), "no checkpoint"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked(runs: dict[str, Run], name: str, request_: TraceRequest, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         explain(runs[name], request_)
@@ -339,9 +366,7 @@ def test_the_context_is_not_overrun(runs: dict[str, Run]) -> None:
 @pytest.mark.parametrize("name", ["classify", "translate", "lm"])
 def test_middling_texts_are_held_a_layer_at_a_time(tmp_path: Path, name: str) -> None:
     run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
-    text = (
-        text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
-    )
+    text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
     e = run.explain(text, max_new_tokens=6, beam_size=1)
     assert 128 < len(e.streams[0]) <= 512 and e.records.layered and e.window is None
     assert "one layer" in e.omitted[0]["what"]
@@ -417,9 +442,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
     seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
     np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema.tensors[name].numpy())
     np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema.tensors[name].numpy())
-    np.testing.assert_array_equal(
-        seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach()
-    )
+    np.testing.assert_array_equal(seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach())
     facts = seen["step-00000020"].manifest()["model"]
     assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
     extra["tokenizer"] = "another"
@@ -434,9 +457,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
 
 def test_explanations_of_a_checkpoint_share_its_model(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
-    save_snapshot(
-        run.path / "snapshots", 7, {name: p.detach() * 2 for name, p in run.model.named_parameters()}
-    )
+    save_snapshot(run.path / "snapshots", 7, {name: p.detach() * 2 for name, p in run.model.named_parameters()})
     request = TraceRequest("a b good", checkpoint="step-00000007")
     a, b = explain(run, request), explain(run, replace(request, text="bad"))
     assert a.subject.model is b.subject.model is not run.model
@@ -456,10 +477,13 @@ def test_what_is_known_of_a_tensor_can_be_shown_without_it(runs: dict[str, Run])
 @pytest.mark.parametrize(
     ("name", "request_"),
     [
-        ("classify", {}), ("translate", {}), ("translate", {"target": "abc"}), ("lm", {}),
+        ("classify", {}),
+        ("translate", {}),
+        ("translate", {"target": "abc"}),
+        ("lm", {}),
         ("translate", {"decode": {"sample": True}}),
     ],
-)  # fmt: skip
+)
 def test_every_pass_has_all_the_bits(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
@@ -483,10 +507,14 @@ def test_every_pass_has_all_the_bits(
 @pytest.mark.parametrize(
     ("name", "request_", "first"),
     [
-        ("classify", {}, 0), ("translate", {}, 0), ("translate", {"prefix": [7, 8]}, 2), ("lm", {}, 5),
-        ("translate", {"target": "abc"}, 0), ("lm", {"prefix": [7, 8]}, 7),
+        ("classify", {}, 0),
+        ("translate", {}, 0),
+        ("translate", {"prefix": [7, 8]}, 2),
+        ("lm", {}, 5),
+        ("translate", {"target": "abc"}, 0),
+        ("lm", {"prefix": [7, 8]}, 7),
     ],
-)  # fmt: skip
+)
 def test_where_the_models_own_writing_begins(
     runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
 ) -> None:
@@ -498,6 +526,5 @@ def test_where_the_models_own_writing_begins(
     assert name == "classify" or written(e)[0] == first
     stream = e.streams[-1]
     assert (
-        told["n_fixed"]
-        == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
+        told["n_fixed"] == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
     )

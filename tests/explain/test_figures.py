@@ -204,15 +204,11 @@ def test_what_no_word_weighs_is_still_a_figure(explanations: dict[str, Explanati
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
-def test_hostile_tokens_and_the_same_bytes_twice(
-    subjects: dict[str, Subject], tmp_path: Path, suffix: str
-) -> None:
+def test_hostile_tokens_and_the_same_bytes_twice(subjects: dict[str, Subject], tmp_path: Path, suffix: str) -> None:
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6, 7, 8, 9, 5, 6]]))
     paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
-    tokens = (
-        [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE
-    )  # embedding takes seconds
+    tokens = [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE  # embedding takes seconds
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a glyph that is missing is a warning
         for path in paths:
@@ -272,8 +268,12 @@ def test_every_kind_is_saved(explanations: dict[str, Explanation], kind: str, tm
     save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=2)
     assert dict(matplotlib.rcParams) == before
     text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    said = {"attention": "Decoder layer 1: cross-attention, head 2", "positions": "Sinusoidal positions",
-            "alignment": "cross-attention of layer 1, head 2", "attribution": "What speaks for"}  # fmt: skip
+    said = {
+        "attention": "Decoder layer 1: cross-attention, head 2",
+        "positions": "Sinusoidal positions",
+        "alignment": "cross-attention of layer 1, head 2",
+        "attribution": "What speaks for",
+    }
     assert said[kind] in text
 
 

@@ -28,9 +28,7 @@ def ngram_run(**model: object) -> Run:
     network = task.build_model()
     with torch.no_grad():
         for name, p in network.named_parameters():
-            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(
-                0.3 * torch.randn_like(p)
-            )
+            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
     return Run(Path("runs/ngrams"), task, network.eval(), CPU)
 
 
@@ -78,8 +76,12 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
     placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
     spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
     assert list(e.records)[: 5 + len(scaled + placed)] == [
-        "embedding.ids", "embedding.rows", *scaled, *spelled, *placed,
-    ]  # fmt: skip
+        "embedding.ids",
+        "embedding.rows",
+        *scaled,
+        *spelled,
+        *placed,
+    ]
     assert "self.rows + 1" in e.records["embedding.spelling"].source.marked
     assert e.records["decoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
     assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]

@@ -32,9 +32,7 @@ def test_what_is_explained_is_what_is_predicted(run: Run, text: str, pad: int) -
     pad = 0 if len(text) > 100 else pad
     e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
     for candidate in e.predictions[0].top:
-        assert math.exp(candidate.log_prob) == pytest.approx(
-            expected["probabilities"][candidate.piece], abs=1e-6
-        )
+        assert math.exp(candidate.log_prob) == pytest.approx(expected["probabilities"][candidate.piece], abs=1e-6)
     assert all(check.ok for check in e.checks)
 
 
@@ -72,8 +70,12 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
     placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
     spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
     assert list(e.records)[: 5 + len(scaled + placed)] == [
-        "embedding.ids", "embedding.rows", *scaled, *spelled, *placed,
-    ]  # fmt: skip
+        "embedding.ids",
+        "embedding.rows",
+        *scaled,
+        *spelled,
+        *placed,
+    ]
     assert e.records["encoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
     assert e.records["embedding.spelled"].inputs == ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")
     assert {e.records[id].stack for id in [*spelled, *placed]} == {"text"}

@@ -99,9 +99,7 @@ def test_its_numbers_are_those_of_python(made: tuple[str, str, list[str]]) -> No
 
 
 @pytest.mark.parametrize("name", ["translate", "lm"])
-def test_logits_of_a_large_vocabulary_are_left_out_and_said_so(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logits_of_a_large_vocabulary_are_left_out_and_said_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MAX_LOGITS_BYTES", 10)
     explanation = explain(tiny_run(name), TEXTS[name])
     html, dropped = report_html(explanation)
@@ -239,9 +237,7 @@ def test_a_page_that_cannot_be_inlined_is_refused() -> None:
 
 
 def test_replacements_are_not_read_as_patterns() -> None:
-    index = (
-        '<head><meta charset="utf-8"><link href="app.css"></head><body><script src="app.js"></script></body>'
-    )
+    index = '<head><meta charset="utf-8"><link href="app.css"></head><body><script src="app.js"></script></body>'
     html = one_file(index, r"x=/\1\g<0>\d/", r"a::before{content:'\201c'}", {"text": r"\1 \g<0>"})
     assert r"x=/\1\g<0>\d/" in html and r"'\201c'" in html
     assert Page(html).data() == {"text": r"\1 \g<0>"}

@@ -17,13 +17,18 @@ from glassformer.explain.request import TraceRequest, check_decode
 
 def test_a_request_is_read_and_written() -> None:
     data = {
-        "text": "ein\u2028Satz", "prefix": [7, 8], "decode": {"beam_size": 3, "top_p": 0.5, "sample": True},
-        "pad": 2, "checkpoint": "step-00000016", "window_start": 5,
-    }  # fmt: skip
+        "text": "ein\u2028Satz",
+        "prefix": [7, 8],
+        "decode": {"beam_size": 3, "top_p": 0.5, "sample": True},
+        "pad": 2,
+        "checkpoint": "step-00000016",
+        "window_start": 5,
+    }
     assert TraceRequest.from_dict(json.loads(json.dumps(data))).to_json() == data
     assert TraceRequest.from_dict({"text": "a", "target": "", "prefix": None}).to_json() == {
-        "text": "a", "target": "",
-    }  # fmt: skip
+        "text": "a",
+        "target": "",
+    }
 
 
 def test_every_setting_of_decoding_can_be_asked_for() -> None:
@@ -35,22 +40,42 @@ def test_every_setting_of_decoding_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("data", "named"),
     [
-        (None, "JSON object"), ([], "JSON object"), ("text", "JSON object"), ({}, "'text'"), ({"text": None}, "'text'"),
-        ({"text": 3}, "text should be a string"), ({"text": "\ud800"}, "character 1"), ({"text": "x" * 2**21}, "1,048,576"),
-        ({"text": "a", "txt": 1}, "'txt'"), ({"text": "a", "target": []}, "target"), ({"text": "a", "prefix": "12"}, "prefix"),
-        ({"text": "a", "prefix": [1, -1]}, r"prefix\[1\]"), ({"text": "a", "prefix": [True]}, r"prefix\[0\]"),
-        ({"text": "a", "prefix": [10**5000]}, "far larger"), ({"text": "a", "prefix": [1] * 5000}, "5,000"),
-        ({"text": "a", "prefix": [1.5]}, "whole number"), ({"text": "a", "pad": -1}, "pad"), ({"text": "a", "pad": 10**9}, "pad"),
-        ({"text": "a", "pad": True}, "pad"), ({"text": "a", "pad": float("nan")}, "pad"),
-        ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"), ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),
-        ({"text": "a", "checkpoint": {"a": 1}}, "checkpoint"), ({"text": "a", "window_start": 1e300}, "window_start"),
-        ({"text": "a", "decode": []}, "decode"), ({"text": "a", "decode": {"beams": 2}}, "'beams'"),
-        ({"text": "a", "decode": {"beam_size": 0}}, "decode.beam_size"), ({"text": "a", "decode": {"beam_size": 10**6}}, "beam_size"),
-        ({"text": "a", "decode": {"temperature": float("inf")}}, "temperature"), ({"text": "a", "decode": {"top_p": "1"}}, "top_p"),
-        ({"text": "a", "decode": {"temperature": float("nan")}}, "temperature"), ({"text": "a", "decode": {"sample": 1}}, "sample"),
-        ({"text": "a", "decode": {"max_new_tokens": 10**7}}, "max_new_tokens"), ({"text": "a", "decode": {"top_p": 0}}, "top_p"),
+        (None, "JSON object"),
+        ([], "JSON object"),
+        ("text", "JSON object"),
+        ({}, "'text'"),
+        ({"text": None}, "'text'"),
+        ({"text": 3}, "text should be a string"),
+        ({"text": "\ud800"}, "character 1"),
+        ({"text": "x" * 2**21}, "1,048,576"),
+        ({"text": "a", "txt": 1}, "'txt'"),
+        ({"text": "a", "target": []}, "target"),
+        ({"text": "a", "prefix": "12"}, "prefix"),
+        ({"text": "a", "prefix": [1, -1]}, r"prefix\[1\]"),
+        ({"text": "a", "prefix": [True]}, r"prefix\[0\]"),
+        ({"text": "a", "prefix": [10**5000]}, "far larger"),
+        ({"text": "a", "prefix": [1] * 5000}, "5,000"),
+        ({"text": "a", "prefix": [1.5]}, "whole number"),
+        ({"text": "a", "pad": -1}, "pad"),
+        ({"text": "a", "pad": 10**9}, "pad"),
+        ({"text": "a", "pad": True}, "pad"),
+        ({"text": "a", "pad": float("nan")}, "pad"),
+        ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"),
+        ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),
+        ({"text": "a", "checkpoint": {"a": 1}}, "checkpoint"),
+        ({"text": "a", "window_start": 1e300}, "window_start"),
+        ({"text": "a", "decode": []}, "decode"),
+        ({"text": "a", "decode": {"beams": 2}}, "'beams'"),
+        ({"text": "a", "decode": {"beam_size": 0}}, "decode.beam_size"),
+        ({"text": "a", "decode": {"beam_size": 10**6}}, "beam_size"),
+        ({"text": "a", "decode": {"temperature": float("inf")}}, "temperature"),
+        ({"text": "a", "decode": {"top_p": "1"}}, "top_p"),
+        ({"text": "a", "decode": {"temperature": float("nan")}}, "temperature"),
+        ({"text": "a", "decode": {"sample": 1}}, "sample"),
+        ({"text": "a", "decode": {"max_new_tokens": 10**7}}, "max_new_tokens"),
+        ({"text": "a", "decode": {"top_p": 0}}, "top_p"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_sound_is_refused_by_name(data: Any, named: str) -> None:
     with pytest.raises(UsageError, match=named) as caught:
         TraceRequest.from_dict(data)

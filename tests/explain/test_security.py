@@ -38,8 +38,13 @@ class Echo(Service):
         try:
             if question.get("wait"):
                 self.gate.wait(30)
-            raises = {"usage": UsageError("no", "yes"), "checkpoint": CheckpointError("gone"),
-                      "resource": ResourceError("full"), "memory": MemoryError(), "bug": ZeroDivisionError("oh")}  # fmt: skip
+            raises = {
+                "usage": UsageError("no", "yes"),
+                "checkpoint": CheckpointError("gone"),
+                "resource": ResourceError("full"),
+                "memory": MemoryError(),
+                "bug": ZeroDivisionError("oh"),
+            }
             if question.get("raise") in raises:
                 raise raises[question["raise"]]
             self.n_done += 1
@@ -78,9 +83,7 @@ def start() -> Iterator[Start]:
         port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
         door = security.Door()
         app = build_app(service, (worker, worker), port, door, seconds)
-        server = uvicorn.Server(
-            uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical")
-        )
+        server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         running.append((server, thread, worker))
@@ -106,15 +109,30 @@ def head_of(client: Client) -> str:
 
 
 HOSTS = [
-    ("127.0.0.1:{port}", True), ("localhost:{port}", True), ("LOCALHOST:{port}", True), ("[::1]:{port}", True),
-    ("127.0.0.1", False), ("localhost:1", False), ("evil.example:{port}", False), ("0.0.0.0:{port}", False),
-    ("127.0.0.1.evil.example:{port}", False), ("localhost:{port}.evil.example", False), ("", False),
-]  # fmt: skip
+    ("127.0.0.1:{port}", True),
+    ("localhost:{port}", True),
+    ("LOCALHOST:{port}", True),
+    ("[::1]:{port}", True),
+    ("127.0.0.1", False),
+    ("localhost:1", False),
+    ("evil.example:{port}", False),
+    ("0.0.0.0:{port}", False),
+    ("127.0.0.1.evil.example:{port}", False),
+    ("localhost:{port}.evil.example", False),
+    ("", False),
+]
 ORIGINS = [
-    (None, True), ("http://127.0.0.1:{port}", True), ("http://localhost:{port}", True),
-    ("http://evil.example", False), ("null", False), ("https://127.0.0.1:{port}", False),
-    ("http://127.0.0.1:1", False), ("http://127.0.0.1:{port}.evil.example", False), ("file://", False), ("", False),
-]  # fmt: skip
+    (None, True),
+    ("http://127.0.0.1:{port}", True),
+    ("http://localhost:{port}", True),
+    ("http://evil.example", False),
+    ("null", False),
+    ("https://127.0.0.1:{port}", False),
+    ("http://127.0.0.1:1", False),
+    ("http://127.0.0.1:{port}.evil.example", False),
+    ("file://", False),
+    ("", False),
+]
 
 
 @pytest.mark.parametrize(("host", "own_host"), HOSTS)
@@ -134,9 +152,7 @@ def test_host_and_origin_must_be_ours(client: Client, host: str, own_host: bool)
 def test_two_hosts_are_none(client: Client) -> None:
     with socket.create_connection(("127.0.0.1", client.port)) as raw:
         host = f"Host: 127.0.0.1:{client.port}\r\n"
-        raw.sendall(
-            f"GET {client.path('/api/run')} HTTP/1.1\r\n{host}{host}Cookie: {client.cookie}\r\n\r\n".encode()
-        )
+        raw.sendall(f"GET {client.path('/api/run')} HTTP/1.1\r\n{host}{host}Cookie: {client.cookie}\r\n\r\n".encode())
         assert raw.recv(100).split()[1] in (b"400", b"403")
 
 
@@ -213,9 +229,7 @@ def test_the_printed_address_opens_a_single_time_and_the_next_is_told(client: Cl
     assert not next_ones
     assert client.ask("GET", address, None, anyone).status == 303
     again = client.ask("GET", address, None, anyone)
-    assert (
-        again.status == 403 and b"a single time" in again.body and b"the last address printed" in again.body
-    )
+    assert again.status == 403 and b"a single time" in again.body and b"the last address printed" in again.body
     assert client.ask("GET", f"/?token={next_ones[0]}", None, anyone).status == 303
     assert client.ask("GET", client.place).status == 200, "a browser that has come in stays in"
 
@@ -238,10 +252,24 @@ def test_questions_are_json(client: Client, kind: str | None) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"3", b"null", b'"a"', b"\xff", b'{"a": NaN}', b'{"a": "\\ud800"}', b'{"\\udfff": 1}',
-     b"[" * 100_000, b'{"a": ' * 50_000, b'{"a": ' + b"9" * 5_000 + b"}", b'{"a": 1} x'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"null",
+        b'"a"',
+        b"\xff",
+        b'{"a": NaN}',
+        b'{"a": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        b"[" * 100_000,
+        b'{"a": ' * 50_000,
+        b'{"a": ' + b"9" * 5_000 + b"}",
+        b'{"a": 1} x',
+    ],
     ids=lambda b: repr(b[:12]),
-)  # fmt: skip
+)
 def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
     answer = client.ask("POST", "/api/trace", body)
     assert answer.status == 400
@@ -338,18 +366,32 @@ def test_another_page_is_not_told_that_it_may_ask(client: Client) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/../pyproject.toml", "/static/app.js", "/..%2f..%2fetc%2fpasswd", "/app.js/../../x", "//app.js", "/index.html",
-     "/api/trace/t1/t", "/api", "/%00"],
-)  # fmt: skip
+    [
+        "/../pyproject.toml",
+        "/static/app.js",
+        "/..%2f..%2fetc%2fpasswd",
+        "/app.js/../../x",
+        "//app.js",
+        "/index.html",
+        "/api/trace/t1/t",
+        "/api",
+        "/%00",
+    ],
+)
 def test_no_path_reaches_a_file(client: Client, path: str) -> None:
     assert client.ask("GET", path).status in (404, 405)
 
 
 @pytest.mark.parametrize(
     ("kind", "status", "named"),
-    [("usage", 400, "UsageError"), ("checkpoint", 409, "CheckpointError"), ("resource", 507, "ResourceError"),
-     ("memory", 507, "ResourceError"), ("bug", 500, "GlassformerError")],
-)  # fmt: skip
+    [
+        ("usage", 400, "UsageError"),
+        ("checkpoint", 409, "CheckpointError"),
+        ("resource", 507, "ResourceError"),
+        ("memory", 507, "ResourceError"),
+        ("bug", 500, "GlassformerError"),
+    ],
+)
 def test_errors_are_told_and_survived(
     start: Start, capsys: pytest.CaptureFixture[str], kind: str, status: int, named: str
 ) -> None:
@@ -413,9 +455,7 @@ def test_what_takes_too_long_is_given_up(start: Start) -> None:
 def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
     client, service = start()
     body = b"{}"
-    head = (
-        f"{head_of(client)}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    ).encode()
+    head = (f"{head_of(client)}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode()
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(client.post, "/api/trace", {"wait": True})
         until(lambda: service.running == 1)

@@ -86,9 +86,16 @@ def test_slices_and_half_precision(clients: Clients) -> None:
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("t99/t/logits", 404), ("/t/logits", 404), ("{id}/t/nothing", 400), ("{id}/t/logits?slice=head:99", 400),
-     ("{id}/t/logits?slice=%00", 400), ("{id}/t/logits?dtype=f64", 400), ("{id}/t/..%2f..%2fx", 400)],
-)  # fmt: skip
+    [
+        ("t99/t/logits", 404),
+        ("/t/logits", 404),
+        ("{id}/t/nothing", 400),
+        ("{id}/t/logits?slice=head:99", 400),
+        ("{id}/t/logits?slice=%00", 400),
+        ("{id}/t/logits?dtype=f64", 400),
+        ("{id}/t/..%2f..%2fx", 400),
+    ],
+)
 def test_what_is_not_there_is_said(clients: Clients, path: str, status: int) -> None:
     _, client = clients["classify"]
     trace = client.post("/api/trace", {"text": "a"}).json()["id"]
@@ -99,12 +106,25 @@ def test_what_is_not_there_is_said(clients: Clients, path: str, status: int) -> 
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"text": 3}, {"text": None}, {"text": ["a"]}, {"text": "a", "pad": -1}, {"text": "a", "pad": 10**9},
-     {"text": "a", "checkpoint": "../../x"}, {"text": "a", "checkpoint": "/etc/passwd"}, {"text": "a", "prefix": ["x"]},
-     {"text": "a", "prefix": [10**9]}, {"text": "a", "decode": {"beam_size": 10**6}}, {"text": "a", "unknown": 1},
-     {"text": "a", "decode": {"temperature": -1}}, {"text": "a", "window_start": -5}, {"text": "a " * 200_000}],
+    [
+        {},
+        {"text": 3},
+        {"text": None},
+        {"text": ["a"]},
+        {"text": "a", "pad": -1},
+        {"text": "a", "pad": 10**9},
+        {"text": "a", "checkpoint": "../../x"},
+        {"text": "a", "checkpoint": "/etc/passwd"},
+        {"text": "a", "prefix": ["x"]},
+        {"text": "a", "prefix": [10**9]},
+        {"text": "a", "decode": {"beam_size": 10**6}},
+        {"text": "a", "unknown": 1},
+        {"text": "a", "decode": {"temperature": -1}},
+        {"text": "a", "window_start": -5},
+        {"text": "a " * 200_000},
+    ],
     ids=lambda b: str(b)[:40],
-)  # fmt: skip
+)
 @everyone
 def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, name: str, body: dict) -> None:
     _, client = clients[name]
@@ -178,9 +198,7 @@ def test_many_questions_at_once_are_all_answered_alike(clients: Clients) -> None
         assert manifest["predictions"] == manifests[0]["predictions"]
 
 
-def test_tensors_are_looked_at_while_words_are_weighed(
-    clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_are_looked_at_while_words_are_weighed(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
     _, client = clients["classify"]
     trace = client.post("/api/trace", {"text": "a good b"}).json()["id"]
     begun, gate = threading.Event(), threading.Event()
@@ -262,9 +280,7 @@ def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> No
 
     def end(server: PageServer) -> None:
         server.stop()
-        thread = threading.Thread(
-            target=run, args=(server,)
-        )  # a browser's test may have a loop running in this one
+        thread = threading.Thread(target=run, args=(server,))  # a browser's test may have a loop running in this one
         thread.start()
         thread.join()
 

@@ -29,9 +29,7 @@ def test_every_operation_is_that_of_a_step_and_the_other_way_round() -> None:
 
 def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:
     names = {key.partition(":")[0] for key in SITES}
-    known = {"x", "memory", "before", "added", "branch", "numbers", "end", "padding"} | {
-        f"last_{c}" for c in "qkv"
-    }
+    known = {"x", "memory", "before", "added", "branch", "numbers", "end", "padding"} | {f"last_{c}" for c in "qkv"}
     mask_and_positions = {"mask", "positions"}
     for key, site in SITES.items():
         assert set(site.inputs) <= names | known | mask_and_positions, key
@@ -41,7 +39,17 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
     """What is taken again beside the forward pass, or is no tensor of it, cannot be replaced."""
     beside = {key for key, site in SITES.items() if not site.edit}
     assert beside == {
-        "input", "ids", "rows", "scaled", "spelling", "spelling:hashed", "pairs", "spelled", "paired", "q_heads", "k_heads",
-    }  # fmt: skip
+        "input",
+        "ids",
+        "rows",
+        "scaled",
+        "spelling",
+        "spelling:hashed",
+        "pairs",
+        "spelled",
+        "paired",
+        "q_heads",
+        "k_heads",
+    }
     taps = {key.partition(":")[0] for key, site in SITES.items() if site.edit == "tap"}
     assert taps == {"q", "k", "v", "products", "scores", "mask", "weights", "context"}

@@ -25,7 +25,7 @@ from glassformer.nn import (
     MultiHeadAttention,
     Residual,
     TokenEmbedding,
-)  # fmt: skip
+)
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
 
@@ -73,24 +73,29 @@ def assert_true(t: Trace, model: nn.Module) -> None:
         expected = recompute(t, model, record)
         if expected is not None:
             expected = expected.expand_as(record.value)
-            torch.testing.assert_close(
-                record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record)
-            )
+            torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
 
 
 VARIANTS = {
     "as published": {"pre_norm": False},
     "pre-norm": {"pre_norm": True},
     "rms, swiglu, rotary, normed heads": {
-        "norm": "rms", "activation": "swiglu", "positions": "rotary", "qk_norm": True, "bias": False,
+        "norm": "rms",
+        "activation": "swiglu",
+        "positions": "rotary",
+        "qk_norm": True,
+        "bias": False,
         "tie_embeddings": False,
     },
     "post-norm, gelu, learned, normed heads": {
-        "pre_norm": False, "activation": "gelu", "positions": "learned", "qk_norm": True,
+        "pre_norm": False,
+        "activation": "gelu",
+        "positions": "learned",
+        "qk_norm": True,
     },
     "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
     "no positions": {"positions": "none", "tie_embeddings": False},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -138,15 +143,11 @@ def test_pooling_and_head(how, n_classes, n_real) -> None:
 def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
     t, _ = traced(translator(pre_norm=False), ids(5), ids(4), padding(5))
     embedding = "ids rows scaled positions sum".split()
-    attention = (
-        "q_proj k_proj v_proj q k v products scores mask weights context concat out residual norm".split()
-    )
+    attention = "q_proj k_proj v_proj q k v products scores mask weights context concat out residual norm".split()
     feed_forward = "w_in hidden out residual norm".split()
     expected = [f"src_embedding.{step}" for step in embedding]
     for i in (0, 1):
-        expected += [f"encoder.{i}.self.{s}" for s in attention] + [
-            f"encoder.{i}.ff.{s}" for s in feed_forward
-        ]
+        expected += [f"encoder.{i}.self.{s}" for s in attention] + [f"encoder.{i}.ff.{s}" for s in feed_forward]
     expected += [f"tgt_embedding.{step}" for step in embedding]
     for i in (0, 1):
         expected += [f"decoder.{i}.{block}.{s}" for block in ("self", "cross") for s in attention]
@@ -177,10 +178,7 @@ def test_steps_that_only_some_models_have() -> None:
     assert normed["decoder.0.self.q"].inputs == ("decoder.0.self.q_heads",)
     assert "decoder.0.self.q_norm" not in normed
     plain, _ = traced(language_model(), ids(4))
-    assert (
-        plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",)
-        and "decoder.0.self.q_heads" not in plain
-    )
+    assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
@@ -192,9 +190,7 @@ def test_the_residual_stream(pre_norm) -> None:
     assert t["decoder.0.cross.residual"].inputs == (f"decoder.0.self.{end}", "decoder.0.cross.out")
     memory = "encoder.norm" if pre_norm else "encoder.1.ff.norm"
     assert t["decoder.1.cross.k_proj"].inputs == t["decoder.1.cross.v_proj"].inputs == (memory,)
-    assert t["decoder.1.cross.q_proj"].inputs == (
-        "decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",
-    )
+    assert t["decoder.1.cross.q_proj"].inputs == ("decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",)
     assert t["logits"].inputs == ("decoder.norm" if pre_norm else "decoder.1.ff.norm",)
     assert ("encoder.norm" in t) == pre_norm
 
@@ -203,8 +199,10 @@ def test_streams_stacks_layers_and_blocks() -> None:
     t, _ = traced(translator(), ids(5), ids(4), padding(5))
     weights = t["decoder.1.cross.weights"]
     assert [(axis.name, axis.stream) for axis in weights.axes] == [
-        ("head", None), ("token", "target"), ("key", "source"),
-    ]  # fmt: skip
+        ("head", None),
+        ("token", "target"),
+        ("key", "source"),
+    ]
     assert weights.shape == (2, 4, 5)
     assert (weights.stack, weights.layer, weights.block) == ("decoder", 1, "cross")
     assert t["decoder.0.cross.k"].axes[1].stream == "source"
@@ -275,9 +273,7 @@ def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
         model(x[:, :3], cache)
         with trace(model) as t:
             model(x[:, 3:], cache)
-    torch.testing.assert_close(
-        t["decoder.1.self.weights"].value, whole["decoder.1.self.weights"].value[:, 3:]
-    )
+    torch.testing.assert_close(t["decoder.1.self.weights"].value, whole["decoder.1.self.weights"].value[:, 3:])
     assert t["embedding.positions"].attrs["first"] == 3
     assert t.checks == []
     with pytest.raises(UsageError, match="as a whole"):
@@ -307,9 +303,7 @@ def test_records_can_be_read() -> None:
     assert "logits" in t and "logit" not in t and t.get("logit") is None
     with pytest.raises(KeyError):
         t["logit"]
-    with pytest.raises(
-        UsageError, match=r"no step called 'decoder\.1\.cross\.weight' among its \d+$"
-    ) as caught:
+    with pytest.raises(UsageError, match=r"no step called 'decoder\.1\.cross\.weight' among its \d+$") as caught:
         t["decoder.1.cross.weight"]
     assert "decoder.1.cross.weights" in caught.value.hint
     assert t["logits"] is t["logits"], "a record is made once"
@@ -324,9 +318,7 @@ def test_parts_alone_can_be_traced() -> None:
     assert next(iter(t)) == "input" and t["q_proj"].inputs == ("input",)
     assert torch.equal(t["out"].value, output[0])
     layer = randomise(
-        EncoderLayer(
-            MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"]
-        )
+        EncoderLayer(MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"])
     )
     t, output = traced(layer, x)
     assert t["self.residual"].inputs == ("self.input", "self.out")
@@ -380,9 +372,7 @@ class ByKeyword(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.embedding(ids=x, positions=torch.arange(x.shape[1])[None])
-        h = self.residual(
-            sublayer=lambda y: self.attention(mask=Mask.of(causal=(x.shape[1], x.shape[1])), x=y), x=h
-        )
+        h = self.residual(sublayer=lambda y: self.attention(mask=Mask.of(causal=(x.shape[1], x.shape[1])), x=y), x=h)
         return self.head(input=self.norm(x=self.ff(x=h)))
 
 

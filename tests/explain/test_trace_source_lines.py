@@ -41,18 +41,30 @@ def test_a_kind_that_is_not_ours_has_no_line() -> None:
 
 
 EXPECTED = {
-    "embedding.rows": "nn.functional.embedding(", "embedding.scaled": "* self.scale",
-    "embedding.positions": "angle.sin()", "embedding.sum": "x + self.positions(",
-    "encoder.0.self.norm": "F.layer_norm(", "encoder.0.self.q_proj": "self.q_proj(x)",
-    "encoder.0.self.k_proj": "self.k_proj(source)", "encoder.0.self.v_proj": "self.v_proj(source)",
-    "encoder.0.self.q": "unflatten(", "encoder.0.self.products": "q @ k.transpose(-2, -1)",
-    "encoder.0.self.scores": "products * scale", "encoder.0.self.mask": "padding_mask[:, None, None, :]",
-    "encoder.0.self.weights": "softmax(dim=-1)", "encoder.0.self.context": "@ v",
-    "encoder.0.self.concat": "transpose(1, 2).flatten(-2)", "encoder.0.self.out": "self.o_proj(",
-    "encoder.0.self.residual": "x + self.dropout(", "encoder.0.ff.w_in": "self.w_in(x)",
-    "encoder.0.ff.hidden": "F.relu(", "encoder.0.ff.out": "self.w_out(", "pooled": "n_real",
-    "head": "self.head(", "logits": "torch.cat([torch.zeros_like",
-}  # fmt: skip
+    "embedding.rows": "nn.functional.embedding(",
+    "embedding.scaled": "* self.scale",
+    "embedding.positions": "angle.sin()",
+    "embedding.sum": "x + self.positions(",
+    "encoder.0.self.norm": "F.layer_norm(",
+    "encoder.0.self.q_proj": "self.q_proj(x)",
+    "encoder.0.self.k_proj": "self.k_proj(source)",
+    "encoder.0.self.v_proj": "self.v_proj(source)",
+    "encoder.0.self.q": "unflatten(",
+    "encoder.0.self.products": "q @ k.transpose(-2, -1)",
+    "encoder.0.self.scores": "products * scale",
+    "encoder.0.self.mask": "padding_mask[:, None, None, :]",
+    "encoder.0.self.weights": "softmax(dim=-1)",
+    "encoder.0.self.context": "@ v",
+    "encoder.0.self.concat": "transpose(1, 2).flatten(-2)",
+    "encoder.0.self.out": "self.o_proj(",
+    "encoder.0.self.residual": "x + self.dropout(",
+    "encoder.0.ff.w_in": "self.w_in(x)",
+    "encoder.0.ff.hidden": "F.relu(",
+    "encoder.0.ff.out": "self.w_out(",
+    "pooled": "n_real",
+    "head": "self.head(",
+    "logits": "torch.cat([torch.zeros_like",
+}
 
 
 def test_a_classifiers_steps_point_at_the_lines_one_would_look_for() -> None:
@@ -68,10 +80,14 @@ def test_a_language_models_too() -> None:
     with trace(LanguageModel(config, 20, 10)) as t:
         t.model(torch.randint(20, (1, 4)))
     expected = {
-        "decoder.0.self.q": "x * self.cos", "decoder.0.self.mask": "tril(", "decoder.0.ff.w_gate": "self.w_gate(x)",
-        "decoder.0.ff.hidden": "F.silu(", "decoder.0.ff.norm": "torch.rsqrt(",
-        "decoder.0.ff.residual": "self.norm(x + self.dropout(", "logits": "F.linear(x, self.embedding.weight)",
-    }  # fmt: skip
+        "decoder.0.self.q": "x * self.cos",
+        "decoder.0.self.mask": "tril(",
+        "decoder.0.ff.w_gate": "self.w_gate(x)",
+        "decoder.0.ff.hidden": "F.silu(",
+        "decoder.0.ff.norm": "torch.rsqrt(",
+        "decoder.0.ff.residual": "self.norm(x + self.dropout(",
+        "logits": "F.linear(x, self.embedding.weight)",
+    }
     for id, piece in expected.items():
         source = t[id].source
         assert source is not None and piece in source.marked, (id, source)

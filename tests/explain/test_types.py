@@ -88,10 +88,7 @@ def test_every_answer_is_of_its_type(name: str) -> None:
         (manifest, Manifest),
         (service.run(), RunInfo),
         (service.erase({**which, "erase": {first["name"]: [position]}}), Erased),
-        *(
-            (service.attribute({**which, "method": m}), Attribution)
-            for m in ("erase", "integrated_gradients")
-        ),
+        *((service.attribute({**which, "method": m}), Attribution) for m in ("erase", "integrated_gradients")),
         (Page(report_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), ReportData),
         (json.loads(bytes(error_response(UsageError("no", "yes")).body)), ApiError),
     ]

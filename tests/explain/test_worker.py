@@ -12,9 +12,7 @@ from glassformer.explain.page.worker import Worker
 
 def test_work_is_done_in_order_by_one_thread() -> None:
     worker, done = Worker(), []
-    futures = [
-        worker.submit(lambda i=i: done.append((i, threading.current_thread().name))) for i in range(20)
-    ]
+    futures = [worker.submit(lambda i=i: done.append((i, threading.current_thread().name))) for i in range(20)]
     for future in futures:
         future.result(5)
     assert [i for i, _ in done] == list(range(20))

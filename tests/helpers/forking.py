@@ -53,9 +53,12 @@ class Command:
     """`glassformer ARGUMENTS`, running; what it says goes to the file `said`."""
 
     def __init__(
-        self, said: Path, arguments: tuple[str, ...], environment: Mapping[str, str],
+        self,
+        said: Path,
+        arguments: tuple[str, ...],
+        environment: Mapping[str, str],
         before: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.said = said
         given = arguments, environment, said, before
         self.process = forking().Process(target=run, args=given, daemon=True)

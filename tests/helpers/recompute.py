@@ -39,10 +39,7 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
             return x[0] + x[1]
         case "layer_norm":
             centred = x[0] - x[0].mean(-1, keepdim=True)
-            return (
-                centred / (centred.square().mean(-1, keepdim=True) + attrs["eps"]).sqrt() * p["weight"]
-                + p["bias"]
-            )
+            return centred / (centred.square().mean(-1, keepdim=True) + attrs["eps"]).sqrt() * p["weight"] + p["bias"]
         case "rms_norm":
             return x[0] / (x[0].square().mean(-1, keepdim=True) + attrs["eps"]).sqrt() * p["weight"]
         case "linear":

@@ -36,9 +36,7 @@ def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) 
         predictions = top_predictions(task, logits[None], [None], [None])
     else:
         predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
-    return Inference(
-        subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote
-    )
+    return Inference(subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote)
 
 
 def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:

@@ -45,9 +45,7 @@ def check_tags(rows: Mapping[str, Rows], findings: Findings) -> None:
             if len(words) != len(tags):
                 findings.error(part.path, line, "label", f"{len(words)} words, but {len(tags)} tags")
             elif known is not None and not known.issuperset(tags):
-                findings.error(
-                    part.path, line, "label", f"a tag of {answer!r} is none of the training data's"
-                )
+                findings.error(part.path, line, "label", f"a tag of {answer!r} is none of the training data's")
 
 
 class Tagger(nn.Module):
@@ -152,9 +150,7 @@ class Tag(Task):
         rows = [answer | {"truth": true} for answer, true in zip(answers, split.answers, strict=True)]
         pairs = [pair for row in rows for pair in zip(row["tags"].split(), row["truth"].split(), strict=True)]
         right = sum(found == true for found, true in pairs)
-        return {
-            "n": len(pairs), "tag_accuracy": right / len(pairs), "examples": rows[:8], "predictions": rows
-        }  # fmt: skip
+        return {"n": len(pairs), "tag_accuracy": right / len(pairs), "examples": rows[:8], "predictions": rows}
 
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0

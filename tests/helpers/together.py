@@ -88,11 +88,13 @@ def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) 
     run, state = _begin(ranks, task, n, settings)
     reports = _reports(run, state, most)
     return {
-        "loss": [r.loss for r in reports], "norm": [r.grad_norm for r in reports],
-        "valid": [r.valid for r in reports if r.valid], "kept": _digest(state),
+        "loss": [r.loss for r in reports],
+        "norm": [r.grad_norm for r in reports],
+        "valid": [r.valid for r in reports if r.valid],
+        "kept": _digest(state),
         "position": [state.progress.epoch, state.progress.position],
         "padding": [r.padding for r in reports],
-    }  # fmt: skip
+    }
 
 
 def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
@@ -147,9 +149,7 @@ def diverge(ranks: Ranks) -> list[Any]:
     batches = own_batches(run, run.task.epoch_batches(run.train, 0)[:1])
     if ranks.rank == ranks.size - 1:
         own = run.task.loss_sum
-        run.task.loss_sum = lambda model, batch, label_smoothing=0.0: (
-            own(model, batch, label_smoothing) * math.nan
-        )
+        run.task.loss_sum = lambda model, batch, label_smoothing=0.0: own(model, batch, label_smoothing) * math.nan
     try:
         update(state, run, batches, 0.1)
     except DivergedError as error:

@@ -54,8 +54,10 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__closure__,
     )
     twin.__kwdefaults__, twin.__module__, twin.__qualname__ = (
-        function.__kwdefaults__, function.__module__, function.__qualname__
-    )  # fmt: skip
+        function.__kwdefaults__,
+        function.__module__,
+        function.__qualname__,
+    )
     twin.__annotations__ = hints
     compared = compare(twin)
     if not any(map(has_axes, hints.values())):

@@ -25,11 +25,23 @@ def classifier(config: ModelConfig) -> TextClassifier:
 
 
 CHANGES = {
-    "n_layers": 3, "d_model": 16, "n_heads": 4, "d_head": 3, "d_ff": 5, "dropout": 0.5,
-    "embedding_dropout": 0.5, "norm": "rms", "pre_norm": False, "activation": "gelu", "positions": "learned",
-    "bias": False, "qk_norm": True, "pooling": "max", "embedding_std": 0.05,
+    "n_layers": 3,
+    "d_model": 16,
+    "n_heads": 4,
+    "d_head": 3,
+    "d_ff": 5,
+    "dropout": 0.5,
+    "embedding_dropout": 0.5,
+    "norm": "rms",
+    "pre_norm": False,
+    "activation": "gelu",
+    "positions": "learned",
+    "bias": False,
+    "qk_norm": True,
+    "pooling": "max",
+    "embedding_std": 0.05,
     "zero_init": True,
-}  # fmt: skip
+}
 
 
 def test_every_field_of_the_configuration_is_tried() -> None:
@@ -55,9 +67,12 @@ def test_no_field_is_silently_ignored(name: str) -> None:
 
 
 CHOICES = {
-    "positions": ["sinusoidal", "learned", "rotary", "none"], "norm": ["layer", "rms"],
-    "activation": ["relu", "gelu", "swiglu"], "pre_norm": [True, False], "d_head": [None, 2, 16],
-}  # fmt: skip
+    "positions": ["sinusoidal", "learned", "rotary", "none"],
+    "norm": ["layer", "rms"],
+    "activation": ["relu", "gelu", "swiglu"],
+    "pre_norm": [True, False],
+    "d_head": [None, 2, 16],
+}
 
 
 def test_every_combination_learns() -> None:
@@ -106,9 +121,7 @@ def test_tied_embeddings_are_one_matrix() -> None:
     assert untied.src_embedding is not untied.tgt_embedding
     assert n_parameters(untied) == n_parameters(tied) + 2 * 20 * 8
     lm = LanguageModel(SMALL, 20, 12)
-    assert (
-        n_parameters(LanguageModel(replace(SMALL, tie_embeddings=False), 20, 12)) == n_parameters(lm) + 20 * 8
-    )
+    assert n_parameters(LanguageModel(replace(SMALL, tie_embeddings=False), 20, 12)) == n_parameters(lm) + 20 * 8
 
 
 def test_n_grams_have_so_many_rows_a_length() -> None:
@@ -166,9 +179,7 @@ def test_depth_does_not_swell_the_residual_stream(n_layers: int) -> None:
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_layers_that_begin_at_zero_are_the_identity(tied: bool) -> None:
     torch.manual_seed(0)
-    model = LanguageModel(
-        replace(SMALL, zero_init=True, tie_embeddings=tied, positions="rotary"), 20, 12
-    ).eval()
+    model = LanguageModel(replace(SMALL, zero_init=True, tie_embeddings=tied, positions="rotary"), 20, 12).eval()
     ids = torch.tensor([[3, 4, 5, 6]])
     x = model.embedding(ids, torch.arange(4)[None])
     kept = []

@@ -30,13 +30,14 @@ def model_of(n_classes: int = 3, **changes: object) -> TextClassifier:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    lengths=st.lists(st.integers(1, 10), min_size=1, max_size=4), extra=st.integers(0, 6),
-    pooling=st.sampled_from(POOLINGS), positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
-    pre_norm=st.booleans(), seed=st.integers(0, 99),
-)  # fmt: skip
-def test_padding_the_batch_and_its_order_change_nothing(
-    lengths, extra, pooling, positions, pre_norm, seed
-) -> None:
+    lengths=st.lists(st.integers(1, 10), min_size=1, max_size=4),
+    extra=st.integers(0, 6),
+    pooling=st.sampled_from(POOLINGS),
+    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
+    pre_norm=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_padding_the_batch_and_its_order_change_nothing(lengths, extra, pooling, positions, pre_norm, seed) -> None:
     torch.manual_seed(seed)
     model = model_of(pooling=pooling, positions=positions, pre_norm=pre_norm)
     texts = [torch.randint(20, (n,)) for n in lengths]
@@ -112,15 +113,20 @@ def from_bert(theirs: BertForSequenceClassification) -> TextClassifier:
     """Our model with BERT's weights; the two modules that it has beyond the paper are put in by hand."""
     c = theirs.config
     config = ModelConfig(
-        n_layers=c.num_hidden_layers, d_model=c.hidden_size, n_heads=c.num_attention_heads, d_ff=c.intermediate_size,
-        dropout=0.0, pre_norm=False, activation="gelu", positions="learned", pooling="first",
-    )  # fmt: skip
+        n_layers=c.num_hidden_layers,
+        d_model=c.hidden_size,
+        n_heads=c.num_attention_heads,
+        d_ff=c.intermediate_size,
+        dropout=0.0,
+        pre_norm=False,
+        activation="gelu",
+        positions="learned",
+        pooling="first",
+    )
     ours = TextClassifier(config, c.vocab_size, c.num_labels, c.max_position_embeddings)
     from_ = theirs.bert.embeddings
     ours.embedding.weight.copy_(from_.word_embeddings.weight / ours.embedding.scale)
-    ours.embedding.positions.weight.copy_(
-        from_.position_embeddings.weight + from_.token_type_embeddings.weight[0]
-    )
+    ours.embedding.positions.weight.copy_(from_.position_embeddings.weight + from_.token_type_embeddings.weight[0])
     embedding = BertEmbedding(ours.embedding, c.hidden_size)
     copy(embedding.norm, from_.LayerNorm)
     ours.embedding = embedding
@@ -143,9 +149,17 @@ def from_bert(theirs: BertForSequenceClassification) -> TextClassifier:
 
 def test_parity_with_bert() -> None:
     config = BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40,
-        max_position_embeddings=12, num_labels=3, hidden_act="gelu", layer_norm_eps=1e-5, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=12,
+        num_labels=3,
+        hidden_act="gelu",
+        layer_norm_eps=1e-5,
+        pad_token_id=0,
+    )
     theirs = BertForSequenceClassification(config)
     randomise(theirs)
     ids = torch.randint(1, 50, (3, 10))

@@ -121,8 +121,6 @@ def test_recent_ids_go_with_their_rows() -> None:
 
 
 def test_a_cache_that_knows_no_ids_is_refused() -> None:
-    model = LanguageModel(
-        ModelConfig(n_layers=1, d_model=8, n_heads=2, longest_ngram=3, ngram_rows=50), 20, 40
-    )
+    model = LanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2, longest_ngram=3, ngram_rows=50), 20, 40)
     with pytest.raises(ValueError, match="new_cache"):
         model(torch.tensor([[6, 7]]), cache=DecoderCache(1))

@@ -50,9 +50,11 @@ def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, longe
 
 @settings(deadline=None, max_examples=40)
 @given(
-    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7), positions=POSITIONS, longest_ngram=LONGEST_NGRAM,
+    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7),
+    positions=POSITIONS,
+    longest_ngram=LONGEST_NGRAM,
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 def test_cached_equals_uncached(chunks, positions, longest_ngram, seed) -> None:
     torch.manual_seed(seed)
     model = model_of(positions=positions, longest_ngram=longest_ngram)
@@ -65,18 +67,19 @@ def test_cached_equals_uncached(chunks, positions, longest_ngram, seed) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    rows=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3), min_size=1, max_size=3), positions=POSITIONS,
-    pre_norm=st.booleans(), longest_ngram=LONGEST_NGRAM, seed=st.integers(0, 99),
-)  # fmt: skip
+    rows=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3), min_size=1, max_size=3),
+    positions=POSITIONS,
+    pre_norm=st.booleans(),
+    longest_ngram=LONGEST_NGRAM,
+    seed=st.integers(0, 99),
+)
 def test_packed_texts_have_the_logits_each_has_alone(rows, positions, pre_norm, longest_ngram, seed) -> None:
     """Rows of several texts, filled up at the end by one more that nobody reads."""
     torch.manual_seed(seed)
     model = model_of(positions=positions, pre_norm=pre_norm, longest_ngram=longest_ngram)
     longest = max(sum(lengths) for lengths in rows)
     ids = torch.randint(20, (len(rows), longest))
-    segments = torch.tensor(
-        [[i for i, n in enumerate([*r, longest - sum(r)]) for _ in range(n)] for r in rows]
-    )
+    segments = torch.tensor([[i for i, n in enumerate([*r, longest - sum(r)]) for _ in range(n)] for r in rows])
     packed = model(ids, segments=segments)
     for row, lengths in enumerate(rows):
         start = 0
@@ -116,9 +119,15 @@ def from_gpt2(theirs: GPT2LMHeadModel) -> LanguageModel:
     """Our model with GPT-2's weights. It does not scale its embeddings, so the two uses of them are untied."""
     c = theirs.config
     config = ModelConfig(
-        n_layers=c.n_layer, d_model=c.n_embd, n_heads=c.n_head, dropout=0.0, pre_norm=True, activation="gelu",
-        positions="learned", tie_embeddings=False,
-    )  # fmt: skip
+        n_layers=c.n_layer,
+        d_model=c.n_embd,
+        n_heads=c.n_head,
+        dropout=0.0,
+        pre_norm=True,
+        activation="gelu",
+        positions="learned",
+        tie_embeddings=False,
+    )
     ours = LanguageModel(config, c.vocab_size, c.n_positions)
     transformer = theirs.transformer
     ours.embedding.weight.copy_(transformer.wte.weight / ours.embedding.scale)
@@ -139,9 +148,15 @@ def from_gpt2(theirs: GPT2LMHeadModel) -> LanguageModel:
 def gpt2() -> GPT2LMHeadModel:
     # GPT-2 approximates GELU by a tanh; ours is exact, so the reference is told to be.
     config = GPT2Config(
-        vocab_size=50, n_embd=16, n_layer=3, n_head=4, n_positions=12, activation_function="gelu", bos_token_id=0,
+        vocab_size=50,
+        n_embd=16,
+        n_layer=3,
+        n_head=4,
+        n_positions=12,
+        activation_function="gelu",
+        bos_token_id=0,
         eos_token_id=0,
-    )  # fmt: skip
+    )
     model = GPT2LMHeadModel(config)
     randomise(model)
     return model

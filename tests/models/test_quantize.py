@@ -32,9 +32,7 @@ def models() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(
-    ("kind", "error"), [(Bf16Linear, 2**-7), with_fbgemm(Fp16Linear, 2**-10), (Int8Linear, 2**-6)]
-)
+@pytest.mark.parametrize(("kind", "error"), [(Bf16Linear, 2**-7), with_fbgemm(Fp16Linear, 2**-10), (Int8Linear, 2**-6)])
 def test_a_layer_is_near_the_one_it_stands_for(kind: type[nn.Module], error: float, bias: bool) -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48, bias=bias), torch.randn(5, 7, 64)

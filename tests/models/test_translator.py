@@ -29,9 +29,11 @@ def model_of(**changes: object) -> Translator:
 @settings(deadline=None, max_examples=40)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=4),
-    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)), positions=POSITIONS, pre_norm=st.booleans(),
+    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    positions=POSITIONS,
+    pre_norm=st.booleans(),
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 def test_padding_and_the_batch_change_nothing(lengths, extra, positions, pre_norm, seed) -> None:
     torch.manual_seed(seed)
     model = model_of(positions=positions, pre_norm=pre_norm)
@@ -70,9 +72,11 @@ def test_every_source_token_may_change_every_logit() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6), beam=st.integers(1, 3), positions=POSITIONS,
+    chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    beam=st.integers(1, 3),
+    positions=POSITIONS,
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> None:
     torch.manual_seed(seed)
     model = model_of(positions=positions)
@@ -112,10 +116,16 @@ def from_marian(theirs: MarianMTModel) -> Translator:
     """Our model with Marian's weights. Its sinusoids put sines first and cosines after: copied as a table."""
     c = theirs.config
     config = ModelConfig(
-        n_layers=c.encoder_layers, n_decoder_layers=c.decoder_layers, d_model=c.d_model,
-        n_heads=c.encoder_attention_heads, d_ff=c.encoder_ffn_dim, dropout=0.0, pre_norm=False, activation="relu",
+        n_layers=c.encoder_layers,
+        n_decoder_layers=c.decoder_layers,
+        d_model=c.d_model,
+        n_heads=c.encoder_attention_heads,
+        d_ff=c.encoder_ffn_dim,
+        dropout=0.0,
+        pre_norm=False,
+        activation="relu",
         positions="learned",
-    )  # fmt: skip
+    )
     ours = Translator(config, c.vocab_size, c.max_position_embeddings)
     ours.tgt_embedding.weight.copy_(theirs.model.shared.weight)
     ours.tgt_embedding.positions.weight.copy_(theirs.model.encoder.embed_positions.weight)
@@ -136,10 +146,21 @@ def from_marian(theirs: MarianMTModel) -> Translator:
 @pytest.fixture
 def marian() -> MarianMTModel:
     config = MarianConfig(
-        vocab_size=50, d_model=16, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=12,
-        scale_embedding=True, activation_function="relu", pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
-    )  # fmt: skip
+        vocab_size=50,
+        d_model=16,
+        encoder_layers=2,
+        decoder_layers=3,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
+        max_position_embeddings=12,
+        scale_embedding=True,
+        activation_function="relu",
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
     model = MarianMTModel(config)
     randomise(model)
     return model

@@ -36,9 +36,7 @@ def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None,
 PATHS = [fused, quick, explicit]
 
 
-def qkv(
-    b: int = 2, h: int = 3, q: int = 5, k: int = 7, e: int = 4, ev: int = 6
-) -> tuple[Tensor, Tensor, Tensor]:
+def qkv(b: int = 2, h: int = 3, q: int = 5, k: int = 7, e: int = 4, ev: int = 6) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(b, h, q, e), torch.randn(b, h, k, e), torch.randn(b, h, k, ev)
 
 
@@ -79,9 +77,7 @@ def test_causal_queries_are_the_last_positions(path, n_new: int) -> None:
 
 def test_one_branch_decides_between_two_paths() -> None:
     m, x = MODULE.MultiHeadAttention(8, 2), torch.randn(2, 5, 8)
-    with patch.object(
-        MODULE.F, "scaled_dot_product_attention", return_value=torch.zeros(2, 3, 5, 6)
-    ) as kernel:
+    with patch.object(MODULE.F, "scaled_dot_product_attention", return_value=torch.zeros(2, 3, 5, 6)) as kernel:
         assert (fused(*qkv()) == 0).all()
         assert kernel.call_count == 1
         assert (explicit(*qkv()) != 0).all()
@@ -98,9 +94,15 @@ def test_one_branch_decides_between_two_paths() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    b=st.integers(1, 3), h=st.integers(1, 3), q=st.integers(1, 6), k=st.integers(1, 6), e=st.integers(1, 5),
-    share=st.floats(0, 1), shape=st.sampled_from(["keys", "pairs", "all"]), seed=st.integers(0, 999),
-)  # fmt: skip
+    b=st.integers(1, 3),
+    h=st.integers(1, 3),
+    q=st.integers(1, 6),
+    k=st.integers(1, 6),
+    e=st.integers(1, 5),
+    share=st.floats(0, 1),
+    shape=st.sampled_from(["keys", "pairs", "all"]),
+    seed=st.integers(0, 999),
+)
 def test_explicit_equals_fused(b, h, q, k, e, share, shape, seed) -> None:
     torch.manual_seed(seed)
     tensors = [t.requires_grad_() for t in qkv(b, h, q, k, e, e)]
@@ -187,8 +189,15 @@ def test_a_tap_sees_every_step_and_changes_nothing() -> None:
 
     watched = attention(q, k, v, MASKS["pairs"], tap=tap)
     assert [name for name, _ in seen] == [
-        "q", "k", "v", "products", "scores", "mask", "weights", "context",
-    ]  # fmt: skip
+        "q",
+        "k",
+        "v",
+        "products",
+        "scores",
+        "mask",
+        "weights",
+        "context",
+    ]
     torch.testing.assert_close(watched, fused(q, k, v, MASKS["pairs"]), atol=1e-6, rtol=0)
     assert torch.equal(watched, attention(q, k, v, MASKS["pairs"]))
     steps = dict(seen)
@@ -237,9 +246,7 @@ def test_what_a_tap_returns_is_what_is_used(site: str) -> None:
 
 def test_the_kernel_can_be_asked_for() -> None:
     q, k, v = qkv()
-    with patch.object(
-        MODULE.F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention
-    ) as kernel:
+    with patch.object(MODULE.F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as kernel:
         fused_attention(q, k, v, Mask(MASKS["keys"]), kernel=True)
         fused_attention(*qkv(k=1025), kernel=False)
         _, weights = attention(q, k, v, return_weights=True)

@@ -49,9 +49,7 @@ def test_no_labels_cost_nothing_and_are_no_nan() -> None:
 
 
 def test_bf16_logits_are_summed_in_fp32() -> None:
-    assert (
-        cross_entropy_sum(torch.zeros(1, 4, dtype=torch.bfloat16), torch.tensor([1])).dtype == torch.float32
-    )
+    assert cross_entropy_sum(torch.zeros(1, 4, dtype=torch.bfloat16), torch.tensor([1])).dtype == torch.float32
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -78,9 +76,7 @@ def test_the_fast_twin_is_torchs(smoothing: float, dtype: torch.dtype) -> None:
 
 def test_the_fast_twin_survives_certainty() -> None:
     """Where the label's probability is 0 in fp32 the loss is still the distance of the logits."""
-    logits = (
-        torch.zeros(1, 600, dtype=torch.bfloat16).index_fill_(1, torch.tensor([3]), 256.0).requires_grad_()
-    )
+    logits = torch.zeros(1, 600, dtype=torch.bfloat16).index_fill_(1, torch.tensor([3]), 256.0).requires_grad_()
     loss = kernel.CrossEntropySum.apply(logits, torch.tensor([7]), 0.0, IGNORE_INDEX)
     loss.backward()
     assert loss.item() == pytest.approx(256.0, rel=1e-6)

@@ -143,9 +143,7 @@ def test_cross_attention_without_a_memory_is_no_silent_language_model() -> None:
     with pytest.raises(ValueError, match="needs the encoder's output as `memory`"):
         decoder_layer(pre_norm=True)(torch.randn(2, 5, D), mask=CAUSAL)
     with pytest.raises(ValueError, match="its own residual, and 2 came"):
-        DecoderLayer(
-            MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F), residuals(2, True)
-        )
+        DecoderLayer(MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F), residuals(2, True))
 
 
 @pytest.mark.parametrize("cached", [True, False])

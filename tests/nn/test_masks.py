@@ -43,8 +43,10 @@ def test_one_value_says_causal_and_padded_and_packed(causal, padded, packed, see
     torch.manual_seed(seed)
     real, segments = torch.rand(2, 6) < 0.7, torch.randint(3, (2, 6)).sort(1).values
     mask = Mask.of(
-        causal=(6, 6) if causal else None, padding_mask=real if padded else None, segments=segments if packed else None,
-    )  # fmt: skip
+        causal=(6, 6) if causal else None,
+        padding_mask=real if padded else None,
+        segments=segments if packed else None,
+    )
     assert (mask is None) == (not (causal or padded or packed))
     if mask is None:
         return
@@ -69,9 +71,10 @@ def test_the_kernel_is_told_once_and_exactly(n_queries: int, more: str) -> None:
         return  # packed texts are read whole
     real, segments = torch.tensor([[True, True, False, True]]), torch.tensor([[0, 0, 1, 1]])
     mask = Mask.of(
-        causal=(n_queries, 4), padding_mask=real if more == "padding" else None,
+        causal=(n_queries, 4),
+        padding_mask=real if more == "padding" else None,
         segments=segments if more == "segments" else None,
-    )  # fmt: skip
+    )
     assert mask is not None
     told = mask.for_kernel()
     assert told.keys() == ({"is_causal"} if more == "nothing" and n_queries == 4 else {"attn_mask"})

@@ -36,9 +36,7 @@ def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
     x, memory = torch.randn(2, 5, 8), torch.randn(2, 6, 8)
     torch.testing.assert_close(m(x), heads_by_hand(x, x, m), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(m(x, memory), heads_by_hand(x, memory, m), atol=1e-5, rtol=1e-5)
-    assert sum(p.numel() for p in m.parameters()) == 4 * 8 * n_heads * d_head + bias * (
-        3 * n_heads * d_head + 8
-    )
+    assert sum(p.numel() for p in m.parameters()) == 4 * 8 * n_heads * d_head + bias * (3 * n_heads * d_head + 8)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -54,9 +52,7 @@ def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
     future = past if masked in ("future", "both") else torch.ones_like(past)
     mask = Mask(padding[:, None, None, :] & future[None, None])
     # Theirs mean the opposite: True = may not attend.
-    expected, weights = theirs(
-        x, x, x, key_padding_mask=~padding, attn_mask=~future, average_attn_weights=False
-    )
+    expected, weights = theirs(x, x, x, key_padding_mask=~padding, attn_mask=~future, average_attn_weights=False)
     torch.testing.assert_close(ours(x, mask=mask), expected, atol=1e-5, rtol=1e-5)
     seen = {}
     ours(x, mask=mask, tap=lambda name, tensor: seen.setdefault(name, tensor))

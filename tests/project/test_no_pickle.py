@@ -28,9 +28,7 @@ def faults(code: str) -> list[str]:
             names = [alias.name for alias in node.names]
             origins = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
             found += [name for name in origins if name.split(".")[0] in MODULES]
-            found += [
-                name for name in origins if any(name == p or name.startswith(f"{p}.") for p in PICKLING)
-            ]
+            found += [name for name in origins if any(name == p or name.startswith(f"{p}.") for p in PICKLING)]
             if isinstance(node, ast.ImportFrom) and node.module == "torch":
                 found += [name for name in names if f"torch.{name}" in CALLS]
         if isinstance(node, ast.Call):
@@ -38,9 +36,7 @@ def faults(code: str) -> list[str]:
             last = call.rpartition(".")[2]
             if call in CALLS or last in METHODS or COLLECTIVES.search(last):
                 found.append(call)
-            found += [
-                k.arg for k in node.keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"
-            ]
+            found += [k.arg for k in node.keywords if k.arg == "allow_pickle" and ast.unparse(k.value) != "False"]
     return found
 
 
@@ -52,12 +48,19 @@ def test_no_source_file_can_run_what_it_reads() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import pickle", "from pickle import loads", "import a, joblib",
+        "import pickle",
+        "from pickle import loads",
+        "import a, joblib",
         "import torch\ntorch.load('x')",
-        "from torch import load", "tar.extractall()", "dist.all_gather_object(a, b)", "broadcast_object_list(a)",
+        "from torch import load",
+        "tar.extractall()",
+        "dist.all_gather_object(a, b)",
+        "broadcast_object_list(a)",
         "import torch.multiprocessing",
-        "from torch.distributed.checkpoint import save", "np.load(p, allow_pickle=True)", "eval('1')",
+        "from torch.distributed.checkpoint import save",
+        "np.load(p, allow_pickle=True)",
+        "eval('1')",
     ],
-)  # fmt: skip
+)
 def test_the_lint_finds_what_it_looks_for(code: str) -> None:
     assert len(faults(code)) == 1

@@ -13,9 +13,21 @@ import glassformer
 def test_the_public_names_are_sorted_and_all_there() -> None:
     assert glassformer.__all__ == sorted(glassformer.__all__)
     assert glassformer.__all__ == [
-        "Config", "LanguageModel", "MultiHeadAttention", "Run", "TextClassifier", "Tokenizer", "Translator", "attention",
-        "errors", "load", "load_recipe", "resume", "trace", "train",
-    ]  # fmt: skip
+        "Config",
+        "LanguageModel",
+        "MultiHeadAttention",
+        "Run",
+        "TextClassifier",
+        "Tokenizer",
+        "Translator",
+        "attention",
+        "errors",
+        "load",
+        "load_recipe",
+        "resume",
+        "trace",
+        "train",
+    ]
     for name in glassformer.__all__:
         assert getattr(glassformer, name).__doc__, name
     assert set(glassformer.__all__) <= set(dir(glassformer))
@@ -46,9 +58,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "glassformer.utils.console",
         "glassformer.config.recipes",
     ):
-        script = (
-            f"import sys, {module}; assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()"
-        )
+        script = f"import sys, {module}; assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()"
         subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -69,6 +79,4 @@ def test_every_config_field_is_described() -> None:
     for node in (node for file in files for node in ast.parse(file.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.ClassDef) and node.name != "Config":
             body = [type(statement) for statement in node.body[1:]]
-            assert body == [ast.AnnAssign, ast.Expr] * len(getattr(config, node.name).__annotations__), (
-                node.name
-            )
+            assert body == [ast.AnnAssign, ast.Expr] * len(getattr(config, node.name).__annotations__), node.name

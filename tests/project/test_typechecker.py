@@ -16,9 +16,7 @@ from glassformer.nn.attention import attention
 
 
 @check
-def product(
-    x: Float[Tensor, "B D"], weight: Float[Tensor, "D E"], as_is: bool = False
-) -> Float[Tensor, "B E"]:
+def product(x: Float[Tensor, "B D"], weight: Float[Tensor, "D E"], as_is: bool = False) -> Float[Tensor, "B E"]:
     return x if as_is else x @ weight
 
 
@@ -33,9 +31,7 @@ def upto(n: int) -> Iterator[int]:
 
 
 @check
-def applied(
-    to: Callable[[Float[Tensor, "N"]], Float[Tensor, "N"]], x: Float[Tensor, "N"]
-) -> Float[Tensor, "N"]:
+def applied(to: Callable[[Float[Tensor, "N"]], Float[Tensor, "N"]], x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     return to(x)
 
 
@@ -80,7 +76,7 @@ def test_what_fits_passes() -> None:
         lambda: Holder().grown(torch.ones(3), 2),
         lambda: attention(torch.ones(1, 2, 4), torch.ones(1, 3, 4), torch.ones(1, 2, 4)),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_an_error(call: Callable[[], object]) -> None:
     with pytest.raises((BeartypeCallHintViolation, TypeCheckError)):
         call()

@@ -10,9 +10,7 @@ import pytest
 from glassformer.errors import CheckpointError
 from glassformer.report.compare import compare_runs
 
-SENTENCES = [
-    f"the {a} dog sees a {b} house near the {c} tree ." for a in "xyz" for b in "uvw" for c in "rst"
-] * 4
+SENTENCES = [f"the {a} dog sees a {b} house near the {c} tree ." for a in "xyz" for b in "uvw" for c in "rst"] * 4
 
 
 def make_run(path: Path, task: str, rows: list[dict] | None = None, **evaluation: object) -> Path:

@@ -25,9 +25,17 @@ from glassformer.text.tokenizer import Tokenizer
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
 
 FILES = {
-    "config.toml", "env.json", "data.json", "tokenizer.json", "metrics.jsonl", "diverged.json", "evaluation.json",
-    "predictions.jsonl", "report.md", "report.json",
-}  # fmt: skip
+    "config.toml",
+    "env.json",
+    "data.json",
+    "tokenizer.json",
+    "metrics.jsonl",
+    "diverged.json",
+    "evaluation.json",
+    "predictions.jsonl",
+    "report.md",
+    "report.json",
+}
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
 ALSO = {
     ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
@@ -42,11 +50,7 @@ def spelled(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and node.value in FILES:
             found.add(str(node.value))
-        if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Div)
-            and isinstance(node.right, ast.Constant)
-        ):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
             found |= {str(node.right.value)} & FOLDERS
         if isinstance(node, ast.JoinedStr):
             texts = [str(part.value) for part in node.values if isinstance(part, ast.Constant)]
@@ -72,9 +76,7 @@ def begun(path: Path) -> RunFolder:
     folder = RunFolder(path)
     tokenizer = Tokenizer.train(["a b", "b a"], TextConfig(tokenizer="char"))
     splits = {"train": SplitFacts(2, n_tokens=7, unknown_rate=0.0), "test": SplitFacts(1)}
-    data = DataFacts(
-        "classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"]
-    )
+    data = DataFacts("classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"])
     folder.begin(Config(recipe="mine"), {"device": "cpu"}, data, tokenizer)
     return folder
 
@@ -89,9 +91,7 @@ def test_states_and_values(tmp_path: Path) -> None:
     assert folder.read_tokenizer().kind == "char"
     data = folder.read_data()
     assert data.train.n_tokens == 7 and data.splits["test"] == SplitFacts(1)
-    assert json.loads(folder.data.read_text("utf-8"))["splits"]["test"] == {"n": 1}, (
-        "nothing that was not counted"
-    )
+    assert json.loads(folder.data.read_text("utf-8"))["splits"]["test"] == {"n": 1}, "nothing that was not counted"
     assert folder.read_evaluation() is None and folder.read_predictions() is None
     scores = {"n": 1, "accuracy": 1.0, "ci95": [0.2, 1.0], "label_names": ["a", "b"]}
     folder.write_evaluation(Evaluation("classify", "test", scores), [{"label": "é\u2028"}])

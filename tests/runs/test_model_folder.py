@@ -51,7 +51,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "manifest.json"}
     change(files)
     sealed_folder.write_sealed_folder(
-        folder, "glassformer model", {name: [data] for name, data in atomic_io.items()}, replace=True
+        folder, "glassformer model", {name: [data] for name, data in files.items()}, replace=True
     )
 
 
@@ -276,11 +276,24 @@ def test_a_configuration_that_is_none_is_refused(tmp_path: Path, content: bytes)
 SMALL = {"n_layers": 1, "d_model": 8, "n_heads": 2}
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"d_head": 1}, {"d_head": 16}, {"d_ff": 4}, {"bias": False, "norm": "rms"}, {"n_layers": 3},
-    {"n_layers": 3, "n_decoder_layers": 1}, {"n_decoder_layers": 3}, {"activation": "swiglu"}, {"positions": "learned"},
-    {"positions": "none", "tie_embeddings": False}, {"pooling": "mean+max"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"d_head": 1},
+        {"d_head": 16},
+        {"d_ff": 4},
+        {"bias": False, "norm": "rms"},
+        {"n_layers": 3},
+        {"n_layers": 3, "n_decoder_layers": 1},
+        {"n_decoder_layers": 3},
+        {"activation": "swiglu"},
+        {"positions": "learned"},
+        {"positions": "none", "tie_embeddings": False},
+        {"pooling": "mean+max"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str, Any]) -> None:
     config = ModelConfig(**SMALL | options)
@@ -298,6 +311,4 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
 
 def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:
     config = json.loads((save(tmp_path / "model") / "config.json").read_text("utf-8"))
-    assert config["tokenizer_files"] == {
-        "tokenizer.json": hashlib.sha256(TOKENIZER["tokenizer.json"]).hexdigest()
-    }
+    assert config["tokenizer_files"] == {"tokenizer.json": hashlib.sha256(TOKENIZER["tokenizer.json"]).hexdigest()}

@@ -71,9 +71,7 @@ def test_hostile_manifests_are_refused(tmp_path: Path, change: dict[str, object]
     refuse(path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"[]", b"1", b"[" * sealed_folder.MAX_MANIFEST_BYTES * 2, b"[" * 100_000]
-)
+@pytest.mark.parametrize("content", [b"[]", b"1", b"[" * sealed_folder.MAX_MANIFEST_BYTES * 2, b"[" * 100_000])
 def test_manifests_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
     path = save(tmp_path / "f")
     (path / "manifest.json").write_bytes(content)

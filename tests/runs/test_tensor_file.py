@@ -33,9 +33,7 @@ def test_the_safetensors_library_agrees_on_the_format() -> None:
     theirs = safetensors.torch.load(b"".join(tensor_chunks(tensors)))
     assert theirs.keys() == tensors.keys()
     assert all(torch.equal(theirs[name], tensors[name]) for name in tensors)
-    ours = read_tensors(
-        safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), Path("x")
-    )
+    ours = read_tensors(safetensors.torch.save({n: t.clone().contiguous() for n, t in tensors.items()}), Path("x"))
     assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
 
 

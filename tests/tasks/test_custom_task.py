@@ -63,8 +63,12 @@ def command(place: Path, *arguments: str) -> subprocess.Popen[str]:
     own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(place / "cache")}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.helpers.tagging", *arguments],
-        cwd=ROOT, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=os.environ | own,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -111,10 +115,7 @@ def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
     with pytest.raises(UsageError, match="tag cannot be looked into"):
         run.explain("the dog")
 
-    rows = [
-        json.loads(line)
-        for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    rows = [json.loads(line) for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     validations = [row["valid"] for row in rows if "valid" in row]
     assert len(validations) == 24 and set(validations[0]) == {"loss", "tag_accuracy"}
     report = (place / "whole" / "report.md").read_text(encoding="utf-8")

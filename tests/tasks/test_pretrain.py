@@ -29,9 +29,12 @@ from glassformer.training.finetune import Base, check_base, load_base, read_base
 
 MASK = 4
 TINY: dict[str, Any] = {
-    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64}, "max_tokens": 512, "lr": 3e-3,
-    "device": "cpu", "precision": "fp32",
-}  # fmt: skip
+    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
+    "max_tokens": 512,
+    "lr": 3e-3,
+    "device": "cpu",
+    "precision": "fp32",
+}
 TOPICS = [[f"{letter}{n}" for n in "abcdefghijklmnopqrst"] for letter in ("sun", "rain")]
 """Two times twenty words; those of one topic stand together."""
 
@@ -62,9 +65,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     lines, _ = texts(1500, seed=0)
     (folder / "texts.txt").write_text("\n\n".join(lines), encoding="utf-8")
-    glassformer.train(
-        "pretrain", out=folder / "run", train_file=folder / "texts.txt", steps=200, ngrams=0, **TINY
-    )
+    glassformer.train("pretrain", out=folder / "run", train_file=folder / "texts.txt", steps=200, ngrams=0, **TINY)
     return folder / "run"
 
 
@@ -250,7 +251,7 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
         ("a.jsonl", '{"id": "1", "text": "so good"}\n{"text": "so bad", "id": "2"}\n{"id": "3", "text": "so so"}\n'),
         ("a.txt", "so good\n\nso bad\r\n   \nso so"),
     ],
-)  # fmt: skip
+)
 def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
     from glassformer.config import DataConfig, FilesConfig
     from glassformer.data.check import check_data
@@ -326,9 +327,7 @@ def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Pat
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(
-    base: Path, tmp_path: Path
-) -> None:
+def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base: Path, tmp_path: Path) -> None:
     away = tmp_path / "away"
     shutil.copytree(base, away)
     expected = weights_of(tune(away, tmp_path, "whole"))
@@ -375,9 +374,7 @@ def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_told_by_its_setting(
-    base: Path, tmp_path: Path, given: dict[str, Any], told: str
-) -> None:
+def test_what_does_not_fit_is_told_by_its_setting(base: Path, tmp_path: Path, given: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         tune(base, tmp_path, "run", **given)
     assert not (tmp_path / "run").exists()
@@ -400,16 +397,12 @@ def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
     config = RunFolder(run).read_config()
     assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
     assert (config.model.d_model, config.train.init_from) == (32, str(base))
-    assert (
-        config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0
-    )  # of the base, and by no rule
+    assert config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0  # of the base, and by no rule
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
     plain, text = read_base(str(base)), TextConfig("word", 20000, True, 0, 300)
-    learned = replace(
-        plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned"))
-    )
+    learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
     for known, refused in ((plain, False), (learned, True)):
         config = Config(task="classify", model=known.config.model, text=text)
         if refused:
@@ -439,9 +432,7 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     other.write_text("the dog sat on the log. " * 80, encoding="utf-8")
     glassformer.train("lm", out=tmp_path / "first", train_file=book, steps=4, **TINY)
     tiny = {key: value for key, value in TINY.items() if key != "model"}
-    glassformer.train(
-        "lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny
-    )
+    glassformer.train("lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny)
     said = capsys.readouterr().err
     assert re.search(r"begins from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
     (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")

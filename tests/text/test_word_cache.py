@@ -11,8 +11,24 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.word_cache import WordCache
 
 WORDS = [
-    "the", "Cat", " ", "  ", "\n", "\n\n", " \n", "\t", ". ", "don't", "é", "好吃", "\u00a0", "\u3000", "42", "😀", "\r\n",
-]  # fmt: skip
+    "the",
+    "Cat",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    " \n",
+    "\t",
+    ". ",
+    "don't",
+    "é",
+    "好吃",
+    "\u00a0",
+    "\u3000",
+    "42",
+    "😀",
+    "\r\n",
+]
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=400).map("".join)
 KINDS = {
     kind: Tokenizer.train(["".join(WORDS) * 3 + "the Cat sat"], TextConfig(tokenizer=kind, vocab_size=290))

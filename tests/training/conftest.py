@@ -128,9 +128,7 @@ def write_metrics(path: Path, task: str) -> None:
     rows = []
     for step in range(1, N_STEPS + 1):
         share = step / N_STEPS
-        rate = 1e-3 * (
-            min(1.0, share / 0.05) if share < 0.05 else 0.5 * (1 + np.cos(np.pi * (share - 0.05) / 0.95))
-        )
+        rate = 1e-3 * (min(1.0, share / 0.05) if share < 0.05 else 0.5 * (1 + np.cos(np.pi * (share - 0.05) / 0.95)))
         row = {
             "step": step,
             "epoch": 4 * share,
@@ -149,9 +147,7 @@ def write_metrics(path: Path, task: str) -> None:
 
 
 VALID_SCORES: dict[str, Callable[[float, float], dict[str, float]]] = {
-    "classify": lambda share, loss: {
-        "accuracy": 0.885 - 0.25 * float(np.exp(-5 * share)) - 0.01 * max(0, share - 0.7)
-    },
+    "classify": lambda share, loss: {"accuracy": 0.885 - 0.25 * float(np.exp(-5 * share)) - 0.01 * max(0, share - 0.7)},
     "translate": lambda share, loss: {
         "bleu": 35 - 36 * float(np.exp(-4 * share)),
         "chrf": 60 - 40 * float(np.exp(-4 * share)),
@@ -199,9 +195,7 @@ def translate_scores() -> dict[str, object]:
         for sentence in references
     ]
     scores = translation.score(hypotheses, references, n_bootstrap=50)
-    scores["baselines"] = {
-        "copy": {"bleu": 0.9, "chrf": 18.2, "exact_match": 0.0, "settings": "the source, unchanged"}
-    }
+    scores["baselines"] = {"copy": {"bleu": 0.9, "chrf": 18.2, "exact_match": 0.0, "settings": "the source, unchanged"}}
     scores["beam_size"], scores["length_penalty"] = 5, 1.0
     scores["examples"] = [
         {

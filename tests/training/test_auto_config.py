@@ -29,10 +29,7 @@ def test_the_rules_fill_what_the_recipe_leaves_to_them() -> None:
     config, data = fit_to_data(FITTED, Classify, data_of("classify", 60))
     assert config.fit == "" and config.train.batch_size and config.train.epochs
     assert config.model == FITTED.model  # which fit does not name
-    assert (
-        "60 texts of 2 classes" in data.notes[-1]
-        and f"batch_size {config.train.batch_size}" in data.notes[-1]
-    )
+    assert "60 texts of 2 classes" in data.notes[-1] and f"batch_size {config.train.batch_size}" in data.notes[-1]
 
 
 def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
@@ -150,9 +147,7 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pn'[i % 2]}" for i in range(60)]
     file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    run = glassformer.train(
-        "classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, members=1
-    )
+    run = glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, members=1)
     assert run is not None
     kept = load_recipe(tmp_path / "run")
     assert kept.fit == "" and kept.train.steps == 3 and kept.train.epochs is None

@@ -272,9 +272,7 @@ save_checkpoint(folder, "step-00000003", {"x": torch.ones(1000)}, {}, keep=1)
 
 @pytest.mark.skipif("os.name == 'nt'", reason="file size limits are POSIX's")
 def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "step-00000002 cannot be written: File too large" in done.stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-00000003"]
     assert load_checkpoint(tmp_path / "step-00000003")[0]["x"].sum() == 1000

@@ -63,9 +63,7 @@ def test_layers_are_computed_again_and_remember_less() -> None:
     batch = run.batch(run.batches()[0])
     for model in (state.model, run.task.build_model()):
         sizes: list[int] = []
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t
-        ):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: (s.append(t.numel()), t)[1], lambda t: t):
             run.task.loss_sum(model, batch)
         held.append(sum(sizes))
     assert held[0] < held[1] / 2

@@ -145,12 +145,8 @@ def test_the_training_split_is_scored_too_when_asked() -> None:
 def test_training_scores_compare_each_pair_with_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoding for training drops pairs that are too long or empty; the scores must not shift by them."""
 
-    def reverse(
-        task: Translate, model: object, sources: list[list[int]], *_: object
-    ) -> list[list[Hypothesis]]:
-        return [
-            [Hypothesis(ids[-2::-1], 0.0, 0.0, finished=True)] for ids in sources
-        ]  # without the end token
+    def reverse(task: Translate, model: object, sources: list[list[int]], *_: object) -> list[list[Hypothesis]]:
+        return [[Hypothesis(ids[-2::-1], 0.0, 0.0, finished=True)] for ids in sources]  # without the end token
 
     monkeypatch.setattr(Translate, "_translate", reverse)
     data = data_of("translate", 12)

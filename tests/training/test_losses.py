@@ -101,9 +101,7 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
     expected = torch.autograd.grad((loss + above) / 2, weights, allow_unused=True)
 
     torch.manual_seed(3)
-    minimised, reported = objective_of(replace(run.config.train, adversarial=0.1))(
-        run.task, state.model, batch
-    )
+    minimised, reported = objective_of(replace(run.config.train, adversarial=0.1))(run.task, state.model, batch)
     minimised.backward()
     assert minimised.item() == pytest.approx((loss + above).item() / 2, rel=1e-6)
     assert reported.item() == pytest.approx(loss.item(), rel=1e-6)

@@ -13,9 +13,7 @@ from glassformer.models import LanguageModel
 from glassformer.training.muon import Muon, orthogonalise
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
-CONFIG = TrainConfig(
-    optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9)
-)
+CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9))
 
 
 def model() -> LanguageModel:
@@ -30,16 +28,12 @@ def give_gradients(model: LanguageModel, seed: int) -> None:
 
 
 def is_matrix_of_a_layer(name: str) -> bool:
-    return name.startswith("decoder.layers.") and name.endswith(
-        ("_proj.weight", "w_in.weight", "w_out.weight")
-    )
+    return name.startswith("decoder.layers.") and name.endswith(("_proj.weight", "w_in.weight", "w_out.weight"))
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (64, 16), (16, 64)], ids=["square", "tall", "wide"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_singular_values_come_near_one_and_directions_stay(
-    shape: tuple[int, int], dtype: torch.dtype
-) -> None:
+def test_singular_values_come_near_one_and_directions_stay(shape: tuple[int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
     spread = torch.logspace(0, -1.5, min(shape))  # from 1 to .03: what a gradient has

@@ -65,9 +65,18 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
     assert sections == ["Result", "Training", "Data", "Use it", "Reproduce it"]
     opening = text.split("## ")[0]
     assert "IMDB" in opening and "95% interval" in opening and "2,143,490 parameters" in opening
-    for fact in ("TF-IDF + logistic regression", "commonest class", "22.6%", "0.12%", "label smoothing of 0.1",
-                 "glassformer predict classify", "glassformer train classify/config.toml", "0123456789abcdef",
-                 "no film on both sides", "seed 1"):  # fmt: skip
+    for fact in (
+        "TF-IDF + logistic regression",
+        "commonest class",
+        "22.6%",
+        "0.12%",
+        "label smoothing of 0.1",
+        "glassformer predict classify",
+        "glassformer train classify/config.toml",
+        "0123456789abcdef",
+        "no film on both sides",
+        "seed 1",
+    ):
         assert fact in text, fact
 
 
@@ -138,9 +147,7 @@ def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
         evaluation["label_names"] = names
         for row, name in zip(evaluation["per_class"], names, strict=True):
             row["label"] = name
-        evaluation["examples"][0]["text"] = (
-            "<script>alert(1)</script> ![x](http://example.com/x.png) | new\n# line"
-        )
+        evaluation["examples"][0]["text"] = "<script>alert(1)</script> ![x](http://example.com/x.png) | new\n# line"
 
     edit(run / "evaluation.json", poison)
     text = report_of(run)
@@ -200,9 +207,7 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
     run = fake_run("lm")
     log = run / "metrics.jsonl"
     row = {"step": 1500, "epoch": 4.0, "loss": 9.0, "lr": 0.0}
-    log.write_text(
-        log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8"
-    )
+    log.write_text(log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8")
     facts = load_facts(run)
     assert len(facts.training) == 1500 and facts.training[-1].loss == 9.0
     log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
@@ -232,9 +237,7 @@ def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     ):
         assert fact in card, fact
     early = fake_run("translate", "early", evaluated=False)
-    assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(
-        early, {}
-    )
+    assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(early, {})
 
 
 # A task that says little
@@ -291,9 +294,7 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
 
 def test_nothing_that_tells_spells_a_tasks_name() -> None:
     package = Path(glassformer.__file__).parent
-    for path in (
-        p for room in ("report", "runs", "style", "evaluate") for p in (package / room).glob("*.py")
-    ):
+    for path in (p for room in ("report", "runs", "style", "evaluate") for p in (package / room).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             assert not (isinstance(node, ast.Constant) and node.value in TASKS), f"{path}:{node.lineno}"
 

@@ -58,9 +58,7 @@ def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
         data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
         text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
         model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),
-        train=TrainConfig(
-            steps=33, epochs=None, max_tokens=64, device="cpu", precision="fp32", snapshots=True
-        ),
+        train=TrainConfig(steps=33, epochs=None, max_tokens=64, device="cpu", precision="fp32", snapshots=True),
     )
     out = tmp_path / "run"
     train(config, out=out)

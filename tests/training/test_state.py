@@ -11,9 +11,7 @@ from torch import Tensor
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_random_states_of_accelerators_are_saved_and_restored(
-    device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_states_of_accelerators_are_saved_and_restored(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device is pretended, with one generator that counts how often it was drawn from."""
     drawn = torch.tensor([3], dtype=torch.uint8)
 
@@ -35,9 +33,7 @@ def test_random_states_of_accelerators_are_saved_and_restored(
     assert drawn.tolist() == [3]
     assert torch.equal(torch.rand(4), expected)
     drawn.fill_(5)
-    state.load(
-        {name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress
-    )  # of an older run
+    state.load({name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress)  # of an older run
     assert drawn.tolist() == [5]
 
 

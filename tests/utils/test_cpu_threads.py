@@ -49,9 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         (16, 8, 9.0, 7),
     ],
 )
-def test_others_keep_their_cores(
-    machine: Machine, cores: int, most: int, others: float, expected: int
-) -> None:
+def test_others_keep_their_cores(machine: Machine, cores: int, most: int, others: float, expected: int) -> None:
     chosen = Threads(most, cores, machine.look)
     machine.passes(others, own=2.0)
     assert chosen.fitting() == expected
@@ -96,7 +94,7 @@ def two_threads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(threads, "_threads", Threads(2, 2, machine.look))
+    monkeypatch.setattr(cpu_threads, "_threads", Threads(2, 2, machine.look))
     yield machine
     torch.set_num_threads(before)
 

@@ -31,9 +31,7 @@ class CTranslate2:
         convert(checkpoint, self.words).save(folder)
         compute = {"device": "cpu", "compute_type": settings["compute_type"]}
         self.alone = ctranslate2.Translator(folder, intra_threads=CORES, **compute)
-        workers = (
-            {"inter_threads": CORES, "intra_threads": 1} if settings["workers"] else {"intra_threads": CORES}
-        )
+        workers = {"inter_threads": CORES, "intra_threads": 1} if settings["workers"] else {"intra_threads": CORES}
         self.many = ctranslate2.Translator(folder, **workers, **compute)
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
@@ -41,17 +39,19 @@ class CTranslate2:
         sources = [self.sources[i] for i in which]
         return self._ids(
             self.many.translate_batch(
-                sources, beam_size=beam, max_decoding_length=self.most, max_batch_size=self.max_batch,
-                batch_type="tokens", length_penalty=1,
+                sources,
+                beam_size=beam,
+                max_decoding_length=self.most,
+                max_batch_size=self.max_batch,
+                batch_type="tokens",
+                length_penalty=1,
             )
-        )  # fmt: skip
+        )
 
     def one(self, which: int, beam: int) -> list[int]:
         """One sentence, all cores."""
         source = [self.sources[which]]
-        found = self.alone.translate_batch(
-            source, beam_size=beam, max_decoding_length=self.most, length_penalty=1
-        )
+        found = self.alone.translate_batch(source, beam_size=beam, max_decoding_length=self.most, length_penalty=1)
         return self._ids(found)[0]
 
     def _ids(self, found: list[Any]) -> list[list[int]]:

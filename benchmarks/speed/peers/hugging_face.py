@@ -17,10 +17,16 @@ class Bert(nn.Module):
         super().__init__()
         w = spec.workload
         config = BertConfig(
-            vocab_size=w.vocab_size, hidden_size=w.d_model, num_hidden_layers=w.n_layers,
-            num_attention_heads=w.n_heads, intermediate_size=w.d_ff, hidden_dropout_prob=w.dropout,
-            attention_probs_dropout_prob=0.0, max_position_embeddings=w.max_len, pad_token_id=PAD,
-        )  # fmt: skip
+            vocab_size=w.vocab_size,
+            hidden_size=w.d_model,
+            num_hidden_layers=w.n_layers,
+            num_attention_heads=w.n_heads,
+            intermediate_size=w.d_ff,
+            hidden_dropout_prob=w.dropout,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=w.max_len,
+            pad_token_id=PAD,
+        )
         self.bert, self.head = BertModel(config, add_pooling_layer=False), nn.Linear(w.d_model, 2)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -36,13 +42,28 @@ class Marian(nn.Module):
         super().__init__()
         w = spec.workload
         config = MarianConfig(
-            vocab_size=w.vocab_size, d_model=w.d_model, encoder_layers=w.n_layers, decoder_layers=w.n_layers,
-            encoder_attention_heads=w.n_heads, decoder_attention_heads=w.n_heads, encoder_ffn_dim=w.d_ff,
-            decoder_ffn_dim=w.d_ff, dropout=w.dropout, attention_dropout=0.0, activation_dropout=0.0,
-            activation_function="relu", scale_embedding=True, max_position_embeddings=w.max_len + 1,
-            pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=BOS,
-            forced_eos_token_id=None, tie_word_embeddings=True, use_cache=False,
-        )  # fmt: skip
+            vocab_size=w.vocab_size,
+            d_model=w.d_model,
+            encoder_layers=w.n_layers,
+            decoder_layers=w.n_layers,
+            encoder_attention_heads=w.n_heads,
+            decoder_attention_heads=w.n_heads,
+            encoder_ffn_dim=w.d_ff,
+            decoder_ffn_dim=w.d_ff,
+            dropout=w.dropout,
+            attention_dropout=0.0,
+            activation_dropout=0.0,
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=w.max_len + 1,
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
+            forced_eos_token_id=None,
+            tie_word_embeddings=True,
+            use_cache=False,
+        )
         self.model = MarianMTModel(config)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -57,10 +78,20 @@ class GPT2(nn.Module):
         super().__init__()
         w = spec.workload
         config = GPT2Config(
-            vocab_size=w.vocab_size, n_positions=w.max_len, n_embd=w.d_model, n_layer=w.n_layers, n_head=w.n_heads,
-            n_inner=w.d_ff, resid_pdrop=w.dropout, embd_pdrop=w.dropout, attn_pdrop=0.0,
-            activation_function="gelu", bos_token_id=BOS, eos_token_id=EOS, use_cache=False,
-        )  # fmt: skip
+            vocab_size=w.vocab_size,
+            n_positions=w.max_len,
+            n_embd=w.d_model,
+            n_layer=w.n_layers,
+            n_head=w.n_heads,
+            n_inner=w.d_ff,
+            resid_pdrop=w.dropout,
+            embd_pdrop=w.dropout,
+            attn_pdrop=0.0,
+            activation_function="gelu",
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            use_cache=False,
+        )
         self.model = GPT2LMHeadModel(config)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -15,10 +15,15 @@ from transformers import M2M100Config, M2M100ForConditionalGeneration
 BATCH_ROWS = 128
 """Sentences of a batch in bulk, sorted by length."""
 NAMES = {
-    "self_attention": "self_attn", "cross_attention": "encoder_attn", "o_proj": "out_proj",
-    "self_residual.norm": "self_attn_layer_norm", "cross_residual.norm": "encoder_attn_layer_norm",
-    "feed_forward.w_in": "fc1", "feed_forward.w_out": "fc2", "feed_forward_residual.norm": "final_layer_norm",
-}  # fmt: skip
+    "self_attention": "self_attn",
+    "cross_attention": "encoder_attn",
+    "o_proj": "out_proj",
+    "self_residual.norm": "self_attn_layer_norm",
+    "cross_residual.norm": "encoder_attn_layer_norm",
+    "feed_forward.w_in": "fc1",
+    "feed_forward.w_out": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
 """Our parts and theirs."""
 
 
@@ -53,9 +58,14 @@ class HuggingFace:
         precise = torch.autocast("cpu", dtype=torch.bfloat16) if self.bf16 else nullcontext()
         with torch.inference_mode(), precise:
             out = self.model.generate(
-                input_ids=ids, attention_mask=(ids != PAD).long(), num_beams=beam, do_sample=False,
-                max_new_tokens=self.most, length_penalty=1.0, early_stopping=False,
-            )  # fmt: skip
+                input_ids=ids,
+                attention_mask=(ids != PAD).long(),
+                num_beams=beam,
+                do_sample=False,
+                max_new_tokens=self.most,
+                length_penalty=1.0,
+                early_stopping=False,
+            )
         return [[i for i in row[1:] if i not in (PAD, EOS)] for row in out.tolist()]
 
 
@@ -66,14 +76,26 @@ def model_of(checkpoint: Checkpoint) -> M2M100ForConditionalGeneration:
         raise SystemExit("M2M100 is pre-norm, and this checkpoint is not")
     model = M2M100ForConditionalGeneration(
         M2M100Config(
-            vocab_size=s["vocab_size"], d_model=s["d_model"], encoder_layers=s["n_layers"],
-            decoder_layers=s["n_decoder_layers"], encoder_attention_heads=s["n_heads"],
-            decoder_attention_heads=s["n_heads"], encoder_ffn_dim=s["d_ff"], decoder_ffn_dim=s["d_ff"],
-            activation_function=s["activation"], scale_embedding=True, max_position_embeddings=s["max_len"],
-            pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=BOS, encoder_layerdrop=0.0,
-            decoder_layerdrop=0.0, tie_word_embeddings=True,
+            vocab_size=s["vocab_size"],
+            d_model=s["d_model"],
+            encoder_layers=s["n_layers"],
+            decoder_layers=s["n_decoder_layers"],
+            encoder_attention_heads=s["n_heads"],
+            decoder_attention_heads=s["n_heads"],
+            encoder_ffn_dim=s["d_ff"],
+            decoder_ffn_dim=s["d_ff"],
+            activation_function=s["activation"],
+            scale_embedding=True,
+            max_position_embeddings=s["max_len"],
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
+            encoder_layerdrop=0.0,
+            decoder_layerdrop=0.0,
+            tie_word_embeddings=True,
         )
-    )  # fmt: skip
+    )
     state = {"model.shared.weight": checkpoint.weights["tgt_embedding.weight"]}
     for name, array in checkpoint.weights.items():
         if name.startswith(("encoder.", "decoder.")):
@@ -86,9 +108,7 @@ def model_of(checkpoint: Checkpoint) -> M2M100ForConditionalGeneration:
     for half in (model.model.encoder, model.model.decoder):
         table = half.embed_positions.weights
         positions = torch.from_numpy(checkpoint.weights["positions"])[: len(table) - PAD - 1]
-        table[PAD + 1 : PAD + 1 + len(positions)] = (
-            positions  # the first position's row is the one after padding's
-        )
+        table[PAD + 1 : PAD + 1 + len(positions)] = positions  # the first position's row is the one after padding's
     model.generation_config.forced_eos_token_id = None
     return model.eval()
 

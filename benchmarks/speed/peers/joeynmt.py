@@ -42,10 +42,16 @@ class Translator(nn.Module):
         super().__init__()
         w = spec.workload
         half: dict[str, Any] = {
-            "type": "transformer", "num_layers": w.n_layers, "num_heads": w.n_heads, "hidden_size": w.d_model,
-            "ff_size": w.d_ff, "dropout": w.dropout, "layer_norm": "post", "activation": "relu",
+            "type": "transformer",
+            "num_layers": w.n_layers,
+            "num_heads": w.n_heads,
+            "hidden_size": w.d_model,
+            "ff_size": w.d_ff,
+            "dropout": w.dropout,
+            "layer_norm": "post",
+            "activation": "relu",
             "embeddings": {"embedding_dim": w.d_model, "scale": True, "dropout": w.dropout},
-        }  # fmt: skip
+        }
         words = vocabulary(w.vocab_size)
         config = {"encoder": dict(half), "decoder": dict(half), "tied_embeddings": True, "tied_softmax": True}
         self.model = build_model(config, words, words)
@@ -55,9 +61,12 @@ class Translator(nn.Module):
         real = (batch.ids != PAD)[:, None, :]  # (B, 1, S)
         src, tgt_in = (ids.masked_fill(ids == PAD, ITS_PAD) for ids in (batch.ids, batch.tgt_in))
         out, *_ = self.model._encode_decode(
-            src=src, trg_input=tgt_in, src_mask=real, src_length=real.sum(dim=(1, 2)),
+            src=src,
+            trg_input=tgt_in,
+            src_mask=real,
+            src_length=real.sum(dim=(1, 2)),
             trg_mask=torch.ones_like(tgt_in, dtype=torch.bool)[:, None, :],
-        )  # fmt: skip
+        )
         return out
 
 

@@ -21,8 +21,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (
-            y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-            for y in self.qkv(self.norm_1(x)).chunk(3, dim=-1)
+            y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for y in self.qkv(self.norm_1(x)).chunk(3, dim=-1)
         )
         context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.dropout(self.out(context.transpose(1, 2).flatten(-2)))

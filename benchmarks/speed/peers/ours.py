@@ -28,10 +28,17 @@ def config_of(w: Workload) -> Config:
     """The workload in glassformer's words."""
     translate = w.kind == "translate"
     model = ModelConfig(
-        n_layers=w.n_layers, d_model=w.d_model, n_heads=w.n_heads, dropout=w.dropout, pre_norm=w.pre_norm,
-        activation="relu" if translate else "gelu", positions="sinusoidal" if translate else "learned",
-        embedding_std=None if translate else 0.02, tie_embeddings=True, pooling="mean",
-    )  # fmt: skip
+        n_layers=w.n_layers,
+        d_model=w.d_model,
+        n_heads=w.n_heads,
+        dropout=w.dropout,
+        pre_norm=w.pre_norm,
+        activation="relu" if translate else "gelu",
+        positions="sinusoidal" if translate else "learned",
+        embedding_std=None if translate else 0.02,
+        tie_embeddings=True,
+        pooling="mean",
+    )
     train = TrainConfig(
         steps=1,
         lr=w.lr,

@@ -33,9 +33,7 @@ def main() -> None:
     """Train until the wanted accuracy, looking at the test set every `every` seconds of training."""
     answers = own_stdout()
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    config = override(
-        load_recipe("imdb"), {"seed": spec["seed"], "epochs": spec["epochs"], "snapshots": False}
-    )
+    config = override(load_recipe("imdb"), {"seed": spec["seed"], "epochs": spec["epochs"], "snapshots": False})
     with tuned(choose_device(config.train.device)):
         began = time.perf_counter()
         run = prepare(config)

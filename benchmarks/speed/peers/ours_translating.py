@@ -32,9 +32,7 @@ class Ours:
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
         """All texts in one call."""
-        answers = self.run.predict(
-            [self.words[i] for i in which], beam_size=beam, length_penalty=1.0, **self.options
-        )
+        answers = self.run.predict([self.words[i] for i in which], beam_size=beam, length_penalty=1.0, **self.options)
         return [self.run.task.tokenizer.encode(answer["translation"]) for answer in answers]
 
     def one(self, which: int, beam: int) -> list[int]:
@@ -46,9 +44,15 @@ def random_run(checkpoint: Checkpoint, precision: Precision) -> Run:
     """A run with the checkpoint's weights and words for its tokens."""
     s = checkpoint.sizes
     model = ModelConfig(
-        n_layers=s["n_layers"], n_decoder_layers=s["n_decoder_layers"], d_model=s["d_model"], n_heads=s["n_heads"],
-        d_ff=s["d_ff"], activation=s["activation"], pre_norm=s["pre_norm"], tie_embeddings=True,
-    )  # fmt: skip
+        n_layers=s["n_layers"],
+        n_decoder_layers=s["n_decoder_layers"],
+        d_model=s["d_model"],
+        n_heads=s["n_heads"],
+        d_ff=s["d_ff"],
+        activation=s["activation"],
+        pre_norm=s["pre_norm"],
+        tie_embeddings=True,
+    )
     text = TextConfig(tokenizer="word", vocab_size=s["vocab_size"], max_len=s["max_len"] - 1)
     words = words_tokenizer(replace(WORKLOADS["b"], vocab_size=s["vocab_size"]))
     task = task_class("translate")(Config(task="translate", model=model, text=text), words)

@@ -120,16 +120,12 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
     texts, plans = load_data(spec.data)
     began = time.perf_counter()
     trainer = make(spec)
-    curve = [
-        trainer.update(trainer.prepare(make_batch(spec.workload, texts, index))) for index in plans["curve"]
-    ]
+    curve = [trainer.update(trainer.prepare(make_batch(spec.workload, texts, index))) for index in plans["curve"]]
     batches = [make_batch(spec.workload, texts, index) for index in plans[spec.settings.plan]]
     prepared = [(batch, trainer.prepare(batch)) for batch in batches]
     for _, ready in prepared:
         trainer.update(ready)
-    answer(
-        answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began}
-    )
+    answer(answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began})
     for asked in questions():
         some = prepared[: asked.get("batches") or None]
         began = time.perf_counter()
@@ -155,9 +151,7 @@ def peak_mb() -> float:
     """The most memory this process has held, in 10⁶ bytes."""
     import resource
 
-    return (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
-    )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def own_stdout() -> TextIO:

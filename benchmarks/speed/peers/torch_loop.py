@@ -15,9 +15,14 @@ def layer_options(spec: Spec) -> dict[str, Any]:
     """Arguments of torch's layers."""
     w = spec.workload
     return {
-        "d_model": w.d_model, "nhead": w.n_heads, "dim_feedforward": w.d_ff, "dropout": w.dropout,
-        "activation": "relu" if w.kind == "translate" else "gelu", "batch_first": True, "norm_first": w.pre_norm,
-    }  # fmt: skip
+        "d_model": w.d_model,
+        "nhead": w.n_heads,
+        "dim_feedforward": w.d_ff,
+        "dropout": w.dropout,
+        "activation": "relu" if w.kind == "translate" else "gelu",
+        "batch_first": True,
+        "norm_first": w.pre_norm,
+    }
 
 
 def as_ours(layers: nn.Module) -> nn.Module:
@@ -41,9 +46,7 @@ class Classifier(nn.Module):
             nn.Embedding(w.max_len, w.d_model),
         )
         self.dropout = nn.Dropout(w.dropout)
-        self.encoder = as_ours(
-            nn.TransformerEncoder(nn.TransformerEncoderLayer(**layer_options(spec)), w.n_layers)
-        )
+        self.encoder = as_ours(nn.TransformerEncoder(nn.TransformerEncoderLayer(**layer_options(spec)), w.n_layers))
         self.head = nn.Linear(w.d_model, 2)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -68,9 +71,7 @@ class Translator(nn.Module):
         self.decoder = as_ours(nn.TransformerDecoder(nn.TransformerDecoderLayer(**options), w.n_layers))
 
     def embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(
-            self.tokens(ids) * math.sqrt(self.tokens.embedding_dim) + self.positions[: ids.shape[1]]
-        )
+        return self.dropout(self.tokens(ids) * math.sqrt(self.tokens.embedding_dim) + self.positions[: ids.shape[1]])
 
     def forward(self, batch: Batch) -> Tensor:
         assert batch.tgt_in is not None

@@ -41,9 +41,7 @@ class TorchTrainer:
         torch.manual_seed(spec.seed)
         if spec.settings.medium:
             torch.set_float32_matmul_precision("medium")
-        start_alike(
-            model, embedding_std=0.02 if spec.workload.kind != "translate" else spec.workload.d_model**-0.5
-        )
+        start_alike(model, embedding_std=0.02 if spec.workload.kind != "translate" else spec.workload.d_model**-0.5)
         self.model, self.spec, self.step = model.train(), spec, 0
         self.n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
         # `fused` absent is torch's own default; weight decay as in glassformer's recipes.
@@ -68,9 +66,7 @@ class TorchTrainer:
         bf16 = self.spec.settings.precision == "bf16"
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
             logits = self.model(prepared)
-        loss = F.cross_entropy(
-            logits.flatten(0, -2).float(), prepared.labels.flatten(), ignore_index=IGNORE_INDEX
-        )
+        loss = F.cross_entropy(logits.flatten(0, -2).float(), prepared.labels.flatten(), ignore_index=IGNORE_INDEX)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.workload.clip)
         self.optimizer.step()
@@ -118,9 +114,7 @@ def build(kinds: dict[str, Callable[[Spec], nn.Module]]) -> Callable[[Spec], Tor
 def sinusoids(n_positions: int, d_model: int) -> Tensor:
     """The paper's table of positions, (L, D)."""
     angle = np.arange(n_positions)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
-    return torch.from_numpy(
-        np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(n_positions, d_model)
-    ).float()
+    return torch.from_numpy(np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(n_positions, d_model)).float()
 
 
 def _blocks(p: Tensor) -> Any:

@@ -96,9 +96,7 @@ def main() -> None:
     answer(answers, {"warm_up": training.batches(10)})
     for asked in questions():
         if not asked.get("whole"):
-            answer(
-                answers, {"seconds": training.batches(asked["batches"]), "reviews": BATCH * asked["batches"]}
-            )
+            answer(answers, {"seconds": training.batches(asked["batches"]), "reviews": BATCH * asked["batches"]})
             continue
         training = Training(spec["data"], spec["seed"])
         seconds, epochs, accuracy = 0.0, 0, 0.0

@@ -19,10 +19,17 @@ def layers(kind: type[Encoder] | type[Decoder], spec: Spec, cross: bool = False)
     """A stack, and dropout behind every sublayer of it."""
     w = spec.workload
     made = kind(
-        dim=w.d_model, depth=w.n_layers, heads=w.n_heads, attn_dim_head=w.d_model // w.n_heads, ff_mult=4,
-        pre_norm=w.pre_norm, attn_flash=spec.settings.flash, cross_attend=cross,
-        ff_relu_squared=False, **({"ff_custom_activation": nn.ReLU()} if w.kind == "translate" else {}),
-    )  # fmt: skip
+        dim=w.d_model,
+        depth=w.n_layers,
+        heads=w.n_heads,
+        attn_dim_head=w.d_model // w.n_heads,
+        ff_mult=4,
+        pre_norm=w.pre_norm,
+        attn_flash=spec.settings.flash,
+        cross_attend=cross,
+        ff_relu_squared=False,
+        **({"ff_custom_activation": nn.ReLU()} if w.kind == "translate" else {}),
+    )
     for module in made.modules():
         if isinstance(module, Attention):
             module.to_out = nn.Sequential(module.to_out, nn.Dropout(w.dropout))
@@ -38,9 +45,12 @@ class Classifier(nn.Module):
         super().__init__()
         w = spec.workload
         self.encoder = TransformerWrapper(
-            num_tokens=w.vocab_size, max_seq_len=w.max_len, emb_dropout=w.dropout, return_only_embed=True,
+            num_tokens=w.vocab_size,
+            max_seq_len=w.max_len,
+            emb_dropout=w.dropout,
+            return_only_embed=True,
             attn_layers=layers(Encoder, spec),
-        )  # fmt: skip
+        )
         self.head = nn.Linear(w.d_model, 2)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -54,9 +64,12 @@ class Translator(nn.Module):
         super().__init__()
         w = spec.workload
         wrapper = partial(
-            TransformerWrapper, num_tokens=w.vocab_size, max_seq_len=w.max_len + 1, emb_dropout=w.dropout,
+            TransformerWrapper,
+            num_tokens=w.vocab_size,
+            max_seq_len=w.max_len + 1,
+            emb_dropout=w.dropout,
             scaled_sinu_pos_emb=True,
-        )  # fmt: skip
+        )
         self.encoder = wrapper(attn_layers=layers(Encoder, spec), return_only_embed=True)
         self.decoder = wrapper(
             attn_layers=layers(Decoder, spec, cross=True),
@@ -77,9 +90,13 @@ class LanguageModel(nn.Module):
         super().__init__()
         w = spec.workload
         self.model = TransformerWrapper(
-            num_tokens=w.vocab_size, max_seq_len=w.max_len, emb_dropout=w.dropout, tie_embedding=True, tie_embedding_scale=1.0,
+            num_tokens=w.vocab_size,
+            max_seq_len=w.max_len,
+            emb_dropout=w.dropout,
+            tie_embedding=True,
+            tie_embedding_scale=1.0,
             attn_layers=layers(Decoder, spec),
-        )  # fmt: skip
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         return self.model(batch.ids)

@@ -84,9 +84,7 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
     return words, flags
 
 
-def parse(
-    cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None
-) -> A:
+def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None) -> A:
     """Fill the dataclass of a verb's flags through tyro, which also prints the help.
 
     Args:

@@ -80,9 +80,7 @@ def stdin_lines() -> Iterator[str]:
     A DataError names the first line that is not UTF-8 by its number.
     """
     if console.is_terminal(sys.stdin):
-        console.say(
-            "reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)"
-        )
+        console.say("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:

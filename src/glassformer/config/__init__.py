@@ -16,9 +16,21 @@ from glassformer.config.model import ModelConfig
 from glassformer.config.training import AdamConfig, AdamWConfig, MuonConfig, SGDConfig, TrainConfig
 
 __all__ = [
-    "AdamConfig", "AdamWConfig", "Config", "DataConfig", "DatesConfig", "DecodeConfig", "FilesConfig", "ModelConfig",
-    "Multi30kConfig", "MuonConfig", "SGDConfig", "TextConfig", "TrainConfig", "idle",
-]  # fmt: skip
+    "AdamConfig",
+    "AdamWConfig",
+    "Config",
+    "DataConfig",
+    "DatesConfig",
+    "DecodeConfig",
+    "FilesConfig",
+    "ModelConfig",
+    "Multi30kConfig",
+    "MuonConfig",
+    "SGDConfig",
+    "TextConfig",
+    "TrainConfig",
+    "idle",
+]
 
 
 @dataclass(frozen=True)

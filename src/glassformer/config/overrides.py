@@ -23,9 +23,7 @@ def without_budget(config: Config) -> Config:
     return replace(config, train=replace(config.train, **dict.fromkeys(BUDGETS)))
 
 
-def config_from_dict(
-    values: dict[str, Any], where: str = "configuration", *, of_a_run: bool = False
-) -> Config:
+def config_from_dict(values: dict[str, Any], where: str = "configuration", *, of_a_run: bool = False) -> Config:
     """Build a checked configuration from nested plain values; what is left out keeps its default.
 
     Args:
@@ -105,9 +103,7 @@ def _refuse_inactive(config: Config, tables: dict[str, dict[str, Any]], where: s
                 raise UsageError(told, f"leave it out, or choose {name}")
 
 
-def _refuse_ignored(
-    section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str
-) -> None:
+def _refuse_ignored(section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str) -> None:
     """Refuse settings that a task has no use for."""
     for name, value in values.items():
         key = f"{section}.{name}"

@@ -16,9 +16,22 @@ from glassformer.config.validation import TASK_NAMES, check_config, config_to_di
 from glassformer.errors import UsageError
 
 __all__ = [
-    "BUDGETS", "TASK_NAMES", "check_config", "config_from_dict", "config_to_dict", "dump_config", "left_to_fit",
-    "load_recipe", "nearest", "override", "recipe_for_files", "recipe_names", "recipe_text", "section_fields", "without_budget",
-]  # fmt: skip
+    "BUDGETS",
+    "TASK_NAMES",
+    "check_config",
+    "config_from_dict",
+    "config_to_dict",
+    "dump_config",
+    "left_to_fit",
+    "load_recipe",
+    "nearest",
+    "override",
+    "recipe_for_files",
+    "recipe_names",
+    "recipe_text",
+    "section_fields",
+    "without_budget",
+]
 
 _FOLDER = Path(__file__).parents[1] / "recipes"
 

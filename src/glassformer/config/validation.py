@@ -50,9 +50,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     known = [name for names in section_fields().values() for name in names]
     for name in config.fit.split():
         if name not in known:
-            raise UsageError(
-                f"{where}: fit names {name!r}, which is no setting", nearest(name, known).strip()
-            )
+            raise UsageError(f"{where}: fit names {name!r}, which is no setting", nearest(name, known).strip())
     _check_idle(config, where)
     _check_model(config.model, where)
     _check_training(config.train, where)

@@ -82,9 +82,7 @@ def read_text(path: Path) -> tuple[str, str]:
 def check_published(path: Path, name: str, sha256: str) -> None:
     """Raise a DataError unless the unpacked file has the hash of the published one."""
     if hashlib.sha256(read_bytes(path)).hexdigest() != sha256:
-        raise DataError(
-            f"{path}: this is not {name} as published.", "The download is damaged, or has changed."
-        )
+        raise DataError(f"{path}: this is not {name} as published.", "The download is damaged, or has changed.")
 
 
 def _damaged(message: str) -> DataError:
@@ -124,9 +122,7 @@ def _regular_files(stream: _Capped, path: Path, max_bytes: int) -> Iterator[tupl
                 continue
             name = PurePosixPath(member.name)
             if name.is_absolute() or ".." in name.parts or set(member.name) & set("\\:\0"):
-                raise _damaged(
-                    f'{path}: a file of this archive has the name "{member.name}", which points outside it.'
-                )
+                raise _damaged(f'{path}: a file of this archive has the name "{member.name}", which points outside it.')
             if member.size > max_bytes:
                 raise _damaged(f"{path}: {name} has {member.size:,} bytes; at most {max_bytes:,} are read.")
             content = tar.extractfile(member)

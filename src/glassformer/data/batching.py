@@ -71,9 +71,7 @@ def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> Spelling | None:
     if corpus.spelled is None or corpus.spellings is None:
         return None
     which, _ = corpus.spelled.padded(index, 0)
-    words, which = np.unique(
-        np.append(0, which), return_inverse=True
-    )  # row 0 is the empty spelling of padding
+    words, which = np.unique(np.append(0, which), return_inverse=True)  # row 0 is the empty spelling of padding
     ngrams, _ = corpus.spellings.padded(words, 0)
     rows = which.ravel()[1:].reshape(len(index), -1)
     return Spelling(torch.from_numpy(rows), torch.from_numpy(ngrams))

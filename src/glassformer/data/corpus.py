@@ -185,9 +185,7 @@ def encode_split(
 
     arrays, stats = cached_arrays(cache, named, fill)
     more = {n: _ragged(arrays, n) for n in ("target", "spelled", "spellings") if f"{n}.offsets" in arrays}
-    return EncodedCorpus(
-        _ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, named=named, **more
-    )
+    return EncodedCorpus(_ragged(arrays, "ids"), labels=arrays.get("labels"), stats=stats, named=named, **more)
 
 
 def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:

@@ -92,9 +92,7 @@ def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[s
 
     def found(path: str) -> set[str]:
         name = PurePosixPath(path).name
-        return (
-            {now[path]} if path in now else {sha for p, sha in now.items() if PurePosixPath(p).name == name}
-        )
+        return {now[path]} if path in now else {sha for p, sha in now.items() if PurePosixPath(p).name == name}
 
     return sorted(path for path, sha in recorded.items() if sha not in found(path))
 

@@ -45,9 +45,7 @@ def count_unknown(
         Tokens kept, texts cut, unknown tokens, and texts with at least one.
     """
     n_tokens = n_cut = n_unknown = n_texts = 0
-    parts = (
-        [p for t in texts for p in chain.from_iterable(pieces_of(t, tokenizer.kind))] if running else texts
-    )
+    parts = [p for t in texts for p in chain.from_iterable(pieces_of(t, tokenizer.kind))] if running else texts
     for start in range(0, len(parts), CHUNK):
         for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
             kept = ids if running else truncate(ids, text.max_len, text.truncate)

@@ -83,9 +83,7 @@ class Split:
         """The rows at `index`, in that order, under a new name if `source` is given."""
         rows = [int(i) for i in index]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
-        published = self.published and replace(
-            self.published, answers=[self.published.answers[i] for i in rows]
-        )
+        published = self.published and replace(self.published, answers=[self.published.answers[i] for i in rows])
         source = self.source if source is None else source
         return Split([self.text[i] for i in rows], answer, source, published)
 
@@ -142,9 +140,7 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 
-def random_group_split(
-    groups: Sequence[Hashable], fraction: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Set a random share aside, but examples of one group (reviews of one film) never part.
 
     Groups are taken in random order; one that would overshoot the share stays in training.
@@ -175,9 +171,7 @@ def random_group_split(
         if sizes[group] <= wanted:
             taken[group] = True
             wanted -= int(sizes[group])
-    if (
-        not taken.any()
-    ):  # a tiny share of a few large groups: the smallest one, so that validation is not empty
+    if not taken.any():  # a tiny share of a few large groups: the smallest one, so that validation is not empty
         taken[int(np.argmin(sizes))] = True
     in_valid = taken[group_of]
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

@@ -112,9 +112,7 @@ def _read(pipe: int) -> list[Any]:
         text = answer.read()
     if not text:
         told = "a process that was decoding beside this one was lost"
-        raise ResourceError(
-            told, "it may have been out of memory; OMP_NUM_THREADS=1 decodes in a single process"
-        )
+        raise ResourceError(told, "it may have been out of memory; OMP_NUM_THREADS=1 decodes in a single process")
     told = json.loads(text)
     if "found" not in told:
         raise getattr(errors, told["kind"])(*told["told"])

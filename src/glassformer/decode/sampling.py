@@ -33,13 +33,18 @@ def window_start(n_tokens: int, max_len: int) -> int:
 
 
 def sample(
-    stepper: Stepper, prompts: Sequence[Sequence[int]], config: DecodeConfig, *, limits: Sequence[int],
-    rows: Sequence[int], eos: int | None = None, banned: Sequence[int] = (),
-) -> list[Hypothesis]:  # fmt: skip
+    stepper: Stepper,
+    prompts: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    *,
+    limits: Sequence[int],
+    rows: Sequence[int],
+    eos: int | None = None,
+    banned: Sequence[int] = (),
+) -> list[Hypothesis]:
     """Continue each prompt by tokens drawn from the model.
 
-    Rows advance in lock step from the end of the shortest prompt; where a longer prompt still has a token,
-    that token is taken instead of a drawn one.
+    Rows advance together from the end of the shortest prompt; a longer prompt's own tokens are taken first.
 
     Args:
         stepper: holds nothing of the past; a translator's holds one sentence a prompt.

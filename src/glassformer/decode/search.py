@@ -131,9 +131,7 @@ class _Beam:
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
         return torch.arange(n, device=parent.device)[:, None] * old_width + parent
 
-    def _step(
-        self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]
-    ) -> SearchStep:
+    def _step(self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]) -> SearchStep:
         """The candidates of this step, for the log; to be called before the step is taken."""
         ends, t = token == self.eos, self.tokens.shape[2]
         rank = torch.arange(token.shape[1], device=token.device)
@@ -177,8 +175,18 @@ class _Beam:
 
     def keep(self, staying: Int[Tensor, " B2"]) -> None:
         """Drop every other sentence."""
-        for name in ("limit", "forced", "sentence", "done", "n_finished", "log_probs", "tokens",
-                     "best_scores", "best_log_probs", "best_tokens"):  # fmt: skip
+        for name in (
+            "limit",
+            "forced",
+            "sentence",
+            "done",
+            "n_finished",
+            "log_probs",
+            "tokens",
+            "best_scores",
+            "best_log_probs",
+            "best_tokens",
+        ):
             setattr(self, name, getattr(self, name)[staying])
 
     def _log_probs_of_tokens(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
@@ -197,9 +205,7 @@ class _Beam:
             said[bound, 0, token[bound]] = only[bound, 0]
         return said
 
-    def _collect(
-        self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]
-    ) -> None:
+    def _collect(self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]) -> None:
         """Put the candidates that end among the finished, and keep the n best (older ones first on ties)."""
         ends = ends & (log_probs > DEAD)
         if not bool(ends.any()):

@@ -248,9 +248,7 @@ def joined(device: str) -> Iterator[Ranks]:
         with ranks.agreed():
             chosen = choose_device(device)
             if chosen.type == "mps":
-                raise UsageError(
-                    "several processes cannot share this GPU", "use --device cpu, or one process"
-                )
+                raise UsageError("several processes cannot share this GPU", "use --device cpu, or one process")
             if chosen.type == "cuda" and ranks.local >= (n := torch.cuda.device_count()):
                 told = f"process {ranks.local} of this machine has no GPU: there are {n}"
                 raise UsageError(told, "start as many processes as GPUs: --nproc-per-node=gpu")
@@ -259,9 +257,7 @@ def joined(device: str) -> Iterator[Ranks]:
             torch.cuda.set_device(ranks.local)
             gpus: Any = dist.new_group(backend="nccl", timeout=PATIENCE)
             ranks = Ranks(ranks.rank, ranks.size, ranks.local, ranks.store, gpus)
-        with ranks.watched(
-            lambda: "before the first update or after the last", "give the same command again"
-        ):
+        with ranks.watched(lambda: "before the first update or after the last", "give the same command again"):
             yield ranks
             dist.barrier()  # else who leaves first takes the connections of the others with it
     finally:

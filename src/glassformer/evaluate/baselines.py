@@ -130,8 +130,7 @@ def _fit_logistic(x: Any, y: np.ndarray, rng: np.random.Generator) -> tuple[Any,
         warnings.simplefilter("ignore")  # "did not converge": a yardstick need not be exact to the last digit
         if len(held) >= 20 and len(np.unique(y[rest])) > 1:
             accuracies = [
-                LogisticRegression(C=c, max_iter=500).fit(x[rest], y[rest]).score(x[held], y[held])
-                for c in PENALTIES
+                LogisticRegression(C=c, max_iter=500).fit(x[rest], y[rest]).score(x[held], y[held]) for c in PENALTIES
             ]
             penalty = PENALTIES[int(np.argmax(accuracies))]
         return LogisticRegression(C=penalty, max_iter=500).fit(x, y), penalty

@@ -18,9 +18,7 @@ N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""
 
 
-def score(
-    labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_names: list[str]
-) -> dict[str, Any]:
+def score(labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_names: list[str]) -> dict[str, Any]:
     """Score a classifier's probabilities against the true labels.
 
     Args:
@@ -95,18 +93,14 @@ def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, li
     return error, bins
 
 
-def _per_class(
-    truth: np.ndarray, predicted: np.ndarray, names: list[str]
-) -> tuple[list[dict[str, Any]], float]:
+def _per_class(truth: np.ndarray, predicted: np.ndarray, names: list[str]) -> tuple[list[dict[str, Any]], float]:
     """Return a row for each class, and F1 averaged over the classes that occur or are predicted."""
     from sklearn.metrics import precision_recall_fscore_support
 
     columns = precision_recall_fscore_support(truth, predicted, labels=np.arange(len(names)), zero_division=0)  # pyright: ignore[reportArgumentType]
     keys = ("label", "precision", "recall", "f1", "support")
     values = (np.asarray(column).tolist() for column in columns)
-    rows: list[dict[str, Any]] = [
-        dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)
-    ]
+    rows: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in zip(names, *values, strict=True)]
     # A class nobody mentions has no F1; calling it 0 would punish the model.
     return rows, float(np.mean([rows[c]["f1"] for c in np.union1d(truth, predicted)]))
 

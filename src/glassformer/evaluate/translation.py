@@ -86,9 +86,7 @@ def score(
     return scores
 
 
-def published_score(
-    hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000
-) -> dict[str, Any]:
+def published_score(hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000) -> dict[str, Any]:
     """BLEU as papers on Multi30k report it: words of the lowercased, normalised, tokenised references, counted as they are.
 
     Hypotheses that are text as people write it are brought to that form, by Moses's rules as `sacremoses` has them,
@@ -140,9 +138,7 @@ def paired_bootstrap(
     return significance.paired_bootstrap(one, two, _corpus(bleu), n_bootstrap) | {"metric": "bleu"}
 
 
-def copy_baseline(
-    sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto"
-) -> dict[str, Any]:
+def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:
     """Score the laziest translator there is, which repeats its input.
 
     Names, numbers and cognates make it score above zero; it shows where a scale begins.

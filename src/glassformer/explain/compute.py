@@ -114,9 +114,7 @@ def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
     penalty = prepared.decode.settings.length_penalty
     score = log_prob / length_norms(len(ids), penalty)[len(ids)]
     target = Hypothesis(ids[:-1], score, log_prob, True)
-    return replace(
-        prepared.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)]
-    )
+    return replace(prepared.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 
 
 def _answer(predictions: list[Prediction], decode: DecodeLog, prepared: Prepared) -> Answer:

@@ -59,9 +59,7 @@ class LoggedHypothesis:
     """Step, and index among the candidates of that step, of its last candidate."""
 
     @staticmethod
-    def from_hypothesis(
-        h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None
-    ) -> LoggedHypothesis:
+    def from_hypothesis(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
         """Return a hypothesis with its tokens and text."""
         text = tokenizer.decode(h.ids)
         return LoggedHypothesis(h.ids, tokenizer.pieces(h.ids), text, h.score, h.log_prob, h.finished, end)
@@ -157,9 +155,7 @@ def translate(
         forced = [prefix] if prefix else None
         with asking(model):
             results = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
-        return DecodeLog(
-            "sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix
-        )
+        return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:
         raise UsageError(
@@ -170,9 +166,7 @@ def translate(
     with asking(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
         stepper = translating(model, src)
-        results = beam_search(
-            stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder
-        )[0]
+        results = beam_search(stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
     return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
 
 
@@ -195,7 +189,5 @@ def generate(
     t = tokenizer
     with asking(model):
         limits = [config.max_new_tokens]
-        result = sample(
-            writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, banned=banned
-        )[0]
+        result = sample(writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, banned=banned)[0]
     return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result

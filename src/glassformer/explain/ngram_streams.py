@@ -47,8 +47,7 @@ def add_hashed_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
     token_ids = torch.tensor([stream.ids], device=ngrams.weight.device)
     ids: list[list[int]] = ngrams.numbers(token_ids, len(stream))[0].tolist()
     names = [
-        ["".join(stream.pieces[end - n : end]) for n, id in enumerate(row, 2) if id]
-        for end, row in enumerate(ids, 1)
+        ["".join(stream.pieces[end - n : end]) for n, id in enumerate(row, 2) if id] for end, row in enumerate(ids, 1)
     ]
     return replace(stream, ngrams=names, ngram_ids=ids)
 

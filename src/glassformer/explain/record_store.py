@@ -93,9 +93,7 @@ class RecordStore(Mapping[str, Record]):
         self._layer = ""
         self._layer_records: dict[str, Record] = {}
         layers = tuple(self._layers())
-        trace, self._kept = self._capture(
-            "*" if longest <= MAX_FULL_TOKENS else lambda id: not id.startswith(layers)
-        )
+        trace, self._kept = self._capture("*" if longest <= MAX_FULL_TOKENS else lambda id: not id.startswith(layers))
         self.trace = trace if longest <= MAX_FULL_TOKENS else None
         self.checks: list[Check] = trace.checks
         self.nodes = {id: Node.from_record(record) for id, record in self._kept.items()}
@@ -124,9 +122,7 @@ class RecordStore(Mapping[str, Record]):
         if id in self._kept:
             return self._kept[id]
         if id not in self.nodes:
-            raise UnknownRecord(
-                f"there is no tensor {id[:80]!r}", f"the last is {next(reversed(self.nodes))}"
-            )
+            raise UnknownRecord(f"there is no tensor {id[:80]!r}", f"the last is {next(reversed(self.nodes))}")
         layer = next(layer for layer in self._layers() if id.startswith(layer))
         if layer != self._layer:
             _, self._layer_records = self._capture(f"{layer}*")
@@ -191,9 +187,7 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
     for item in spec.split(";") if spec else []:
         match = _AXIS_SLICE.fullmatch(item)
         if not match:
-            raise UsageError(
-                f"the slice {item[:60]!r} is malformed", "write head:3, token:0-50 or vocab:1.5.9"
-            )
+            raise UsageError(f"the slice {item[:60]!r} is malformed", "write head:3, token:0-50 or vocab:1.5.9")
         name, indices = match[1], match[2]
         if name not in axes:
             raise UsageError(f"there is no axis {name!r}", f"the axes are {', '.join(axes)}")

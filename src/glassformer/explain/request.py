@@ -94,9 +94,7 @@ def check_text(name: str, value: Any) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UsageError(
-            f"{name}, character {error.start + 1}: unpaired surrogate, not Unicode text"
-        ) from None
+        raise UsageError(f"{name}, character {error.start + 1}: unpaired surrogate, not Unicode text") from None
     return value
 
 
@@ -152,9 +150,7 @@ def check_decode(name: str, value: Any) -> dict[str, Any]:
     unknown = sorted(str(key)[:40] for key in value.keys() - _DECODE_CHECKS.keys())
     if unknown:
         raise UsageError(f"{name} has no field {unknown[0]!r}", f"there are {', '.join(_DECODE_CHECKS)}")
-    return {
-        key: _DECODE_CHECKS[key](f"{name}.{key}", item) for key, item in value.items() if item is not None
-    }
+    return {key: _DECODE_CHECKS[key](f"{name}.{key}", item) for key, item in value.items() if item is not None}
 
 
 def _check_flag(name: str, value: Any) -> bool:

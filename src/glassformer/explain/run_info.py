@@ -165,10 +165,13 @@ def run_info(subject: Subject) -> RunInfo:
         "checkpoints": list_checkpoints(subject),
         "defaults": settings_json(decode_settings(subject, {})),
         "limits": {
-            "full": MAX_FULL_TOKENS, "layered": MAX_LAYERED_TOKENS, "max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES,
+            "full": MAX_FULL_TOKENS,
+            "layered": MAX_LAYERED_TOKENS,
+            "max_traces": MAX_TRACES,
+            "max_text_bytes": MAX_TEXT_BYTES,
         },
         "version": _versions()["glassformer"],
-    }  # fmt: skip
+    }
 
 
 def examples(subject: Subject) -> list[str]:

@@ -18,8 +18,12 @@ StreamName: TypeAlias = Literal["text", "source", "target"]
 """A classifier and a language model have "text" alone."""
 
 _SINGLE = (
-    (0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF),
-)  # fmt: skip
+    (0x3040, 0x30FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
 """Kana and Han characters, each counted as a word, since these scripts have no spaces between words."""
 
 
@@ -90,14 +94,10 @@ def make_stream(
     spans = [None if s else span for s, span in zip(special, [*spans, *[None] * n_pad], strict=True)]
     words, word_texts = group_words(text, spans, unknown)
     n_given = len(ids) if n_given is None else n_given
-    return Stream(
-        name, ids, tokenizer.pieces(ids), special, unknown, padding, words, word_texts, spans, text, n_given
-    )
+    return Stream(name, ids, tokenizer.pieces(ids), special, unknown, padding, words, word_texts, spans, text, n_given)
 
 
-def group_words(
-    text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
-) -> tuple[list[int], list[str]]:
+def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]) -> tuple[list[int], list[str]]:
     """Return the index of the word each token belongs to, and the words.
 
     A word is a run of letters and digits (an apostrophe may be inside), any other mark, or a line break. A token that

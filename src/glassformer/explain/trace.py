@@ -97,9 +97,7 @@ class Trace(Mapping[str, Record]):
                 call has changed), did not return a tensor, or a tap replaced a step.
         """
         if self._tape.call is None or self._tape.answer is None:
-            raise UsageError(
-                "the traced model was not called as a whole", "call model(…) inside `with trace(model)`"
-            )
+            raise UsageError("the traced model was not called as a whole", "call model(…) inside `with trace(model)`")
         if self.edited:
             raise UsageError(
                 f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do",
@@ -118,9 +116,7 @@ class Trace(Mapping[str, Record]):
         value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0
         unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
-        meaning = (
-            "The largest difference between the logits of attention step by step and of the fused kernel."
-        )
+        meaning = "The largest difference between the logits of attention step by step and of the fused kernel."
         return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
 
     @property

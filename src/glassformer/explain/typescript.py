@@ -41,14 +41,48 @@ from glassformer.explain.subject import CheckpointInfo
 INTERFACES: dict[type, str] = {
     kind: kind.__name__
     for kind in (
-        SourceLine, TraceNode, Param, Stream, Candidate, NextToken, Prediction, BeamCandidate, DecodeLog, Wrote,
-        SpecialIds, ModelInfo, Check, Answer, EnsembleMember, Omitted, TraceRequest, Manifest, AttributeRequest,
-        Faithfulness, Completeness, Attribution, EraseRequest, Erased, ReadingKey, ReadingScore, Alignments, CheckpointInfo, Limits,
-        RunInfo, Weighed, WordErased, Packed, ReportData, ApiError,
+        SourceLine,
+        TraceNode,
+        Param,
+        Stream,
+        Candidate,
+        NextToken,
+        Prediction,
+        BeamCandidate,
+        DecodeLog,
+        Wrote,
+        SpecialIds,
+        ModelInfo,
+        Check,
+        Answer,
+        EnsembleMember,
+        Omitted,
+        TraceRequest,
+        Manifest,
+        AttributeRequest,
+        Faithfulness,
+        Completeness,
+        Attribution,
+        EraseRequest,
+        Erased,
+        ReadingKey,
+        ReadingScore,
+        Alignments,
+        CheckpointInfo,
+        Limits,
+        RunInfo,
+        Weighed,
+        WordErased,
+        Packed,
+        ReportData,
+        ApiError,
     )
 } | {
-    SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem",
-}  # fmt: skip
+    SizedAxis: "Axis",
+    LoggedHypothesis: "Hypothesis",
+    DecodeConfig: "DecodeSettings",
+    Problem: "ApiProblem",
+}
 """The classes whose objects are sent, with the names of their interfaces."""
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
@@ -69,42 +103,46 @@ def sites_ts() -> str:
         for key, site in SITES.items()
         if site.op in OPERATIONS
     ]
-    return "\n".join([
-        HEADER.format("capture/sites.py, where steps and operations are described"),
-        "",
-        "/**",
-        " * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.",
-        " *",
-        *table,
-        " */",
-        f"export type Op = {' | '.join(json.dumps(op) for op in OPERATIONS)};",
-        "",
-        "/** Operation and axes of every step, by its name with its kind where there are several. */",
-        "export const SITES: Record<string, [Op, ...string[]]> = {",
-        *steps,
-        "};",
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            HEADER.format("capture/sites.py, where steps and operations are described"),
+            "",
+            "/**",
+            " * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.",
+            " *",
+            *table,
+            " */",
+            f"export type Op = {' | '.join(json.dumps(op) for op in OPERATIONS)};",
+            "",
+            "/** Operation and axes of every step, by its name with its kind where there are several. */",
+            "export const SITES: Record<string, [Op, ...string[]]> = {",
+            *steps,
+            "};",
+            "",
+        ]
+    )
 
 
 def types_ts() -> str:
     """Return `types.ts`: every interface, and the names of streams and axes."""
     axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
-    return "\n".join([
-        HEADER.format("typescript.py and the classes it names"),
-        'import type { Op } from "./sites";',
-        "",
-        'export type { Op } from "./sites";',
-        "",
-        '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
-        f"export type StreamName = {_literal(StreamName)};",
-        "",
-        "export type AxisName =",
-        *axes[:-1],
-        axes[-1].replace('"in"', '"in";', 1),
-        *(line for kind in INTERFACES for line in ("", *_interface(kind))),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            HEADER.format("typescript.py and the classes it names"),
+            'import type { Op } from "./sites";',
+            "",
+            'export type { Op } from "./sites";',
+            "",
+            '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
+            f"export type StreamName = {_literal(StreamName)};",
+            "",
+            "export type AxisName =",
+            *axes[:-1],
+            axes[-1].replace('"in"', '"in";', 1),
+            *(line for kind in INTERFACES for line in ("", *_interface(kind))),
+            "",
+        ]
+    )
 
 
 def _interface(kind: type) -> list[str]:

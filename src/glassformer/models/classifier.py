@@ -19,9 +19,7 @@ from glassformer.nn.masks import Mask
 Pooling = Literal["mean", "max", "mean+max", "first"]
 
 
-def pool(
-    x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, how: Pooling
-) -> Float[Tensor, "B P"]:
+def pool(x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, how: Pooling) -> Float[Tensor, "B P"]:
     """Token vectors (B, S, D) to one vector a text, (B, D), or (B, 2D) for "mean+max".
 
     Padding takes no part. A text without any real token gives zeros.
@@ -60,9 +58,14 @@ class TextClassifier(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int, n_ngrams: int = 0,
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        n_classes: int,
+        max_len: int,
+        n_ngrams: int = 0,
         bigrams: Sequence[tuple[int, int]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if n_classes < 2:
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
@@ -77,9 +80,11 @@ class TextClassifier(nn.Module):
         initialise(self, config.zero_init)
 
     def forward(
-        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None,
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
         spelling: Spelling | None = None,
-    ) -> Float[Tensor, "B C"]:  # fmt: skip
+    ) -> Float[Tensor, "B C"]:
         """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are.
 
         Without a `spelling` words are their own rows alone.

@@ -37,9 +37,11 @@ class LanguageModel(nn.Module):
         initialise(self, config.zero_init)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None,
+        self,
+        ids: Int[Tensor, "B T"],
+        cache: DecoderCache | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T V"]:  # fmt: skip
+    ) -> Float[Tensor, "B T V"]:
         """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones.
 
         Several texts may be packed into a row: `segments` numbers them, (B, T), the tokens of each adjacent.
@@ -54,9 +56,11 @@ class LanguageModel(nn.Module):
         return self.embedding.weight if self.output is None else self.output.weight
 
     def read(
-        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None,
+        self,
+        ids: Int[Tensor, "B T"],
+        cache: DecoderCache | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T D"]:  # fmt: skip
+    ) -> Float[Tensor, "B T D"]:
         """What `forward` projects on the vocabulary.
 
         Raises:
@@ -82,9 +86,7 @@ class LanguageModel(nn.Module):
         seen = ids
         if cache is not None:
             if not isinstance(cache, NgramCache):
-                raise ValueError(
-                    "a model with n-grams needs a cache that knows ids: that of its `new_cache()`"
-                )
+                raise ValueError("a model with n-grams needs a cache that knows ids: that of its `new_cache()`")
             seen = cache.with_recent(ids, self.ngrams.longest - 1)
         return [self.ngrams(self.ngrams.of(seen, ids.shape[1], segments))]
 

@@ -31,9 +31,13 @@ class MaskedLanguageModel(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, max_len: int, n_ngrams: int = 0,
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_len: int,
+        n_ngrams: int = 0,
         bigrams: Sequence[tuple[int, int]] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.config, self.max_len = config, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
@@ -48,9 +52,12 @@ class MaskedLanguageModel(nn.Module):
         initialise(self)
 
     def forward(
-        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None,
-        spelling: Spelling | None = None, wanted: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "N V"]:  # fmt: skip
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        spelling: Spelling | None = None,
+        wanted: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "N V"]:
         """Logits (N, V) of the N tokens where `wanted` is True, row by row; of all B · S without it.
 
         Few tokens are guessed and the vocabulary is large, so nothing is computed for the others behind the encoder.

@@ -15,9 +15,18 @@ from glassformer.nn.cache import DecoderCache, positions_of
 from glassformer.nn.masks import Mask
 
 BASE = ModelConfig(
-    n_layers=6, d_model=512, n_heads=8, d_ff=2048, dropout=0.1, pre_norm=False, activation="relu",
-    positions="sinusoidal", norm="layer", bias=True, tie_embeddings=True,
-)  # fmt: skip
+    n_layers=6,
+    d_model=512,
+    n_heads=8,
+    d_ff=2048,
+    dropout=0.1,
+    pre_norm=False,
+    activation="relu",
+    positions="sinusoidal",
+    norm="layer",
+    bias=True,
+    tie_embeddings=True,
+)
 """The paper's base model (table 3)."""
 BIG = replace(BASE, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 """The paper's big model (table 3)."""
@@ -71,9 +80,11 @@ class Translator(nn.Module):
         return Translator(BIG, vocab_size, max_len)
 
     def forward(
-        self, src: Int[Tensor, "B S"], tgt_in: Int[Tensor, "B T"],
+        self,
+        src: Int[Tensor, "B S"],
+        tgt_in: Int[Tensor, "B T"],
         src_padding_mask: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "B T V"]:  # fmt: skip
+    ) -> Float[Tensor, "B T V"]:
         """Logits (B, T, V) of the token after each of tgt_in (B, T), given src (B, S).
 
         Targets are padded on the right, where a causal mask already hides the padding.
@@ -89,10 +100,13 @@ class Translator(nn.Module):
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
     def decode(
-        self, tgt_in: Int[Tensor, "R T"], memory: Float[Tensor, "B S D"],
-        src_padding_mask: Bool[Tensor, "B S"] | None = None, cache: DecoderCache | None = None,
+        self,
+        tgt_in: Int[Tensor, "R T"],
+        memory: Float[Tensor, "B S D"],
+        src_padding_mask: Bool[Tensor, "B S"] | None = None,
+        cache: DecoderCache | None = None,
         branches: Branches | None = None,
-    ) -> Float[Tensor, "R T V"]:  # fmt: skip
+    ) -> Float[Tensor, "R T V"]:
         """Logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
         With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With
@@ -106,10 +120,13 @@ class Translator(nn.Module):
             positions = torch.full((1, n_new), branches.depth, device=device)
             mask = None if branches.paths is None else Mask(branches.paths[:, None], blind=False)
         x = self.decoder(
-            self.tgt_embedding(tgt_in, positions, stream="target"), memory,
-            mask=mask, memory_mask=Mask.of(padding_mask=src_padding_mask),
-            rotation=make_rotation(self.config, positions), cache=cache,
-        )  # fmt: skip
+            self.tgt_embedding(tgt_in, positions, stream="target"),
+            memory,
+            mask=mask,
+            memory_mask=Mask.of(padding_mask=src_padding_mask),
+            rotation=make_rotation(self.config, positions),
+            cache=cache,
+        )
         return F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
 
     def new_cache(self) -> DecoderCache:

@@ -14,7 +14,25 @@ from glassformer.nn.norms import LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
 
 __all__ = [
-    "Decoder", "DecoderCache", "DecoderLayer", "Dropout", "Encoder", "EncoderLayer", "FeedForward", "KVCache",
-    "LayerNorm", "LearnedPositions", "Mask", "MultiHeadAttention", "RMSNorm", "Residual", "Rotation",
-    "SinusoidalPositions", "SwiGLU", "TokenEmbedding", "causal_mask", "fused_attention", "sinusoidal",
-]  # fmt: skip
+    "Decoder",
+    "DecoderCache",
+    "DecoderLayer",
+    "Dropout",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "KVCache",
+    "LayerNorm",
+    "LearnedPositions",
+    "Mask",
+    "MultiHeadAttention",
+    "RMSNorm",
+    "Residual",
+    "Rotation",
+    "SinusoidalPositions",
+    "SwiGLU",
+    "TokenEmbedding",
+    "causal_mask",
+    "fused_attention",
+    "sinusoidal",
+]

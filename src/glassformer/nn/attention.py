@@ -23,15 +23,37 @@ Tap: TypeAlias = Callable[[str, Tensor], Tensor]
 
 
 @overload
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
-              tap: Tap = ..., return_weights: Literal[False] = ...) -> Tensor: ...  # fmt: skip
-@overload
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = ..., *, scale: float | None = ...,
-              tap: Tap = ..., return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def attention(
-    q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
-    mask: Bool[Tensor, "#B #H #Q #K"] | None = None, *, scale: float | None = None,
-    tap: Tap = lambda _, tensor: tensor, return_weights: bool = False) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = ...,
+    *,
+    scale: float | None = ...,
+    tap: Tap = ...,
+    return_weights: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = ...,
+    *,
+    scale: float | None = ...,
+    tap: Tap = ...,
+    return_weights: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+def attention(
+    q: Float[Tensor, "B H Q E"],
+    k: Float[Tensor, "B H K E"],
+    v: Float[Tensor, "B H K Ev"],
+    mask: Bool[Tensor, "#B #H #Q #K"] | None = None,
+    *,
+    scale: float | None = None,
+    tap: Tap = lambda _, tensor: tensor,
+    return_weights: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
 
     With q = k = v = x and scale 1 it is the parameter-free self-attention that tutorials begin with.
@@ -59,9 +81,14 @@ def attention(
 
 
 def fused_attention(
-    q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"],
-    mask: Mask | None = None, *, scale: float | None = None, kernel: bool | None = None,
-) -> Float[Tensor, "B H Q Ev"]:  # fmt: skip
+    q: Float[Tensor, "B H Q E"],
+    k: Float[Tensor, "B H K E"],
+    v: Float[Tensor, "B H K Ev"],
+    mask: Mask | None = None,
+    *,
+    scale: float | None = None,
+    kernel: bool | None = None,
+) -> Float[Tensor, "B H Q Ev"]:
     """The twin of `attention` for when nobody looks: the same context, as fast as it can be had.
 
     `kernel` says whether torch's fused kernel does it. When absent it does where that pays: on a GPU, and on
@@ -101,9 +128,14 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True,
+        self,
+        d_model: int,
+        n_heads: int,
+        d_head: int | None = None,
+        *,
+        bias: bool = True,
         qk_norm: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if d_head is None:
             if d_model % n_heads:
@@ -119,9 +151,15 @@ class MultiHeadAttention(nn.Module):
         self.k_norm = RMSNorm(d_head) if qk_norm else nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "B Q D"], memory: Float[Tensor, "B K D"] | None = None, mask: Mask | None = None,
-        *, rotation: Rotation | None = None, cache: KVCache | None = None, tap: Tap | None = None,
-    ) -> Float[Tensor, "B Q D"]:  # fmt: skip
+        self,
+        x: Float[Tensor, "B Q D"],
+        memory: Float[Tensor, "B K D"] | None = None,
+        mask: Mask | None = None,
+        *,
+        rotation: Rotation | None = None,
+        cache: KVCache | None = None,
+        tap: Tap | None = None,
+    ) -> Float[Tensor, "B Q D"]:
         """Queries from x; keys and values from `memory` (cross attention) or from x itself.
 
         Args:

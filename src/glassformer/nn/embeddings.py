@@ -24,16 +24,18 @@ class TokenEmbedding(nn.Module):
         dropout: dropout on the sum (paper, 5.4).
     """
 
-    def __init__(self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float,
-                 std: float | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float, std: float | None = None
+    ) -> None:
         super().__init__()
         self.scale = math.sqrt(d_model) if std is None else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=std or d_model**-0.5)
         self.positions, self.dropout = positions, Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"],
-                *more: Float[Tensor, "B L D"], stream: str = "") -> Float[Tensor, "B L D"]:  # fmt: skip
+    def forward(
+        self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"], stream: str = ""
+    ) -> Float[Tensor, "B L D"]:
         """`more` is what else is known of each token, such as its n-grams; `stream` tells a trace whose tokens."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
         for added in more:

@@ -28,9 +28,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.pre_norm = norm, Dropout(dropout), pre_norm
 
-    def forward(
-        self, x: Float[Tensor, "B L D"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "B L D"]:
+    def forward(self, x: Float[Tensor, "B L D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B L D"]:
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -39,9 +37,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self attention, then feed-forward, each in a residual (paper, 3.1)."""
 
-    def __init__(
-        self, self_attention: MultiHeadAttention, feed_forward: nn.Module, residuals: Sequence[Residual]
-    ):
+    def __init__(self, self_attention: MultiHeadAttention, feed_forward: nn.Module, residuals: Sequence[Residual]):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
@@ -62,9 +58,12 @@ class DecoderLayer(nn.Module):
     """
 
     def __init__(
-        self, self_attention: MultiHeadAttention, cross_attention: MultiHeadAttention | None,
-        feed_forward: nn.Module, residuals: Sequence[Residual],
-    ) -> None:  # fmt: skip
+        self,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention | None,
+        feed_forward: nn.Module,
+        residuals: Sequence[Residual],
+    ) -> None:
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
@@ -75,10 +74,15 @@ class DecoderLayer(nn.Module):
         self.cross_residual = cross[0] if cross else None
 
     def forward(
-        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"] | None = None, *,
-        mask: Mask | None = None, memory_mask: Mask | None = None, rotation: Rotation | None = None,
+        self,
+        x: Float[Tensor, "R T D"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        *,
+        mask: Mask | None = None,
+        memory_mask: Mask | None = None,
+        rotation: Rotation | None = None,
         cache: LayerCache | None = None,
-    ) -> Float[Tensor, "R T D"]:  # fmt: skip
+    ) -> Float[Tensor, "R T D"]:
         """R rows attend to B memories; R is B, or B · beam with the hypotheses of a sentence adjacent.
 
         Raises:
@@ -125,10 +129,15 @@ class Decoder(nn.Module):
         self.norm = norm or nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"] | None = None, *,
-        mask: Mask | None = None, memory_mask: Mask | None = None, rotation: Rotation | None = None,
+        self,
+        x: Float[Tensor, "R T D"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        *,
+        mask: Mask | None = None,
+        memory_mask: Mask | None = None,
+        rotation: Rotation | None = None,
         cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "R T D"]:  # fmt: skip
+    ) -> Float[Tensor, "R T D"]:
         for i, layer in enumerate(self.layers):
             past = cache.layers[i] if cache else None
             x = layer(x, memory, mask=mask, memory_mask=memory_mask, rotation=rotation, cache=past)

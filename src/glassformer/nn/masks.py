@@ -33,9 +33,12 @@ class Mask:
 
     @staticmethod
     def of(
-        *, causal: tuple[int, int] | None = None, padding_mask: Bool[Tensor, "B K"] | None = None,
-        segments: Int[Tensor, "B K"] | None = None, device: torch.device | str = "cpu",
-    ) -> Mask | None:  # fmt: skip
+        *,
+        causal: tuple[int, int] | None = None,
+        padding_mask: Bool[Tensor, "B K"] | None = None,
+        segments: Int[Tensor, "B K"] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Mask | None:
         """The mask under which all of these hold; None when every query may attend to every key.
 
         Args:

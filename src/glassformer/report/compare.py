@@ -84,8 +84,9 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
         comparison.tests.append({"first": str(first.path), "second": str(second.path), **outcome})
         for one, other in ((first, second), (second, first)):
             if one.several and not other.several:
-                comparison.notes.append(f"{one.path} stands beside {other.path} with its best by validation, "
-                                        f"{one.run.path.name}.")  # fmt: skip
+                comparison.notes.append(
+                    f"{one.path} stands beside {other.path} with its best by validation, {one.run.path.name}."
+                )
     corrected = holm([test["p_value"] for test in comparison.tests])
     for test, p_value in zip(comparison.tests, corrected, strict=True):
         test["p_holm"] = p_value
@@ -109,9 +110,7 @@ def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int = 1) -
     points = f"{value.removesuffix('%')} points" if value.endswith("%") else value
     what = points if value.endswith("%") else f"{points} ({metric.title})"
     p = "p < .001" if p_value < 0.001 else f"p = {f'{p_value:.3f}'.removeprefix('0')}"
-    how = f"{p}, {test['test']}, {test['n']:,} {unit}" + (
-        f"; corrected for {n_tests} pairs" if n_tests > 1 else ""
-    )
+    how = f"{p}, {test['test']}, {test['n']:,} {unit}" + (f"; corrected for {n_tests} pairs" if n_tests > 1 else "")
     if p_value >= CHANCE:
         return f"{first} and {second} differ by {what}, which may be chance ({how})."
     better, than = (first, second) if (difference > 0) == metric.higher_is_better else (second, first)

@@ -52,8 +52,17 @@ def loss(facts: RunFacts) -> bytes | None:
     _x_of_updates(axes, max([*steps[-1:], *valid_steps[-1:]]))
     if len(facts.validations) > 1 and (best := facts.best_validation()):
         axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
-        axes.annotate("kept", (best.step, 0.985), (-4, 0), xycoords=("data", "axes fraction"),
-                      textcoords="offset points", ha="right", va="top", color=ps.ACCENT, fontsize=10)  # fmt: skip
+        axes.annotate(
+            "kept",
+            (best.step, 0.985),
+            (-4, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=ps.ACCENT,
+            fontsize=10,
+        )
     ps.end_labels(axes, labels)
     return ps.png(figure)
 
@@ -161,15 +170,20 @@ def lengths(facts: RunFacts) -> bytes | None:
         cut = ((train.n_truncated or 0) + (train.n_dropped or 0)) / max(train.n, 1)
         axes.axvline(limit, color=ps.ACCENT, linewidth=1.3)
         left = limit > 0.7 * edges[-1]
-        axes.annotate(f"limit {limit:,}; {percent(cut)} were longer", (limit, 0.95), (-6 if left else 6, 0),
-                      xycoords=("data", "axes fraction"), textcoords="offset points", color=ps.ACCENT,
-                      ha="right" if left else "left", va="center")  # fmt: skip
+        axes.annotate(
+            f"limit {limit:,}; {percent(cut)} were longer",
+            (limit, 0.95),
+            (-6 if left else 6, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            color=ps.ACCENT,
+            ha="right" if left else "left",
+            va="center",
+        )
     return ps.png(figure)
 
 
-def _series(
-    rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]
-) -> tuple[np.ndarray, np.ndarray]:
+def _series(rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]) -> tuple[np.ndarray, np.ndarray]:
     """Return the steps at which there is a finite value, and the values."""
     steps = np.array([row.step for row in rows], dtype=float)
     values = np.array([value(row) for row in rows], dtype=float)  # None becomes NaN

@@ -102,9 +102,7 @@ def _as_one(facts: SeedsFacts) -> str:
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        told = (
-            f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
-        )
+        told = f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
     else:
         told = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
     members = len(facts.runs) * facts.runs[0].config.model.members
@@ -138,8 +136,7 @@ def seeds_report(facts: SeedsFacts) -> Facts:
         "best": facts.best.path.name if facts.settled else None,
         "valid": {"metric": first.metric.name, **spread_of(valid)} if valid else None,
         "test": {"metric": first.score.metric.name, **spread_of(facts.scores())} if facts.scores() else None,
-        "ensemble": ensemble
-        and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
+        "ensemble": ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
         "runs": [_run_facts(run) for run in facts.runs],
     }
 
@@ -165,11 +162,16 @@ def seeds_markdown(facts: SeedsFacts) -> str:
     rows = []
     for run in facts.runs:
         valid, (_, value, interval) = validated(run), run.score
-        rows.append([
-            run.path.name + (", best by validation" if run is best else ""),
-            "" if valid is None else validation.write(valid), "" if value is None else test.write(value),
-            test.between(interval), f"{run.steps:,}", duration(run.seconds or 0),
-        ])  # fmt: skip
+        rows.append(
+            [
+                run.path.name + (", best by validation" if run is best else ""),
+                "" if valid is None else validation.write(valid),
+                "" if value is None else test.write(value),
+                test.between(interval),
+                f"{run.steps:,}",
+                duration(run.seconds or 0),
+            ]
+        )
     scored = "test" if first.evaluation and first.evaluation.split == "test" else "evaluation"
     header = [
         "",
@@ -194,8 +196,6 @@ def seeds_markdown(facts: SeedsFacts) -> str:
         parts.append(_as_one(facts))
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
-        parts.append(
-            f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`."
-        )
+        parts.append(f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`.")
     parts += ["## Use it", fenced(first.telling.example_command(facts.path.name), "sh")]
     return "\n\n".join(parts) + "\n"

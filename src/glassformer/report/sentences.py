@@ -39,7 +39,9 @@ def model(facts: RunFacts) -> str:
             parts.append("words read with their n-grams")
     what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
     if model.members > 1:
-        what = f"An ensemble of {model.members}, whose probabilities are averaged. Each is one {what[0].lower()}{what[1:]}"
+        what = (
+            f"An ensemble of {model.members}, whose probabilities are averaged. Each is one {what[0].lower()}{what[1:]}"
+        )
     begin = facts.config.train.init_from
     parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
     return f"{what}, {'; '.join(parts)}."
@@ -64,9 +66,7 @@ def dataset(facts: RunFacts) -> str:
 
 def cautions(facts: RunFacts) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
-    told = [note for note in facts.data.notes if note.endswith(LIMITED)] + facts.data.preflight.get(
-        "warnings", []
-    )
+    told = [note for note in facts.data.notes if note.endswith(LIMITED)] + facts.data.preflight.get("warnings", [])
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
     return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in told), *caveats(facts)]
 

@@ -138,8 +138,7 @@ def _validations(facts: RunFacts) -> list[str]:
 def _data(facts: RunFacts, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
-    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown",
-              "texts with unknown"]  # fmt: skip
+    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown", "texts with unknown"]
     spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("spelled") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),

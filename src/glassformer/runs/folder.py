@@ -99,9 +99,7 @@ class RunFolder:
         """Take away what a process that died before its first update wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
-        first = (
-            self.env.name in names or not names & begun
-        )  # it is written first; a data.json alone is not ours
+        first = self.env.name in names or not names & begun  # it is written first; a data.json alone is not ours
         if first and all(name in begun or name.startswith(".tmp-") for name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names & begun:

@@ -31,9 +31,7 @@ LayersOf = Mapping[str, Callable[[ModelConfig], int]]
 """By the name of a task: how many layers its models of some sizes have."""
 
 
-def save_model(
-    folder: Path, config: Facts, tensors: Weights, tokenizers: Mapping[str, bytes], card: str
-) -> None:
+def save_model(folder: Path, config: Facts, tensors: Weights, tokenizers: Mapping[str, bytes], card: str) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
     Args:

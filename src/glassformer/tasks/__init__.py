@@ -10,9 +10,7 @@ from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.tasks.pretrain.task import Pretrain
 from glassformer.tasks.translate.task import Translate
 
-TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (Classify, Translate, LanguageModelling, Pretrain)
-}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Classify, Translate, LanguageModelling, Pretrain)}
 
 
 def register(task: type[Task]) -> type[Task]:

@@ -37,9 +37,7 @@ from glassformer.utils.cpu_threads import make_room
 
 EVALUATION_TOKENS = 8192
 """Tokens in a batch when nothing needs a gradient."""
-PARALLEL_FILES = frozenset(
-    f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name)
-)
+PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
 """Settings of pairs of sentences, for the `ignores` of tasks that read none."""
 SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
 """Settings of predicted labels, for the `ignores` of tasks that have none."""

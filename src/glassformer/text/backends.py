@@ -21,9 +21,7 @@ from glassformer.text.ngrams import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
-BYTE_TOKENS = [
-    f"<0x{byte:02X}>" for byte in range(256)
-]  # they spell a character that has no token of its own
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
 # A word may hold apostrophes ("don't"); any other mark is a token of its own, and so is a character of a script
 # without spaces, which would make one word of a whole clause. White space is only a border.
@@ -33,9 +31,7 @@ WORDS = rf"[{UNSPACED}]\p{{M}}*|[\w&&[^{UNSPACED}]]+(?:['’][\w&&[^{UNSPACED}]]
 PIECES = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE}]+|{SPACE}+(?={SPACE})|{SPACE}|\s+"
 
 
-def train_backend(
-    texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]
-) -> tokenizers.Tokenizer:
+def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
     """Train the kind `config.tokenizer` names, with the errors of `Tokenizer.train`; extra tokens come last."""
     trained_size = config.vocab_size - len(extra_tokens)
     counted = _Texts(texts, extra_tokens)

@@ -18,9 +18,7 @@ _CHUNK = 1 << 21
 """Pairs that are counted at a time."""
 
 
-def common_bigrams(
-    texts: Iterable[Sequence[int]], vocab_size: int, special: int, most: int
-) -> list[tuple[int, int]]:
+def common_bigrams(texts: Iterable[Sequence[int]], vocab_size: int, special: int, most: int) -> list[tuple[int, int]]:
     """The `most` pairs of ids that follow each other in the most texts, and in `FEWEST` at least, commonest first.
 
     Args:
@@ -35,9 +33,7 @@ def common_bigrams(
 
     def count() -> None:
         nonlocal keys, counts, n_waiting
-        new, times = (
-            np.unique(np.concatenate(waiting), return_counts=True) if waiting else (keys[:0], counts[:0])
-        )
+        new, times = np.unique(np.concatenate(waiting), return_counts=True) if waiting else (keys[:0], counts[:0])
         both, where = np.unique(np.concatenate([keys, new]), return_inverse=True)
         counts = np.bincount(where, np.concatenate([counts, times]), len(both)).astype(np.int64)
         keys, n_waiting = both, 0

@@ -200,9 +200,7 @@ class Tokenizer:
             return token
         if self.kind == "byte-bpe":
             token = backends.readable_bytes(token)
-        return (
-            token.replace(" ", backends.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-        )
+        return token.replace(" ", backends.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def _not_text(texts: Sequence[str]) -> DataError:

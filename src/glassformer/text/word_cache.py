@@ -41,9 +41,7 @@ class WordCache:
         if new := list(set(chain.from_iterable(words)) - self.known.keys()):
             self.known |= zip(new, self._tokenized([f" {word}" for word in new]), strict=True)
         known, firsts = self.known, self._tokenized([some[0] for some in words])  # no space before these
-        return [
-            first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)
-        ]
+        return [first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)]
 
     def _words(self, text: str) -> list[str]:
         """A text cut at single spaces between what are none."""

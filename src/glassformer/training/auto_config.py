@@ -26,9 +26,7 @@ def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Confi
     found, reason = kind.rules(data, config)
     if missing := [name for name in names if name not in found]:
         told = f"the task {kind.name} has no rule for {missing[0]}"
-        raise UsageError(
-            told, f"it has rules for: {', '.join(found) or 'nothing'}; set it, or take it out of fit"
-        )
+        raise UsageError(told, f"it has rules for: {', '.join(found) or 'nothing'}; set it, or take it out of fit")
     settings = {name: found[name] for name in names}
     shown = ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
     note = f"{reason}: {shown} (by rule; a setting that you name is yours)"

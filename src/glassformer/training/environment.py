@@ -24,12 +24,16 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
         "versions": installed(*PACKAGES),
-        "python": platform.python_version(), "platform": platform.platform(), "device": device.type,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
-        "precision": precision, "threads": torch.get_num_threads(), "cpus": os.cpu_count(),
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["glassformer", *sys.argv[1:]]),
-    }  # fmt: skip
+    }
 
 
 def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
@@ -37,8 +41,15 @@ def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
     t, known = p.task.tokenizer, asdict(facts)
     known.pop("splits")
     return DataFacts(
-        p.config.task, p.task.metric, p.config.data.dataset, p.data.train.source, facts.splits,
-        label_names=p.task.label_names, hashes=p.data.hashes, notes=p.data.notes,
+        p.config.task,
+        p.task.metric,
+        p.config.data.dataset,
+        p.data.train.source,
+        facts.splits,
+        label_names=p.task.label_names,
+        hashes=p.data.hashes,
+        notes=p.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "spelled": t.spelling is not None},
-        preflight=known, base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
-    )  # fmt: skip
+        preflight=known,
+        base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
+    )

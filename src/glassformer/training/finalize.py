@@ -26,11 +26,16 @@ def model_facts(task: Task) -> dict[str, Any]:
     """What `model/config.json` says: enough to build, load and use the model without its data."""
     config, tokenizer = task.config, task.tokenizer
     return {
-        "task": task.name, "recipe": config.recipe, "label_names": task.label_names,
-        "vocab_size": tokenizer.vocab_size, "tokenizer_sha256": tokenizer.sha256,
-        "text": asdict(config.text), "model": asdict(config.model), "decode": asdict(config.decode),
+        "task": task.name,
+        "recipe": config.recipe,
+        "label_names": task.label_names,
+        "vocab_size": tokenizer.vocab_size,
+        "tokenizer_sha256": tokenizer.sha256,
+        "text": asdict(config.text),
+        "model": asdict(config.model),
+        "decode": asdict(config.decode),
         "precision": config.train.precision,
-    }  # fmt: skip
+    }
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
@@ -54,9 +59,7 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
     replace_card(folder.model, model_card(folder.path, model_facts(p.task)))
     write_report(folder.path)
     for place in (folder.path, folder.plots):
-        remove_leftovers(
-            place
-        )  # of processes that died while they wrote; all that they began is whole by now
+        remove_leftovers(place)  # of processes that died while they wrote; all that they began is whole by now
     for caveat in caveats(load_facts(folder.path)):
         console.warn(caveat)
 

@@ -86,7 +86,9 @@ def check_base(config: Config, base: Base) -> None:
         UsageError: a size or a setting of the text differs; it is named.
     """
     for section, name, ours, theirs in _differences(config, base.config):
-        told = f"{section}.{name} is {_written(ours)}, and {_written(theirs)} in {base.path}, which this run begins from"
+        told = (
+            f"{section}.{name} is {_written(ours)}, and {_written(theirs)} in {base.path}, which this run begins from"
+        )
         raise UsageError(told, "leave it out: it is taken over from there")
 
 

@@ -60,13 +60,19 @@ def train_steps(
                 at.finished = "budget"
             n_tokens, n_slots, stop = agree(run, batches, request)
             report = StepReport(
-                at.step, epoch, loss, lr, grad_norm,
+                at.step,
+                epoch,
+                loss,
+                lr,
+                grad_norm,
                 tokens_per_s=n_tokens / elapsed,
                 padding=1 - n_tokens / max(1, n_slots),
-                seconds=at.seconds, progress=share,
+                seconds=at.seconds,
+                progress=share,
                 eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
-                threads=n_threads if run.device.type == "cpu" else None, stop=stop,
-            )  # fmt: skip
+                threads=n_threads if run.device.type == "cpu" else None,
+                stop=stop,
+            )
             if at.position >= len(plan):
                 at.epoch, at.position = at.epoch + 1, 0
             if validator.is_due(state, epoch):
@@ -83,9 +89,7 @@ def own_batches(run: RunContext, entries: Sequence[np.ndarray]) -> list[Batch]:
     return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
 
 
-def agree(
-    run: RunContext, batches: list[Batch], request: StopRequest
-) -> tuple[float, float, signal.Signals | None]:
+def agree(run: RunContext, batches: list[Batch], request: StopRequest) -> tuple[float, float, signal.Signals | None]:
     """Return tokens and slots of an update over all processes, and the signal that has reached any of them."""
     own = [sum(b.n_tokens for b in batches), sum(b.n_slots for b in batches)]
     stops = signal.SIGINT, signal.SIGTERM
@@ -164,9 +168,7 @@ def hide_words(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_pro
     return batch
 
 
-def diverged(
-    state: TrainState, run: RunContext, loss: float, grad_norm: float, batches: list[Batch]
-) -> DivergedError:
+def diverged(state: TrainState, run: RunContext, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:
     """The error that names the update and its examples, those of all processes."""
     at = state.progress
     own = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]

@@ -33,9 +33,7 @@ def objective_of(train: TrainConfig) -> Objective:
     return partial(cross_entropy, smoothing)
 
 
-def cross_entropy(
-    label_smoothing: float, task: Task, model: nn.Module, batch: Batch
-) -> tuple[Tensor, Tensor]:
+def cross_entropy(label_smoothing: float, task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """The task's own loss."""
     loss = task.loss_sum(model, batch, label_smoothing)
     return loss, loss
@@ -55,9 +53,7 @@ def adversarial(
     return minimised, loss
 
 
-def step_uphill(
-    x: Float[Tensor, "B L D"], slope: Float[Tensor, "B L D"], length: float
-) -> Float[Tensor, "B L D"]:
+def step_uphill(x: Float[Tensor, "B L D"], slope: Float[Tensor, "B L D"], length: float) -> Float[Tensor, "B L D"]:
     """`length` times as long as x, example by example, along the slope; zero where that is, as at padding.
 
     The vectors of padding do not count towards the length of x.
@@ -68,9 +64,7 @@ def step_uphill(
     return slope * scale[:, None, None]
 
 
-def _uphill(
-    label_smoothing: float, length: float, task: Task, model: nn.Module, batch: Batch
-) -> tuple[Tensor, Tensor]:
+def _uphill(label_smoothing: float, length: float, task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     entering = list[Tensor]()
     with _embeddings_pass(model, lambda x: entering.append(x) or x):
         loss = task.loss_sum(model, batch, label_smoothing)

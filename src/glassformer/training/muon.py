@@ -107,9 +107,7 @@ def muon_beside_adamw(model: nn.Module, config: TrainConfig) -> Together:
     matrices = [m.weight for m in linear if m.weight.requires_grad]
     chosen = {id(matrix) for matrix in matrices}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
-    dtype = (
-        torch.bfloat16 if choose_precision(config.precision, others[0].device) == "bf16" else torch.float32
-    )
+    dtype = torch.bfloat16 if choose_precision(config.precision, others[0].device) == "bf16" else torch.float32
     group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / config.lr}
     group |= {"momentum": c.momentum, "weight_decay": c.weight_decay}
     adamw = torch.optim.AdamW(others, config.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)

@@ -50,9 +50,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def load_optimizer_tensors(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
-) -> None:
+def load_optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` returned."""
     parameters = dict(model.named_parameters())
     for full_name, value in tensors.items():

@@ -54,7 +54,7 @@ class Preflight:
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
-        ]  # fmt: skip
+        ]
 
 
 FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
@@ -119,14 +119,18 @@ def _too_few(run: RunContext) -> Iterator[str]:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on texts unlike them, and " \
-              "give more before trying settings"  # fmt: skip
+        yield (
+            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on texts unlike them, and "
+            "give more before trying settings"
+        )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield f"only {counted(n_valid, 'examples')} to validate on: " \
-              f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or " \
-              "--valid-fraction"  # fmt: skip
+        yield (
+            f"only {counted(n_valid, 'examples')} to validate on: "
+            f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
+            "--valid-fraction"
+        )
 
 
 def _lopsided(run: RunContext) -> Iterator[str]:
@@ -137,12 +141,16 @@ def _lopsided(run: RunContext) -> Iterator[str]:
     lonely, (commonest, most) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        yield f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be " \
-              "answered, and give more of them, or leave them out"  # fmt: skip
+        yield (
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
+            "answered, and give more of them, or leave them out"
+        )
     if most > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(most / len(run.data.train))
-        yield f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the " \
-              "table of classes, not accuracy"  # fmt: skip
+        yield (
+            f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
+            "table of classes, not accuracy"
+        )
 
 
 def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
@@ -156,9 +164,14 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
         running, text = p.task.telling.running_text, p.config.text
         n_tokens, n_cut, n_unknown, n_texts = count_unknown(p.task.tokenizer, test.text, text, running)
         splits["test"] = SplitFacts(
-            len(test), n_tokens, None if running else n_cut, n_unknown=n_unknown, sha256=fingerprint(test, []),
-            unknown_rate=n_unknown / max(1, n_tokens), n_texts_unknown=None if running else n_texts,
-        )  # fmt: skip
+            len(test),
+            n_tokens,
+            None if running else n_cut,
+            n_unknown=n_unknown,
+            sha256=fingerprint(test, []),
+            unknown_rate=n_unknown / max(1, n_tokens),
+            n_texts_unknown=None if running else n_texts,
+        )
     return splits
 
 

@@ -63,7 +63,9 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         tokenizer = base.tokenizer
     config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
     if kind.form.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
-        what = f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
+        what = (
+            f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
+        )
         raise DataError(what, "look at the column of texts: glassformer data show")
     if (n_chars := sum(map(len, data.train.text))) >= MANY_CHARS:
         told = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
@@ -91,10 +93,13 @@ def prepare_together(config: Config, ranks: Ranks, tokenizer: Tokenizer | None =
     assert run is not None
     run, versions = replace(run, ranks=ranks), installed(*PACKAGES)
     ranks.same(
-        configuration=dump_config(run.config), data=str(sorted(run.data.hashes.items())),
-        tokenizer=run.task.tokenizer.sha256, versions=str(versions), precision=run.precision,
+        configuration=dump_config(run.config),
+        data=str(sorted(run.data.hashes.items())),
+        tokenizer=run.task.tokenizer.sha256,
+        versions=str(versions),
+        precision=run.precision,
         examples=f"{len(run.train)} {len(run.valid)}",
-    )  # fmt: skip
+    )
     plan, n = run.task.epoch_batches(run.train, 0), config.train.accumulate
     sizes = (sum(map(len, plan[i : i + n])) for i in range(0, len(plan), n))
     most = 0
@@ -217,9 +222,13 @@ def _standing(state: TrainState, folder: RunFolder) -> str:
 
 
 def _keep(
-    report: StepReport, state: TrainState, p: RunContext, folder: RunFolder, lines: TextIO,
+    report: StepReport,
+    state: TrainState,
+    p: RunContext,
+    folder: RunFolder,
+    lines: TextIO,
     on_report: OnReport | None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Log and show an update, and save where it is time to; returns whether everything is saved."""
     lines.write(pick(MetricsLine, asdict(report), folder.metrics).line())
     if on_report is not None and p.ranks.first:

@@ -60,9 +60,7 @@ class Validator:
             return train
         return self.task.encode(split, training=False)
 
-    def score(
-        self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split
-    ) -> dict[str, float]:
+    def score(self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
         """The task's scores of a model that is given these weights."""
         load_weights(model, weights)
         with autocast(self.run.device, self.run.precision):

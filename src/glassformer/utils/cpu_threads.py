@@ -54,9 +54,7 @@ def usage() -> Usage:
 
 def cores() -> set[int]:
     """The (logical) cores this process may run on."""
-    return (
-        set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    )
+    return set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 class Threads:
@@ -67,9 +65,7 @@ class Threads:
         look: what has been used so far; another one in tests. began: the same, from when the command began.
     """
 
-    def __init__(
-        self, most: int, n_cores: int, look: Callable[[], Usage] = usage, began: Usage | None = None
-    ) -> None:
+    def __init__(self, most: int, n_cores: int, look: Callable[[], Usage] = usage, began: Usage | None = None) -> None:
         self.most, self.now, self._n_cores, self._look = most, most, n_cores, look
         self._last = began or look()
 

@@ -51,9 +51,7 @@ def duration(seconds: Number) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def table(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, *, is_markdown: bool = False
-) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, *, is_markdown: bool = False) -> str:
     """Return a Markdown table; the first `left` columns flush left, the others right.
 
     Cells may hold anything a user's data holds: bars and line breaks in them cannot break the table. Cells written as

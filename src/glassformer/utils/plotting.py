@@ -25,14 +25,33 @@ DPI, WIDTH = 200, 6.6
 
 STYLE: Any = {
     # Each glyph comes from the first family that has it: STIX sets the page, DejaVu the rest of the world.
-    "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"], "font.size": 11.0, "text.color": INK,
-    "axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.7,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": QUIET,
-    "axes.linewidth": 0.7, "axes.labelcolor": QUIET, "axes.unicode_minus": True, "xtick.color": QUIET,
-    "ytick.color": QUIET, "xtick.labelsize": 10.0, "ytick.labelsize": 10.0, "ytick.major.size": 0.0,
-    "xtick.major.size": 3.0, "xtick.major.width": 0.7, "lines.solid_capstyle": "round",
-    "axes.facecolor": PAPER, "figure.facecolor": PAPER, "savefig.facecolor": PAPER,
-}  # fmt: skip
+    "font.family": ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"],
+    "font.size": 11.0,
+    "text.color": INK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.7,
+    "axes.labelcolor": QUIET,
+    "axes.unicode_minus": True,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelsize": 10.0,
+    "ytick.labelsize": 10.0,
+    "ytick.major.size": 0.0,
+    "xtick.major.size": 3.0,
+    "xtick.major.width": 0.7,
+    "lines.solid_capstyle": "round",
+    "axes.facecolor": PAPER,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+}
 
 BESIDE = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
 """Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
@@ -95,17 +114,23 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
     written = [
         axes.annotate(
-            text, (x, height), (7, 0), xycoords=("data", "axes fraction"), textcoords="offset points", color=colour,
-            va="center", annotation_clip=False, parse_math=False, bbox=ground)
+            text,
+            (x, height),
+            (7, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            annotation_clip=False,
+            parse_math=False,
+            bbox=ground,
+        )
         for height, x, _, text, colour in placed
-    ]  # fmt: skip
+    ]
     spans = [(box.x0, box.x1) for box in (label.get_window_extent() for label in written)]
     heights = [row[0] for row in placed]
     near = [
-        (i, j)
-        for j in range(len(spans))
-        for i in range(j)
-        if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
+        (i, j) for j in range(len(spans)) for i in range(j) if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
     ]
     for _ in range(50):  # relax: push those that are over one another apart by equal amounts
         for i, j in near:
@@ -137,9 +162,7 @@ def _covers_a_line(axes: Any, label: Any) -> bool:
 def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
     """Write a quiet remark beside a point, in data units, moved by `offset` points; rules do not cross it."""
     ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    axes.annotate(
-        text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False, bbox=ground
-    )
+    axes.annotate(text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False, bbox=ground)
 
 
 def thousands(axis: Any) -> None:

@@ -66,9 +66,7 @@ def test_an_impossible_number_is_a_usage_error(n):
 @pytest.mark.parametrize("locale", LOCALES)
 def test_no_text_of_a_locale_means_two_dates(locale):
     """If two formats put numbers in another order, some of these dates, all of small numbers, would collide."""
-    small = [
-        datetime.date(2000 + y, m, d) for y in range(1, 10, 2) for m in range(1, 13) for d in range(1, 13, 2)
-    ]
+    small = [datetime.date(2000 + y, m, d) for y in range(1, 10, 2) for m in range(1, 13) for d in range(1, 13, 2)]
     others = [datetime.date(1950 + i, 1 + i % 12, 13 + i % 16) for i in range(100)]
     meaning: dict[str, set[datetime.date]] = defaultdict(set)
     for date in small + others:

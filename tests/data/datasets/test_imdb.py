@@ -21,9 +21,7 @@ N_FILMS = 10
 def files():
     for side in ("train", "test"):
         for label in ("neg", "pos", "unsup") if side == "train" else ("neg", "pos"):
-            urls = [
-                f"http://www.imdb.com/title/tt{side == 'test'}{i % N_FILMS:07}/usercomments" for i in range(N)
-            ]
+            urls = [f"http://www.imdb.com/title/tt{side == 'test'}{i % N_FILMS:07}/usercomments" for i in range(N)]
             urls = [url.replace("ttTrue", "tt9").replace("ttFalse", "tt1") for url in urls]
             yield f"aclImdb/{side}/urls_{label}.txt", "\n".join(urls) + "\n"
             for i in range(N):
@@ -78,9 +76,7 @@ def test_parts_labels_and_texts(archive):
 
 def test_no_film_is_in_training_and_validation(archive):
     data = load(archive, valid_fraction=0.3)
-    train, valid = (
-        {text.split("<")[0].split()[3] for text in split.text} for split in (data.train, data.valid)
-    )
+    train, valid = ({text.split("<")[0].split()[3] for text in split.text} for split in (data.train, data.valid))
     assert train and valid and train.isdisjoint(valid)
     assert any("by film" in note for note in data.notes)
 
@@ -186,9 +182,7 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
     assert load_text_data(form, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
 
 
-def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(
-    archive, tmp_path
-):
+def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(archive, tmp_path):
     options = {"data_dir": str(archive), "valid_fraction": 0.3}
     texts = load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", **options))
     path, labelled = tmp_path / "p.jsonl", load(archive, valid_fraction=0.3)

@@ -90,9 +90,7 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
 def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
     path = write(
         tmp_path / "a.csv",
-        as_csv(
-            [("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]
-        ),
+        as_csv([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
     )
     data = load(
         TASKS["classify"].form,
@@ -152,9 +150,7 @@ def test_pair_tables_give_the_same_pairs(tmp_path, form):
         case "languages":
             path = write(tmp_path / "a.tsv", tsv([("en", "de"), *PAIRS]))
         case "jsonl":
-            path = write(
-                tmp_path / "a.jsonl", "\n".join(json.dumps({"n": 1, "src": a, "tgt": b}) for a, b in PAIRS)
-            )
+            path = write(tmp_path / "a.jsonl", "\n".join(json.dumps({"n": 1, "src": a, "tgt": b}) for a, b in PAIRS))
         case "nested":
             rows = [json.dumps({"translation": {"en": a, "de": b}}) for a, b in PAIRS]
             path = write(tmp_path / "a.jsonl", "\n".join(rows))
@@ -230,10 +226,14 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
         ("classify", DataConfig(files=FilesConfig(src_file="a", tgt_file="b")), "for translating|no training data"),
         ("translate", DataConfig(files=FilesConfig(src_file="a")), "without --tgt-file"),
         ("translate", DataConfig(files=FilesConfig(train_file="a.tsv", src_file="a", tgt_file="b")), "both a table"),
-        ("translate", DataConfig(files=FilesConfig(train_file="a.tsv", valid_tgt_file="b")), "without --valid-src-file"),
+        (
+            "translate",
+            DataConfig(files=FilesConfig(train_file="a.tsv", valid_tgt_file="b")),
+            "without --valid-src-file",
+        ),
         ("lm", DataConfig(), "no training data"),
     ],
-)  # fmt: skip
+)
 def test_flags_that_do_not_go_together(task, config, message):
     with pytest.raises(UsageError, match=message):
         load(TASKS[task].form, config)
@@ -241,9 +241,7 @@ def test_flags_that_do_not_go_together(task, config, message):
 
 def test_a_table_with_an_unknown_ending_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv, \.tsv or \.jsonl"):
-        load(
-            TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x")))
-        )
+        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x"))))
 
 
 def test_a_table_of_nothing_but_its_header(tmp_path):
@@ -303,8 +301,10 @@ def test_of_large_text_a_person_is_told_how_to_train_from_the_disk(tmp_path, mon
     data = DataConfig(files=FilesConfig(train_file=path))
     assert not any("data encode" in note for note in load(TASKS["lm"].form, data).notes)
     monkeypatch.setattr(documents, "LARGE_CHARS", 500)
-    assert any("700 characters are held in memory" in note and "data encode" in note
-               for note in load(TASKS["lm"].form, data).notes)  # fmt: skip
+    assert any(
+        "700 characters are held in memory" in note and "data encode" in note
+        for note in load(TASKS["lm"].form, data).notes
+    )
 
 
 def test_too_little_text_and_an_empty_folder(tmp_path):

@@ -46,9 +46,7 @@ def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path
     alone = load_text_data(FORM, data)
     mine, held_out = alone.train.text[0], alone.valid.text[0]
     other = "bad" if alone.train.answers[0] == "good" else "good"
-    path = write_jsonl(
-        tmp_path / "p.jsonl", [("new", "good"), (mine, other), (held_out, "bad"), ("newer", "bad")]
-    )
+    path = write_jsonl(tmp_path / "p.jsonl", [("new", "good"), (mine, other), (held_out, "bad"), ("newer", "bad")])
     both = load_text_data(FORM, with_file(data, path))
     assert both.train.text == [*alone.train.text, "new", "newer"]
     assert both.train.answers == [*alone.train.answers, "good", "bad"]
@@ -57,9 +55,7 @@ def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path
     assert path in both.hashes and set(alone.hashes) < set(both.hashes)
     told = both.notes[-1]
     assert told.startswith("self-training: 2 of 18 training texts were labelled by a model")
-    assert (
-        "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in told
-    )
+    assert "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in told
 
 
 def test_labels_of_low_probability_are_left_out(data: DataConfig, tmp_path: Path) -> None:

@@ -36,10 +36,7 @@ if os.environ.get("GLASSFORMER_DATA"):
 
     def test_the_tokenised_german_references_have_the_published_length():
         config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version="lc.norm.tok"))
-        assert (
-            sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer)
-            == 12_103
-        )
+        assert sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer) == 12_103
 
     @pytest.mark.parametrize("language", ["de", "en", "fr"])
     def test_raw_text_becomes_the_tokenised_text_of_the_papers(language):

@@ -19,8 +19,24 @@ from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
 WORDS = [
-    "the", "Cat", " ", "  ", "\n", "\n\n", " \n", "\t", ". ", "don't", "é", "好吃", "\u00a0", "\u3000", "42", "😀", "\r\n",
-]  # fmt: skip
+    "the",
+    "Cat",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    " \n",
+    "\t",
+    ". ",
+    "don't",
+    "é",
+    "好吃",
+    "\u00a0",
+    "\u3000",
+    "42",
+    "😀",
+    "\r\n",
+]
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=400).map("".join)
 KINDS = {
     kind: Tokenizer.train(["".join(WORDS) * 3 + "the Cat sat"], TextConfig(tokenizer=kind, vocab_size=290))
@@ -123,7 +139,7 @@ def test_a_folder_is_its_files_of_text_by_name(tmp_path):
         ("a.jsonl", b"[1]\n", r"a\.jsonl:1: .* in the field 'text', got: \[1\]$"),
         ("a.jsonl", b'\n{"text": "\\ud800"}\n', r"a\.jsonl:2: expected JSON"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_text_is_an_error_with_its_line(short_segments, tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError, match=message):

@@ -61,9 +61,7 @@ def test_a_damaged_file_is_named(shards, name):
         load(shards)
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", '{"format": "other"}', '{"format": "other", "dtype": "<u2"}']
-)
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": "other"}', '{"format": "other", "dtype": "<u2"}'])
 def test_an_index_that_is_not_one_is_an_error(shards, content):
     (shards / "index.json").write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=r"index\.json"):

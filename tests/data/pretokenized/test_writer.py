@@ -177,9 +177,7 @@ def test_a_killed_command_leaves_no_process_and_continues(tmp_path):
     with subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL) as process:
         while process.poll() is None and not (out / "shard-00000.bin").exists():
             time.sleep(0.01)
-        children = (
-            Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
-        )
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
         process.send_signal(signal.SIGKILL)
     assert children
     for _ in range(500):

@@ -41,9 +41,7 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
     findings.raise_if_any()
     if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
         advice = f"glassformer data encode {source} --out shards, once, then --train-file shards"
-        findings.notes.append(
-            f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}"
-        )
+        findings.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
         parts["valid"] = parts["test"]

@@ -85,9 +85,7 @@ def load_texts(data: DataConfig) -> TextData:
     parts |= _load_parts(data, UNLABELLED)
     more, films_held_out = parts["train/unsup"], {films[i] for i in in_valid}
     candidates = [everything.text[i] for i in in_train]
-    candidates += [
-        text for text, film in zip(more.texts, more.films, strict=True) if film not in films_held_out
-    ]
+    candidates += [text for text, film in zip(more.texts, more.films, strict=True) if film not in films_held_out]
     scored_later = {*valid.text, *test.text}
     train = Split([t for t in candidates if t not in scored_later], source="aclImdb/train and unsup")
     n_left = len(everything) + len(more.texts) - len(valid) - len(train)
@@ -171,9 +169,7 @@ def _read_folder(folder: Path, parts: Iterable[str]) -> Iterator[tuple[str, byte
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _parse(
-    files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str] = LABELLED
-) -> dict[str, _Part]:
+def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str] = LABELLED) -> dict[str, _Part]:
     """Sort reviews into the wanted parts by name; those of others, and whatever else there is, are passed over."""
     reviews: dict[str, dict[int, str]] = {part: {} for part in wanted}
     urls: dict[str, list[str]] = {}
@@ -183,9 +179,7 @@ def _parse(
         elif match := _URLS.match(name):
             urls[f"{match[1]}/{match[2]}"] = _text(content, f"{source}: {name}").split("\n")
     if missing := [part for part, texts in reviews.items() if not texts]:
-        raise DataError(
-            f"{source}: no reviews in {', '.join(missing)}.", "Is this the whole aclImdb data set?"
-        )
+        raise DataError(f"{source}: no reviews in {', '.join(missing)}.", "Is this the whole aclImdb data set?")
     return {part: _in_order(texts, urls.get(part, [])) for part, texts in reviews.items()}
 
 

@@ -14,9 +14,12 @@ from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 
 LOADERS = {
-    "imdb": imdb.load, "imdb-texts": imdb.load_texts, "multi30k": multi30k.load, "dates": dates.load,
+    "imdb": imdb.load,
+    "imdb-texts": imdb.load_texts,
+    "multi30k": multi30k.load,
+    "dates": dates.load,
     "shakespeare": shakespeare.load,
-}  # fmt: skip
+}
 ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with: "" is nothing; None is running text."""
 _IN_WORDS = {
@@ -52,7 +55,5 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
     elif data.dataset in LOADERS:
         text = LOADERS[data.dataset](data)
     else:
-        raise UsageError(
-            f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}."
-        )
+        raise UsageError(f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}.")
     return with_pseudo_labels(form, data, limited(text, data.limit, data.split_seed))

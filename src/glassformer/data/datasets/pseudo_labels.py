@@ -107,9 +107,7 @@ def read_predictions(path: Path, findings: Findings) -> tuple[Rows, list[float]]
                 lines.append(row.line)
                 probabilities.append(float(p))
             case _:
-                expected = (
-                    "a line of `glassformer predict --json` is expected: text, label, probability (0 to 1)"
-                )
+                expected = "a line of `glassformer predict --json` is expected: text, label, probability (0 to 1)"
                 findings.error(path, row.line, "columns", expected)
     return Rows(texts, labels, lines, path), probabilities
 

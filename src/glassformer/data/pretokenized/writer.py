@@ -163,8 +163,9 @@ class PretokenizedWriter:
             name = f"held-out-{number}.jsonl"
             lines = (json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n" for text in held_out)
             size, sha256 = atomic_write_chunks(self.out / name, lines)
-            shard = replace(shard, held_out=name, held_out_documents=len(held_out),
-                            held_out_bytes=size, held_out_sha256=sha256)  # fmt: skip
+            shard = replace(
+                shard, held_out=name, held_out_documents=len(held_out), held_out_bytes=size, held_out_sha256=sha256
+            )
         self.shards.append(shard)
         self._write_index(finished=False)
         return shard

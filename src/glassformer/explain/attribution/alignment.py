@@ -92,9 +92,7 @@ def alignment(
     return _weights(explanation, layer, shifted)
 
 
-def best_reading(
-    explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None
-) -> Reading:
+def best_reading(explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None) -> Reading:
     """Return the reading that agrees best with erasing, among those of a layer or step if one is given."""
     return next(r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
 

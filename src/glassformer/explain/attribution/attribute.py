@@ -185,12 +185,8 @@ def erase_each(
     *values, original = value_fn.quantity(logits).tolist()
     actual = inference.predictions[prediction_index(inference, request.prediction)].actual
     following = None if actual is None else actual.id
-    predictions = top_predictions(
-        inference.subject.task, logits[:n], [value_fn.position] * n, [following] * n
-    )
-    return [
-        Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)
-    ]
+    predictions = top_predictions(inference.subject.task, logits[:n], [value_fn.position] * n, [following] * n)
+    return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
 
 
 def _mark(
@@ -210,9 +206,7 @@ def _mark(
             if position >= len(stream.ids):
                 raise UsageError(f"erase.{name}: there is no position {position} in {len(stream.ids)} tokens")
             if stream.special[position]:
-                raise UsageError(
-                    f"erase.{name}: {stream.pieces[position]} is a special token, which cannot be erased"
-                )
+                raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which cannot be erased")
             # The prediction does not depend on later positions.
             if position < len(row):
                 row[position] = True
@@ -234,10 +228,12 @@ def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tens
     """Return the logits of N variants, given their erased tokens, (N, L) per stream."""
     size = max(1, BATCH_TOKENS // max(1, value_fn.n_tokens))
     with asking(value_fn.model):
-        return torch.cat([
-            value_fn.erased_logits([stream[start : start + size] for stream in erased])
-            for start in range(0, len(erased[0]), size)
-        ])  # fmt: skip
+        return torch.cat(
+            [
+                value_fn.erased_logits([stream[start : start + size] for stream in erased])
+                for start in range(0, len(erased[0]), size)
+            ]
+        )
 
 
 def _padded_to_streams(inference: Inference, scores: dict[str, list[float]]) -> dict[str, list[float]]:
@@ -286,9 +282,7 @@ def _warnings(
         )
     if value_fn.n_words < MIN_WORDS:
         n = "only one word" if value_fn.n_words == 1 else f"only {value_fn.n_words} words"
-        warnings.append(
-            f"{n} can be erased, and random rankings of so few words are often as good as the best"
-        )
+        warnings.append(f"{n} can be erased, and random rankings of so few words are often as good as the best")
     elif not any(test.beats_random for test in tests):
         warnings.append("this ranking of words is no more faithful to the model than random rankings")
     return warnings

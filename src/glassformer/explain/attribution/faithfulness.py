@@ -90,7 +90,6 @@ def faithfulness(
     beats = (value[0] > high[0], value[1] < low[1])
     mean = random.mean(axis=0)
     first, second = (
-        Faithfulness(float(value[i]), float(mean[i]), float(low[i]), float(high[i]), bool(beats[i]))
-        for i in range(2)
+        Faithfulness(float(value[i]), float(mean[i]), float(low[i]), float(high[i]), bool(beats[i])) for i in range(2)
     )
     return first, second

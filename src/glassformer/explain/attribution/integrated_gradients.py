@@ -91,9 +91,7 @@ def integrated_gradients(
         bad = sorted(bad, key=lambda p: -p.error)[: (max_steps - n_steps) // (2 * PANEL)]
         if not bad:
             break
-        halves = [
-            half for p in bad for half in ((p.start, (p.start + p.end) / 2), ((p.start + p.end) / 2, p.end))
-        ]
+        halves = [half for p in bad for half in ((p.start, (p.start + p.end) / 2), ((p.start + p.end) / 2, p.end))]
         halved = {p.start for p in bad}
         panels = [p for p in panels if p.start not in halved] + path.panels(halves)
         n_steps += PANEL * len(halves)
@@ -130,10 +128,7 @@ class _Path:
         values = values.reshape(len(parts), n_points + 2)
         slopes = slopes.reshape(len(parts), n_points + 2, -1)[:, 1:-1]
         scores = (slopes * (w / 2)[:, None]).sum(axis=1) * (end - start)
-        return [
-            _Panel(a, b, float(f[0]), float(f[-1]), s)
-            for (a, b), f, s in zip(parts, values, scores, strict=True)
-        ]
+        return [_Panel(a, b, float(f[0]), float(f[-1]), s) for (a, b), f, s in zip(parts, values, scores, strict=True)]
 
     def _along(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return f at N points of the path (N,), and its derivative along the path by token, (N, L)."""

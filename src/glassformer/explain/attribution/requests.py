@@ -90,9 +90,7 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
                 f"{name} {value} is no {'class' if classes else 'token'}", f"ids run from 0 to {n_ids - 1}"
             )
     if foil == target:
-        raise UsageError(
-            f"target and foil are both {target}", "choose another class or token to contrast with"
-        )
+        raise UsageError(f"target and foil are both {target}", "choose another class or token to contrast with")
     ids, words, n_words = [], [], 0
     for stream, length in zip(inference.streams, inference.visible_lengths(prediction), strict=True):
         tensor = inference.model_inputs[INPUTS[stream.name]][:, :length]

@@ -156,9 +156,7 @@ class ValueFunction:
     def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
         """Return the quantity of N variants, given the erased words; equal variants are evaluated once."""
         distinct: dict[bytes, int] = {}
-        variant = np.array(
-            [distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp
-        )
+        variant = np.array([distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp)
         first = [int(i) for i in np.unique(variant, return_index=True)[1]]
         values: list[float] = []
         size = max(1, BATCH_TOKENS // max(1, self.n_tokens))

@@ -53,9 +53,14 @@ class Part:
         self.told: set[str] = set()
 
     def tell(
-        self, key: str, value: Tensor, *, name: str | None = None,
-        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
-    ) -> Told:  # fmt: skip
+        self,
+        key: str,
+        value: Tensor,
+        *,
+        name: str | None = None,
+        params: nn.Module | Mapping[str, Tensor | None] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Told:
         """A step happened. Where `SITES` says that an edit could act, the tape's tap may answer with another tensor.
 
         Args:
@@ -70,14 +75,18 @@ class Part:
         return Told(id, value)
 
     def record(
-        self, key: str, id: str, value: Tensor, *,
-        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        key: str,
+        id: str,
+        value: Tensor,
+        *,
+        params: nn.Module | Mapping[str, Tensor | None] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
         """Tell of a step that no tap is to see, or has seen already."""
         site = SITES[key]
         inputs = [
-            self.known.get(wanted) or (self.call.id(wanted) if wanted in self.told else None)
-            for wanted in site.inputs
+            self.known.get(wanted) or (self.call.id(wanted) if wanted in self.told else None) for wanted in site.inputs
         ]
         axes = [Axis("token" if axis == "memory" else axis, self.streams.get(axis)) for axis in site.axes]
         if site.op == "mask":

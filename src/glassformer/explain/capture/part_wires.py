@@ -23,11 +23,7 @@ def stream_of(name: str) -> str:
     """The stream an embedding of that name begins: "src_embedding" the source, "tgt_embedding" the target."""
     last = name.rsplit(".", 1)[-1]
     return (
-        "source"
-        if last.startswith(("src", "source"))
-        else "target"
-        if last.startswith(("tgt", "target"))
-        else "text"
+        "source" if last.startswith(("src", "source")) else "target" if last.startswith(("tgt", "target")) else "text"
     )
 
 
@@ -101,9 +97,7 @@ class EmbeddingWires:
         self.calls[self.name] += 1
         self.call = Call(self.name, self.calls[self.name])
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
-        self.added = [
-            args[place] for place in sorted(place for place in args if isinstance(place, int) and place > 1)
-        ]
+        self.added = [args[place] for place in sorted(place for place in args if isinstance(place, int) and place > 1)]
 
     def number(self, positions: Tensor) -> None:
         self.first = int(positions[0, 0]) if positions.numel() else 0
@@ -157,9 +151,7 @@ class EmbeddingWires:
                 params["weight"] = module.weight
         if self.first:
             attrs["first"] = self.first  # with a cache: earlier positions were embedded by earlier calls
-        part.record(
-            f"positions:{kind}", part.call.id("positions"), self.positions, params=params, attrs=attrs
-        )
+        part.record(f"positions:{kind}", part.call.id("positions"), self.positions, params=params, attrs=attrs)
 
 
 class ResidualWires:
@@ -190,9 +182,7 @@ class ResidualWires:
     def normed(self, x: Tensor, output: Tensor) -> Tensor:
         norm = self.module.norm
         assert isinstance(norm, LayerNorm | RMSNorm)
-        self.part.known["before"] = (
-            self.part.known["x"] if self.module.pre_norm else self.part.call.id("residual")
-        )
+        self.part.known["before"] = self.part.known["x"] if self.module.pre_norm else self.part.call.id("residual")
         return self.part.tell(key_of(norm), output, params=norm, attrs={"eps": norm.eps}).value
 
     def end(self, output: Tensor) -> Tensor:

@@ -99,8 +99,15 @@ class Site:
     stream: bool = False
 
 
-def _site(op: str, inputs: str, axes: str, function: Callable[..., Any] | None, piece: str = "",
-          edit: Literal["", "result", "given", "tap"] = "", stream: bool = False) -> Site:  # fmt: skip
+def _site(
+    op: str,
+    inputs: str,
+    axes: str,
+    function: Callable[..., Any] | None,
+    piece: str = "",
+    edit: Literal["", "result", "given", "tap"] = "",
+    stream: bool = False,
+) -> Site:
     line = None if function is None else (function, piece)
     return Site(op, tuple(inputs.split()), tuple(axes.split()), line, edit, stream)
 
@@ -112,9 +119,11 @@ _rms, _learned, _waves = (
     positions.SinusoidalPositions.__init__,
 )
 _pools = {
-    "mean": "mean = (x * real).sum(", "max": "peak = x.masked_fill(", "mean+max": "torch.cat([mean, peak]",
+    "mean": "mean = (x * real).sum(",
+    "max": "peak = x.masked_fill(",
+    "mean+max": "torch.cat([mean, peak]",
     "first": "x[:, 0]",
-}  # fmt: skip
+}
 
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
@@ -144,12 +153,16 @@ SITES: dict[str, Site] = {
     "bigrams": _site("lookup", "numbers", "token feature", BigramEmbedding.forward, "F.embedding(", "result", True),
     "spelled": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
     "paired": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
-    "positions:sinusoidal": _site("positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "result", True),
+    "positions:sinusoidal": _site(
+        "positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "result", True
+    ),
     "positions:amplitude": _site("positions", "", "token feature", _waves, "* amplitude", "result", True),
     "positions:learned": _site("positions", "", "token feature", _learned, "self.weight[positions]", "result", True),
     "positions:other": _site("positions", "", "token feature", None, "", "result", True),
     "sum": _site("add", "before positions", "token feature", _embed, "x + self.positions(", "given", True),
-    "norm:layer_norm": _site("layer_norm", "before", "token feature", norms.LayerNorm.forward, "F.layer_norm(", "result"),
+    "norm:layer_norm": _site(
+        "layer_norm", "before", "token feature", norms.LayerNorm.forward, "F.layer_norm(", "result"
+    ),
     "norm:rms_norm": _site("rms_norm", "before", "token feature", _rms, "torch.rsqrt(", "result"),
     "q_proj": _site("linear", "x", "token heads_features", _attend, "self.q_proj(", "result"),
     "k_proj": _site("linear", "memory", "memory heads_features", _attend, "self.k_proj(", "result"),
@@ -164,10 +177,14 @@ SITES: dict[str, Site] = {
     "mask:given": _site("mask", "", "head token key", masks.lowered, "masked_fill_(~mask", "tap"),
     "weights": _site("softmax", "scores mask", "head token key", attention, ".softmax(dim=-1)", "tap"),
     "context": _site("mix", "weights v", "head token head_feature", attention, "@ v)", "tap"),
-    "concat": _site("concat_heads", "context", "token heads_features", MultiHeadAttention._combine_heads, ".flatten(-2)", "given"),
+    "concat": _site(
+        "concat_heads", "context", "token heads_features", MultiHeadAttention._combine_heads, ".flatten(-2)", "given"
+    ),
     "out": _site("linear", "concat", "token feature", _attend, "self.o_proj(", "result"),
     "residual:pre": _site("add", "x branch", "token feature", Residual.forward, "return x + self.dropout(", "result"),
-    "residual:post": _site("add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "given"),
+    "residual:post": _site(
+        "add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "given"
+    ),
     "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_gate(x)", "result"),
     "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_in(x)", "result"),
     "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.w_in(x)", "result"),
@@ -176,13 +193,18 @@ SITES: dict[str, Site] = {
     "hidden:swiglu": _site("swiglu", "w_gate w_in", "token hidden", SwiGLU.forward, "F.silu(", "given"),
     "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.w_out(", "result"),
     "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.w_out(", "result"),
-    **{f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, piece, "given") for how, piece in _pools.items()},
+    **{
+        f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, piece, "given")
+        for how, piece in _pools.items()
+    },
     "head": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "result"),
     "logits:class": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "result"),
-    "logits:pin_zero": _site("pin_zero", "head", "class", TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]", "result"),
+    "logits:pin_zero": _site(
+        "pin_zero", "head", "class", TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]", "result"
+    ),
     "logits:LanguageModel": _site("linear", "end", "token vocab", LanguageModel.forward, "F.linear(", "result"),
     "logits:Translator": _site("linear", "end", "token vocab", Translator.decode, "F.linear(", "result"),
     "linear:token": _site("linear", "before", "token out", None, "", "result"),
     "linear:class": _site("linear", "before", "class", None, "", "result"),
-}  # fmt: skip
+}
 """By the name of the step, with its kind where one name stands for several."""

@@ -55,9 +55,11 @@ class Tape:
     """
 
     def __init__(
-        self, modules: Sequence[tuple[str, nn.Module]], only: Sequence[str] | Callable[[str], bool],
+        self,
+        modules: Sequence[tuple[str, nn.Module]],
+        only: Sequence[str] | Callable[[str], bool],
         tap: Tap | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.notes: dict[str, Note] = {}
         """The steps kept so far, by id."""
         self.left_out: dict[str, None] = {}
@@ -82,9 +84,16 @@ class Tape:
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
 
     def add(
-        self, id: str, site: str, inputs: Sequence[str], value: Tensor, axes: Sequence[Axis], *,
-        params: nn.Module | Mapping[str, Tensor | None] | None = None, attrs: Mapping[str, Any] | None = None,
-    ) -> Origin:  # fmt: skip
+        self,
+        id: str,
+        site: str,
+        inputs: Sequence[str],
+        value: Tensor,
+        axes: Sequence[Axis],
+        *,
+        params: nn.Module | Mapping[str, Tensor | None] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Origin:
         """Keep this step if it is wanted, and remember its tensor. Returns its origin.
 
         Args:
@@ -160,9 +169,18 @@ class Tape:
         params = note.params._parameters if isinstance(note.params, nn.Module) else note.params or {}
         named = {role: self._names.get(_id(p), "") for role, p in params.items() if p is not None}
         return Record(
-            id, site.op, tuple(note.inputs), named, dict(note.attrs or {}), axes, value,
-            source_of(note.site), stack, layer, block,
-        )  # fmt: skip
+            id,
+            site.op,
+            tuple(note.inputs),
+            named,
+            dict(note.attrs or {}),
+            axes,
+            value,
+            source_of(note.site),
+            stack,
+            layer,
+            block,
+        )
 
     def wants(self, id: str) -> bool:
         """Whether a step of that id is kept."""

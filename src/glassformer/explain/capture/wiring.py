@@ -47,16 +47,35 @@ from glassformer.nn.layers import Decoder, Encoder, Residual
 from glassformer.nn.norms import LayerNorm, RMSNorm
 
 PLAIN = {
-    "self_attention": "self", "self_residual": "self", "cross_attention": "cross", "cross_residual": "cross",
-    "feed_forward": "ff", "feed_forward_residual": "ff", "layers": "", "ngrams": "embedding.ngrams",
+    "self_attention": "self",
+    "self_residual": "self",
+    "cross_attention": "cross",
+    "cross_residual": "cross",
+    "feed_forward": "ff",
+    "feed_forward_residual": "ff",
+    "layers": "",
+    "ngrams": "embedding.ngrams",
     "bigrams": "embedding.bigrams",
-}  # fmt: skip
+}
 """Names of modules, as they appear in ids."""
 
 KNOWN = (
-    nn.Linear, LayerNorm, RMSNorm, Residual, MultiHeadAttention, FeedForward, SwiGLU, TokenEmbedding, NgramEmbedding,
-    BigramEmbedding, Encoder, Decoder, TextClassifier, LanguageModel, Translator,
-)  # fmt: skip
+    nn.Linear,
+    LayerNorm,
+    RMSNorm,
+    Residual,
+    MultiHeadAttention,
+    FeedForward,
+    SwiGLU,
+    TokenEmbedding,
+    NgramEmbedding,
+    BigramEmbedding,
+    Encoder,
+    Decoder,
+    TextClassifier,
+    LanguageModel,
+    Translator,
+)
 """The types of modules that are watched."""
 
 
@@ -172,9 +191,7 @@ def _classifier(watch: Watch, model: TextClassifier, name: str) -> None:
         if real is not None and padding in tape.edited:
             # Pooling reads the mask itself, not what attention got.
             part.known["padding"] = part.call.id("mask")
-            part.record(
-                "mask:padding", part.call.id("mask"), real[:, None, None, :], attrs={"kind": "padding"}
-            )
+            part.record("mask:padding", part.call.id("mask"), real[:, None, None, :], attrs={"kind": "padding"})
         return part.tell(f"pooled:{how}", vector, attrs={"how": how}).value
 
     def classified(output: Tensor) -> Tensor:

@@ -73,9 +73,7 @@ def _draw(streams: list[tuple[str, list[Word]]], found: dict[str, Any]) -> Any:
     top = 0.8
     for name, places in laid_out:
         if several:
-            figure.text(
-                EDGE / WIDTH, 1 - (top + 0.02) / height, name, fontsize=9, color=fs.QUIET, va="center"
-            )
+            figure.text(EDGE / WIDTH, 1 - (top + 0.02) / height, name, fontsize=9, color=fs.QUIET, va="center")
             top += LINE * 0.9
         for word, line, (left, width) in places:
             _mark_word(figure, word, (left, top + LINE * line, width), strongest or 1.0)
@@ -119,15 +117,23 @@ def _mark_word(figure: Any, word: Word, place: tuple[float, float, float], stron
         )
         figure.add_artist(
             Line2D(
-                [left / across, (left + width) / across], [middle - 0.085 / down] * 2, linewidth=1.0, zorder=0.6,
+                [left / across, (left + width) / across],
+                [middle - 0.085 / down] * 2,
+                linewidth=1.0,
+                zorder=0.6,
                 color=fs.POSITIVE if word.score > 0 else fs.NEGATIVE,
                 linestyle="-" if word.score > 0 else (0, (1, 1.2)),
             )
-        )  # fmt: skip
+        )
     figure.text(
-        left / across, middle, fs.printable(word.text), fontsize=POINTS, va="center_baseline", parse_math=False,
+        left / across,
+        middle,
+        fs.printable(word.text),
+        fontsize=POINTS,
+        va="center_baseline",
+        parse_math=False,
         color=fs.PAPER if depth > 0.72 else fs.INK if word.score else fs.QUIET,
-    )  # fmt: skip
+    )
 
 
 def _bars(figure: Any, heaviest: Sequence[tuple[Word, str]], top: float) -> None:
@@ -154,9 +160,15 @@ def _bars(figure: Any, heaviest: Sequence[tuple[Word, str]], top: float) -> None
     axes.tick_params(length=0)
     for row, score in enumerate(scores):
         axes.annotate(
-            _signed(score), (score, row), (3 if score > 0 else -3, 0), textcoords="offset points",
-            ha="left" if score > 0 else "right", va="center", fontsize=8.5, color=fs.QUIET,
-        )  # fmt: skip
+            _signed(score),
+            (score, row),
+            (3 if score > 0 else -3, 0),
+            textcoords="offset points",
+            ha="left" if score > 0 else "right",
+            va="center",
+            fontsize=8.5,
+            color=fs.QUIET,
+        )
 
 
 def _test_words(found: dict[str, Any]) -> list[str]:

@@ -53,9 +53,14 @@ class ExplanationPlots(TracePlots):
 
 
 def save_figure(
-    explanation: ExplanationData, kind: str, path: Path, *, layer: int | None = None, head: int | None = None,
+    explanation: ExplanationData,
+    kind: str,
+    path: Path,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
     method: Literal["erase", "integrated_gradients"] = "erase",
-) -> None:  # fmt: skip
+) -> None:
     """Write a figure of an explanation: attention, positions, alignment or attribution.
 
     Raises:

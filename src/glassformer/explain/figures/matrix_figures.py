@@ -61,9 +61,7 @@ def one_matrix(
         at = values.argmax(axis=1)
         dark = values[np.arange(n_rows), at] > 0.55 * limits[1]
         for shade, colour in ((dark, fs.PAPER), (~dark, fs.INK)):
-            axes.scatter(
-                at[shade], np.flatnonzero(shade), s=(72 * cell * 0.22) ** 2, color=colour, linewidth=0
-            )
+            axes.scatter(at[shade], np.flatnonzero(shade), s=(72 * cell * 0.22) ** 2, color=colour, linewidth=0)
     fs.scale_bar(figure, drawn, (left + width + 0.16, top, 0.09, min(max(height, 0.8), 1.6)), "weight")
     return fs.finish(figure)
 
@@ -90,9 +88,11 @@ def small_multiples(
     gap, line = 0.22, 0.24 + above
     needed = 2 * EDGE + max(fs.text_width(probe, [title], 13) + fs.text_width(probe, [subtitle], 9.5))
     figure = fs.new_figure(
-        max(left + across * (width + gap) + 0.55, needed), HEAD + down * (line + height + 0.1) + FOOT,
-        title, subtitle,
-    )  # fmt: skip
+        max(left + across * (width + gap) + 0.55, needed),
+        HEAD + down * (line + height + 0.1) + FOOT,
+        title,
+        subtitle,
+    )
     limits = (0.0, max(float(weights.max()), 1e-12))
     drawn: Any = None
     for head in range(n_heads):
@@ -104,8 +104,15 @@ def small_multiples(
         axes.set_yticks([])
         if named:
             fs.label_cells(axes, names[0] if column == 0 else [""] * n_rows, names[1], cell)
-        axes.annotate(f"head {head + 1}", (0, 1), (0, 72 * (above + 0.02)), xycoords="axes fraction",
-                      textcoords="offset points", fontsize=9, color=fs.QUIET)  # fmt: skip
+        axes.annotate(
+            f"head {head + 1}",
+            (0, 1),
+            (0, 72 * (above + 0.02)),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize=9,
+            color=fs.QUIET,
+        )
     place = (left + across * (width + gap) - gap + 0.14, HEAD + line, 0.09, min(max(height, 0.8), 1.6))
     fs.scale_bar(figure, drawn, place, "weight")
     return fs.finish(figure)

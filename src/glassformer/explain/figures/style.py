@@ -83,9 +83,14 @@ def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
     FigureCanvasAgg(figure)
     for drop, text, size, colour in ((0.24, title, 13, INK), (0.46, subtitle, 9.5, QUIET)):
         figure.text(
-            0.12 / width, 1 - drop / height, printable(text), fontsize=size, color=colour,
-            va="center", parse_math=False,
-        )  # fmt: skip
+            0.12 / width,
+            1 - drop / height,
+            printable(text),
+            fontsize=size,
+            color=colour,
+            va="center",
+            parse_math=False,
+        )
     return figure
 
 
@@ -109,9 +114,13 @@ def colours(signed: bool) -> Any:
 
 
 def draw_matrix(
-    axes: Any, values: np.ndarray, *, limits: tuple[float, float], masked: np.ndarray | None = None,
+    axes: Any,
+    values: np.ndarray,
+    *,
+    limits: tuple[float, float],
+    masked: np.ndarray | None = None,
     signed: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Draw rows × columns as cells, row 0 on top, those that are masked hatched instead of coloured.
 
     Returns:
@@ -184,9 +193,7 @@ def label_cells(axes: Any, rows: Sequence[str], columns: Sequence[str], cell: fl
     look: Any = {"fontsize": max(points, SMALLEST), "color": INK, "parse_math": False}
     axes.set_yticks(range(0, len(rows), every), [printable(t) for t in rows[::every]], **look)
     axes.xaxis.tick_top()
-    axes.set_xticks(
-        range(0, len(columns), every), [printable(t) for t in columns[::every]], rotation=90, **look
-    )
+    axes.set_xticks(range(0, len(columns), every), [printable(t) for t in columns[::every]], rotation=90, **look)
 
 
 def whole_ticks(axes: Any) -> None:
@@ -203,10 +210,7 @@ def text_width(figure: Any, texts: Sequence[str], points: float) -> list[float]:
     from matplotlib.font_manager import FontProperties
 
     font, renderer = FontProperties(size=points), figure.canvas.get_renderer()
-    return [
-        renderer.get_text_width_height_descent(printable(t), font, ismath=False)[0] / figure.dpi
-        for t in texts
-    ]
+    return [renderer.get_text_width_height_descent(printable(t), font, ismath=False)[0] / figure.dpi for t in texts]
 
 
 def printable(text: str) -> str:
@@ -223,9 +227,7 @@ def printable(text: str) -> str:
     if any(c.isprintable() for c in missing):
         glyphs = glyphs | _glyphs(_installed(tuple(OTHER_SCRIPTS)))
     known = {"\n": "↵", "\t": "⇥"}
-    return "".join(
-        c if c.isprintable() and ord(c) in glyphs else known.get(c, f"U+{ord(c):04X}") for c in text
-    )
+    return "".join(c if c.isprintable() and ord(c) in glyphs else known.get(c, f"U+{ord(c):04X}") for c in text)
 
 
 @functools.cache

@@ -90,18 +90,14 @@ class TracePlots:
                 return positions_and_likeness(*words, values, shown, of)
         rotated = next((r for r in _by_op(self._records, "rotate") if "base" in r.attrs), None)
         if rotated is None:
-            raise UsageError(
-                "the trace holds no positions to draw", 'a model with positions = "none" has none to show'
-            )
+            raise UsageError("the trace holds no positions to draw", 'a model with positions = "none" has none to show')
         length, width = rotated.shape[-2:]
         speeds = float(rotated.attrs["base"]) ** (-2 * np.arange(width // 2) / width)
         angles = np.arange(length)[:, None] * speeds
         both = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
         subtitle = "each pair of features of queries and keys is turned by an angle; its cosine is shown"
         with fs.style():
-            return positions_and_likeness(
-                "Rotary positions", subtitle, both, np.cos(angles), "pair of features"
-            )
+            return positions_and_likeness("Rotary positions", subtitle, both, np.cos(angles), "pair of features")
 
     def alignment(
         self,
@@ -176,9 +172,7 @@ class TracePlots:
             stacks = [id for id in found if id.split(".")[0] == first]
         if not stacks:
             where = f" of the {stack}" if stack else ""
-            held = (
-                ", ".join(i for i in self._records if i.endswith("weights")) or "no attention weights at all"
-            )
+            held = ", ".join(i for i in self._records if i.endswith("weights")) or "no attention weights at all"
             raise UsageError(f"the trace holds no {block} attention{where}", f"it holds {held}")
         index = _chosen(of_all(len(stacks)) if layer is None else layer, len(stacks), "layer")[0]
         return stacks[index], index + 1
@@ -202,9 +196,7 @@ class TracePlots:
             elif given is not None and record.shape[-1] == record.shape[-2]:
                 pieces = given
             if pieces is not None and len(pieces) != size:
-                raise UsageError(
-                    f"{len(pieces)} tokens were given for {axis.name} of {size}", "give one piece a token"
-                )
+                raise UsageError(f"{len(pieces)} tokens were given for {axis.name} of {size}", "give one piece a token")
             names.append(list(pieces) if pieces is not None else [str(i + 1) for i in range(size)])
         return names[0], names[1]
 

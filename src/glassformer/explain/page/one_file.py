@@ -59,9 +59,7 @@ def _swap(pattern: str, replacement: str, text: str) -> str:
     """Replace the one place a pattern matches."""
     swapped, n_places = re.subn(pattern, lambda match: replacement, text, flags=re.IGNORECASE)
     if n_places != 1:
-        raise GlassformerError(
-            f"the built page matches {pattern} {n_places} times", "build it again: make web"
-        )
+        raise GlassformerError(f"the built page matches {pattern} {n_places} times", "build it again: make web")
     return swapped
 
 

@@ -132,9 +132,7 @@ def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
 
 
-def packed_tensors(
-    explanations: list[ExplanationData], room: int, dropped: list[str]
-) -> dict[str, dict[str, Packed]]:
+def packed_tensors(explanations: list[ExplanationData], room: int, dropped: list[str]) -> dict[str, dict[str, Packed]]:
     """`ReportData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
     packed: dict[str, dict[str, Packed]] = {e.id: {} for e in explanations}
     left_out: list[str] = []

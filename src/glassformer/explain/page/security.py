@@ -133,15 +133,11 @@ class Guard:
         """Raise `Refused` unless the request may be answered."""
         hosts = [host.lower() for host in headers.getlist("host")]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise Refused(
-                403, "this server answers to this machine's own names only", "open the printed address"
-            )
+            raise Refused(403, "this server answers to this machine's own names only", "open the printed address")
         if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
             raise Refused(403, "the request comes from another page", "open the printed address")
         if path.startswith(self.api) and not self.door.knows(headers):
-            raise Refused(
-                401, "this browser has not come in", "open the last address that the command printed"
-            )
+            raise Refused(401, "this browser has not come in", "open the last address that the command printed")
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":

@@ -102,9 +102,7 @@ def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
 
     async def enter(request: Request) -> Response:
         if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
-            return Response(
-                status_code=503
-            )  # a look ahead uses nothing up: the browser asks again when it is opened
+            return Response(status_code=503)  # a look ahead uses nothing up: the browser asks again when it is opened
         if not door.opens(request.query_params.get("token")):
             return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
         return Response(status_code=303, headers={"Location": door.place, "Set-Cookie": door.set_cookie()})
@@ -124,8 +122,10 @@ def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
     files = [Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"]
     inside = Router([Route("/", _answered(page)), *files, *questions], redirect_slashes=False)
     return [
-        Route("/", _answered(enter)), Route("/favicon.ico", icon), Mount(door.place.rstrip("/"), inside),
-    ]  # fmt: skip
+        Route("/", _answered(enter)),
+        Route("/favicon.ico", icon),
+        Mount(door.place.rstrip("/"), inside),
+    ]
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -136,9 +136,7 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
             return await endpoint(request)
         except Exception as error:
             if not isinstance(error, GlassformerError):
-                console.warn(
-                    f"{request.url.path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-                )
+                console.warn(f"{request.url.path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
             return error_response(error)
 
     return answer
@@ -194,9 +192,7 @@ class PageServer:
         UsageError: the port is taken, or may not be used.
     """
 
-    def __init__(
-        self, subject: Subject, *, port: int | None = None, start: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
+    def __init__(self, subject: Subject, *, port: int | None = None, start: Sequence[Mapping[str, Any]] = ()) -> None:
         import uvicorn
 
         asset("index.html")  # nobody should be sent to a page that is not there
@@ -205,9 +201,18 @@ class PageServer:
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(
-            app, http="h11", ws="none", loop="asyncio", lifespan="off", log_level="critical", access_log=False,
-            server_header=False, proxy_headers=False, limit_concurrency=256, timeout_graceful_shutdown=2,
-        )  # fmt: skip
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=256,
+            timeout_graceful_shutdown=2,
+        )
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 

@@ -110,7 +110,5 @@ def _traceable(question: dict[str, Any]) -> TraceRequest:
     request = TraceRequest.from_dict(question)
     for text in (request.text, request.target or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
-            raise Refused(
-                413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python"
-            )
+            raise Refused(413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python")
     return request

@@ -46,9 +46,7 @@ class Worker:
         try:
             self._queue.put_nowait((job, future))
         except queue.Full:
-            raise Refused(
-                503, "too much is being computed already", "try again in a moment", retry_after=2
-            ) from None
+            raise Refused(503, "too much is being computed already", "try again in a moment", retry_after=2) from None
         return future
 
     def close(self, wait_seconds: float = 2.0) -> None:

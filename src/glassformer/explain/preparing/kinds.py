@@ -91,9 +91,7 @@ def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
 def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:
     for place, token in enumerate(prefix):
         if not 0 <= token < t.vocab_size:
-            raise UsageError(
-                f"prefix[{place}] is {token}, and the vocabulary has ids 0 to {t.vocab_size - 1}"
-            )
+            raise UsageError(f"prefix[{place}] is {token}, and the vocabulary has ids 0 to {t.vocab_size - 1}")
         if token in (t.pad_id, t.bos_id, t.eos_id):
             raise UsageError(
                 f"prefix[{place}] is {t.pieces([token])[0]}, after which nothing can be written",

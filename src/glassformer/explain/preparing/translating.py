@@ -35,9 +35,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     src = make_stream(t, "source", source, [*spans[:most], None], request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.encode(request.target), t.spans(request.target)
-        notes += warnings_of(
-            target, range(min(most, len(target))), t, "the target", "head", empty_is_odd=False
-        )
+        notes += warnings_of(target, range(min(most, len(target))), t, "the target", "head", empty_is_odd=False)
         written, text = Hypothesis(target[:most], 0.0, 0.0, True), request.target
         written_at: list[Span | None] = [*target_spans[:most]]
         decode = DecodeLog("given", settings)

@@ -38,9 +38,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     # What the sampler sees of a prompt beyond the context, and goes on seeing until its window jumps.
     seen_from = window_start(len(prompt), model.max_len)
     if seen_from:
-        notes.append(
-            f"of {len(prompt)} tokens of the prompt only the last {len(prompt) - seen_from} are read"
-        )
+        notes.append(f"of {len(prompt)} tokens of the prompt only the last {len(prompt) - seen_from} are read")
     room = max(1, model.max_len - (len(prompt) - seen_from))
     if "max_new_tokens" not in request.decode:
         shown = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else NEW_TOKENS
@@ -56,9 +54,14 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     ids = everything[seen_from : seen_from + model.max_len]
     check_room(len(ids), request.pad, model.max_len)
     stream = make_stream(
-        t, "text", ids, spans[seen_from : seen_from + len(ids)], text,
-        n_given=len(prompt) - seen_from, n_pad=request.pad,
-    )  # fmt: skip
+        t,
+        "text",
+        ids,
+        spans[seen_from : seen_from + len(ids)],
+        text,
+        n_given=len(prompt) - seen_from,
+        n_pad=request.pad,
+    )
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}  # causal: padding behind is not seen
     ngrams = cast(LanguageModel, members_of(model)[0]).ngrams  # members of one run read the same
     if ngrams is not None:
@@ -66,9 +69,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     following = following_of(everything[seen_from + 1 :], new.finished, t.eos_id, len(ids))
     wrote = Wrote(stream.n_given - 1, stream.n_given - len(request.prefix), banned)
     written = t.decode(new.ids)
-    return Prepared(
-        inputs, [stream], [*range(len(ids))], following, decode, written, notes, wrote, wrote.first
-    )
+    return Prepared(inputs, [stream], [*range(len(ids))], following, decode, written, notes, wrote, wrote.first)
 
 
 def _joined(

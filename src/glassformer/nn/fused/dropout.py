@@ -23,7 +23,5 @@ def dropout(x: Tensor, p: float) -> Tensor:
     threshold = min(255, max(1, round(p * 256)))
     n = x.numel()
     noise = torch.empty((n + 7) // 8, dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)[:n]
-    keep = noise.clamp_(threshold - 1, threshold).sub_(
-        threshold - 1
-    )  # noise ≥ threshold, at a twentieth of its cost
+    keep = noise.clamp_(threshold - 1, threshold).sub_(threshold - 1)  # noise ≥ threshold, at a twentieth of its cost
     return x * keep.view(x.shape).to(x.dtype).mul_(256 / (256 - threshold))

@@ -30,9 +30,14 @@ class ProjectedCrossEntropySum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], labels: Int[Tensor, " N"],
-        label_smoothing: float, ignore_index: int, rows: int,
-    ) -> Float[Tensor, ""]:  # fmt: skip
+        ctx: Any,
+        hidden: Float[Tensor, "N D"],
+        weight: Float[Tensor, "V D"],
+        labels: Int[Tensor, " N"],
+        label_smoothing: float,
+        ignore_index: int,
+        rows: int,
+    ) -> Float[Tensor, ""]:
         kind, spread = hidden.device.type, label_smoothing / weight.shape[0]
         halved = kind != "meta" and torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if halved else hidden.dtype

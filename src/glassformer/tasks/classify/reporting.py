@@ -48,8 +48,10 @@ class ClassifyTelling(Telling):
         classes = evaluation.scores.get("per_class") or []
         if not 2 <= len(classes) <= MOST_CLASSES:
             return []
-        rows = [[c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
-                for c in classes]  # fmt: skip
+        rows = [
+            [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
+            for c in classes
+        ]
         return [table(["class", "precision", "recall", "F1", "examples"], rows)]
 
     def caveats(self, evaluation: Evaluation) -> list[str]:
@@ -66,9 +68,7 @@ class ClassifyTelling(Telling):
         return {name: image for name, image in drawn.items() if image is not None}
 
     def example_table(self, examples: Sequence[Facts]) -> str:
-        rows = [
-            [e["text"], e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples
-        ]
+        rows = [[e["text"], e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples]
         return table(["text", "true", "predicted"], rows, left=3)
 
     def example_command(self, run: str) -> str:
@@ -108,9 +108,7 @@ def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
     if right > right_by_guessing and p_value < CHANCE:
         return []
     told = f"Always answering {code(names[guess])} would be right in {percent(right_by_guessing / n)} of {n:,} texts"
-    return [
-        f"{told}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."
-    ]
+    return [f"{told}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."]
 
 
 def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:

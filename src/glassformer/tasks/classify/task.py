@@ -123,13 +123,17 @@ class Classify(Task):
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """Texts without labels, which are only to be read, get zeros."""
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
-        labels = (
-            np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
-        )
+        labels = np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
         return Batch(
-            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), None, index, int(real.sum()), len(index),
+            torch.from_numpy(ids),
+            mask_of(real),
+            torch.from_numpy(labels),
+            None,
+            index,
+            int(real.sum()),
+            len(index),
             spelling_of(corpus, index),
-        )  # fmt: skip
+        )
 
     def build_member(self) -> TextClassifier:
         c, t = self.config, self.tokenizer

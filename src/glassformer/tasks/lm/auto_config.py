@@ -47,9 +47,10 @@ def settings(facts: Facts) -> dict[str, Any]:
     return {
         "vocab_size": int(min(16_000, max(1000, round(1500 * millions**0.5, -2)))),
         "epochs": round(min(25.0, max(1.0, 11 / millions**0.45)), 1),
-        "n_layers": n_layers, "d_model": d_model,
+        "n_layers": n_layers,
+        "d_model": d_model,
         "dropout": 0.3 if n < 0.2e6 else 0.15 if n < 5e6 else 0.05 if n < 50e6 else 0.0,
-    }  # fmt: skip
+    }
 
 
 def heads_of(d_model: int) -> int:

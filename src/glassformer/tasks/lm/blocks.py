@@ -30,9 +30,7 @@ def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.nda
     with evaluation_mode(model):
         for batch in task.batches(model, corpus):
             logits = task.logits(model, batch).float().flatten(0, 1)
-            losses = F.cross_entropy(
-                logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none"
-            )
+            losses = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none")
             scored = (batch.labels != IGNORE_INDEX).cpu().numpy()
             position = batch.index[:, None] + 1 + np.arange(scored.shape[1])
             nats[position[scored]] = losses.view(scored.shape).cpu().numpy()[scored]

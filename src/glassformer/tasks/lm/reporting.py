@@ -25,9 +25,7 @@ class LanguageModellingTelling(Telling):
     running_text = True
     headline = "bits_per_char"
     shown = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
-    limits = (
-        "It continues text in the manner of its training text. It knows no facts and follows no instructions."
-    )
+    limits = "It continues text in the manner of its training text. It knows no facts and follows no instructions."
     examples_note = "The model goes on from a prompt."
     compared = ("chars", "nats")
 

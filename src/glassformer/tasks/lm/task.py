@@ -39,11 +39,24 @@ class LanguageModelling(Task):
     form = Form("lm")
     metric = "nats_per_token"
     telling = LanguageModellingTelling()
-    ignores = PARALLEL_FILES | SELF_TRAINING | {
-        "data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams",
-        "model.n_decoder_layers", "model.pooling",
-        "decode.beam_size", "decode.length_penalty", "decode.n_best", "decode.sample", "decode.bleu_tokenize",
-    }  # fmt: skip
+    ignores = (
+        PARALLEL_FILES
+        | SELF_TRAINING
+        | {
+            "data.files.text_column",
+            "data.files.label_column",
+            "text.truncate",
+            "text.ngrams",
+            "text.bigrams",
+            "model.n_decoder_layers",
+            "model.pooling",
+            "decode.beam_size",
+            "decode.length_penalty",
+            "decode.n_best",
+            "decode.sample",
+            "decode.bleu_tokenize",
+        }
+    )
 
     @classmethod
     def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
@@ -92,9 +105,14 @@ class LanguageModelling(Task):
         position = start[:, None] + 1 + np.arange(ids.shape[1])
         labels[position < first[:, None]] = IGNORE_INDEX
         return Batch(
-            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), None, start,
-            n_tokens=int(real.sum()), n_labels=int((stop + 1 - first).sum()),
-        )  # fmt: skip
+            torch.from_numpy(ids),
+            mask_of(real),
+            torch.from_numpy(labels),
+            None,
+            start,
+            n_tokens=int(real.sum()),
+            n_labels=int((stop + 1 - first).sum()),
+        )
 
     def build_member(self) -> LanguageModel:
         c = self.config

@@ -137,9 +137,7 @@ class Pretrain(Task):
 
     def forward_flops(self, length: float) -> float:
         d_model = self.config.model.d_model
-        return encoder_flops(self.config.model, length) + SHARE * 2 * d_model * (
-            d_model + self.tokenizer.vocab_size
-        )
+        return encoder_flops(self.config.model, length) + SHARE * 2 * d_model * (d_model + self.tokenizer.vocab_size)
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """(N, V), of the tokens that have a label."""
@@ -204,9 +202,7 @@ class Pretrain(Task):
             ids, words = [*ids, self.tokenizer.mask_id, *more_ids], [*words, "", *more_words]
         return ids, words
 
-    def _guesses(
-        self, model: nn.Module, ids: list[int], words: list[str], k: int
-    ) -> list[list[dict[str, Any]]]:
+    def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
         """The k likeliest tokens for each masked id, piece by piece as in training; none of them is special."""
         found, most, t = [], self.config.text.max_len, self.tokenizer
         device = next(model.parameters()).device

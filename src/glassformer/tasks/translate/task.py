@@ -104,9 +104,14 @@ class Translate(Task):
         tgt_in[:, 0] = t.bos_id
         n_labels = int(lengths.sum()) + len(index)
         return Batch(
-            torch.from_numpy(ids), mask_of(real), torch.from_numpy(labels), torch.from_numpy(tgt_in), index,
-            n_tokens=int(real.sum()) + n_labels, n_labels=n_labels,
-        )  # fmt: skip
+            torch.from_numpy(ids),
+            mask_of(real),
+            torch.from_numpy(labels),
+            torch.from_numpy(tgt_in),
+            index,
+            n_tokens=int(real.sum()) + n_labels,
+            n_labels=n_labels,
+        )
 
     def build_member(self) -> Translator:
         size = self.tokenizer.vocab_size
