@@ -44,8 +44,6 @@ already, its tab can be reloaded as often as you like.</p>
 """
 
 Result = TypeVar("Result")
-
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -121,11 +119,7 @@ def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
 
     files = [Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"]
     inside = Router([Route("/", _answered(page)), *files, *questions], redirect_slashes=False)
-    return [
-        Route("/", _answered(enter)),
-        Route("/favicon.ico", icon),
-        Mount(door.place.rstrip("/"), inside),
-    ]
+    return [Route("/", _answered(enter)), Route("/favicon.ico", icon), Mount(door.place.rstrip("/"), inside)]
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
