@@ -101,8 +101,8 @@ def test_temperature_reshapes_the_bars_exactly(app: Callable[..., App]) -> None:
     text = page.page.locator(f'[data-candidate="{best[0]}"]').inner_text()
     p = np.exp(logits[best[0]] - np.logaddexp.reduce(logits))
     assert f"{100 * p:.1f}" in text
-    page.page.locator("[data-role=knob-temperature]").fill("2")
-    page.until("() => location.hash.includes('knobs=')")
+    page.page.locator("[data-role=slider-temperature]").fill("2")
+    page.until("() => location.hash.includes('sampling=')")
     page.settle()
     t = explanation.subject.task.tokenizer
     halved = logits / 2
@@ -183,7 +183,7 @@ def test_where_information_moved_is_what_python_says(app: Callable[..., App], na
     run = subject_of(MODELS[name])
     text = TEXTS[run.task.name]
     page = app(name, "attention", text=text, view="flow")
-    page.page.get_by_role("button", name="Show the numbers").click()
+    page.page.get_by_role("button", name="Show numbers").click()
     [shown] = [figure for figure in page.figures() if figure["node"] == "information_flow"]
     expected = np.concatenate([*attention_rollout(explain(run, text)).values()], axis=1)
     assert len(shown["cells"]) > 20
@@ -207,9 +207,9 @@ def test_what_is_marked_is_seen(app: Callable[..., App]) -> None:
     """The written token among its rivals, and what the lines of the search stand for."""
     page = app("translate, pre-norm", "decode", text=TEXTS["translate"], beam_size=3, position=1)
     page.settle()
-    fates = page.page.locator("i[data-fate]").evaluate_all("all => all.map(one => one.dataset.fate)")
-    assert fates == ["chosen", "lives", "finished", "pruned"]
+    outcomes = page.page.locator("i[data-outcome]").evaluate_all("all => all.map(one => one.dataset.outcome)")
+    assert outcomes == ["chosen", "kept", "finished", "pruned"]
     bold = "all => all.map(one => getComputedStyle(one.querySelector('bdi')).fontWeight >= 600)"
     bars = page.page.locator("[data-role=force]")
-    written = [title == "this token was written" for title in bars.evaluate_all("all => all.map(one => one.title)")]
+    written = [title == "this is the output token" for title in bars.evaluate_all("all => all.map(one => one.title)")]
     assert sum(written) == 1 and bars.evaluate_all(bold) == written

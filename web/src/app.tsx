@@ -1,13 +1,13 @@
 /**
- * The frame around the six screens: the name, the screens' links, the text that is traced and its answer,
- * and what went wrong. Each screen is a folder in screens/ and draws its own content only.
+ * The frame around the six screens: navigation, the text form, the answer and error messages. Each screen is a folder
+ * in screens/.
  */
 import type { ComponentType } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { FlowScreen } from "./screens/flow/screen";
 import { type Screen, SCREENS } from "./state/address";
 import { useKeys } from "./state/keys";
-import { busy, go, hrefTo, manifest, problems, report, route, runFacts } from "./state/page";
+import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
 import { signal, useValue } from "./state/signals";
 import { theme, toggleTheme } from "./state/theme";
 import type { Manifest } from "./types";
@@ -17,7 +17,7 @@ const NAMES: Record<Screen, string> = {
   flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
 };
 
-/** The screens that are here; the others come in a second bundle, the first time that one of them is opened. */
+/** The loaded screens; the others are in a second bundle, loaded when one is opened. */
 const screens = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>>>>({ flow: FlowScreen });
 
 export function App() {
@@ -33,7 +33,7 @@ export function App() {
   );
 }
 
-/** Its links carry what the address says, so it follows it. */
+/** Links keep the parameters of the address. */
 function Header() {
   const { screen } = useValue(route);
   const dark = useValue(theme) === "dark";
@@ -65,11 +65,11 @@ function Main() {
   const here = useValue(screens, (all) => screen in all);
   const waits = useValue(busy) ?? (here ? null : `Opening ${NAMES[screen]}`);
   const traced = useValue(manifest, Boolean);
-  const content = useMemo(() => <Content screen={screen} />, [screen]); // the same while the page waits: not drawn again
+  const content = useMemo(() => <Content screen={screen} />, [screen]); // not rerendered while loading
   return (
     <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
       {content}
-      {!(traced && here) && <p class="waiting">{waits ? `${waits} …` : "Nothing is traced yet."}</p>}
+      {!(traced && here) && <p class="waiting">{waits ? `${waits} …` : "Nothing has been traced yet."}</p>}
       <p class="visually-hidden" role="status">{waits}</p>
     </main>
   );
@@ -79,7 +79,7 @@ function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(screens)[screen];
   useEffect(() => {
-    if (!Component) import("./screens/later").then((later) => (screens.now = { ...screens.now, ...later }), report);
+    if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), reportError);
   }, [Component]);
   return trace && <><Answer trace={trace} />{Component && <Component trace={trace} />}</>;
 }
@@ -89,8 +89,8 @@ function Problems() {
     <>
       {useValue(problems).map((problem, i) => (
         <div key={i} role="alert" class="problem">
-          <p><strong>{problem.now!.message}</strong> {problem.now!.hint}</p>
-          <button type="button" class="quiet" onClick={() => (problem.now = null)}>Close</button>
+          <p><strong>{problem.value!.message}</strong> {problem.value!.hint}</p>
+          <button type="button" class="quiet" onClick={() => (problem.value = null)}>Close</button>
         </div>
       ))}
     </>
@@ -98,17 +98,17 @@ function Problems() {
 }
 
 const KEYS: [string, string][] = [
-  ["1 … 6", "the screens"],
-  ["Space", "the next step (Step), erase a word (Why)"],
-  ["Shift Space", "the step before"],
-  ["Enter", "the arithmetic of the chosen cell"],
-  ["[ ]", "the layer before, the next"],
-  [", .", "the head before, the next"],
-  ["← ↑ → ↓", "another cell, another token"],
-  ["?", "this help"],
+  ["1 … 6", "open a screen"],
+  ["Space", "next step (Step), mask a word (Why)"],
+  ["Shift Space", "previous step"],
+  ["Enter", "arithmetic of the selected cell"],
+  ["[ ]", "previous layer, next layer"],
+  [", .", "previous head, next head"],
+  ["← ↑ → ↓", "move to another cell or token"],
+  ["?", "show this help"],
 ];
 
-/** The keys, in a dialog that the browser itself makes modal. */
+/** The keyboard shortcuts, in a modal dialog. */
 function Help() {
   const dialog = useRef<HTMLDialogElement>(null);
   return (
@@ -128,12 +128,12 @@ function Help() {
 }
 
 const lead = (screen: Screen) => (event: MouseEvent) => {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return; // a new tab, as anywhere
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return; // opens a new tab
   event.preventDefault();
   go(screen);
 };
 
 function skip(event: MouseEvent) {
-  event.preventDefault(); // the hash is the page's address
+  event.preventDefault(); // the hash holds the page's address
   document.getElementById("main")?.focus();
 }

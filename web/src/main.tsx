@@ -1,6 +1,4 @@
-/**
- * Starts the page. Everything it shows comes from `state/page.ts`; everything it knows, from `sources/`.
- */
+/** Starts the page. */
 import { render } from "preact";
 import { App } from "./app";
 import { start } from "./state/page";

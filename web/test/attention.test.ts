@@ -1,17 +1,15 @@
-/**
- * The pure functions of the Attention and Compare screens, on matrices that can be checked by hand. Run by `npm test`.
- */
+/** Tests the pure functions of the Attention and Compare screens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
-import { arcLine, heaviest } from "../src/screens/attention/lines";
-import { beside, differing, filmSlice, floor, pairRows } from "../src/screens/compare/pair";
-import { alignment, difference, headOf, meanOfHeads, pick, pickMask, type Grid } from "../src/tensors/grid";
+import { arcLine, largestArcs } from "../src/screens/attention/lines";
+import { alignedPositions, differingTokens, filmSlice, smallestProbability, pairRows } from "../src/screens/compare/pair";
+import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { decoderRollout, meanOfRows, rollout } from "../src/tensors/rollout";
 import { attentionGroups } from "../src/trace/heads";
 import { sentence } from "../src/trace/steps";
-import { heldRequest } from "../src/trace/writing";
+import { teacherForcedRequest } from "../src/trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
 
 function grid(rows: number[][]): Grid {
@@ -29,24 +27,24 @@ function rowSums(of: Grid): number[] {
 
 const CAUSAL = grid([[1, 0, 0], [1, 1, 0], [1, 1, 1]]);
 
-test("one head of a tensor, and the mean of all", () => {
+test("headOf returns one head, meanOfHeads the mean", () => {
   const tensor = { shape: [2, 2, 3], data: Float32Array.from([1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 7, 8]) };
   assert.deepEqual([...Array.from(headOf(tensor, 1).data)], [3, 4, 5, 6, 7, 8]);
   assert.deepEqual([...Array.from(meanOfHeads(tensor).data)], [2, 3, 4, 5, 6, 7]);
   assert.throws(() => headOf(tensor, 2), /no head 3/);
 });
 
-test("picked cells keep their values and their mask", () => {
+test("selectCells and selectMask keep values and mask", () => {
   const weights = grid([[1, 2, 3], [4, 5, 6], [7, 8, 9]]);
-  assert.deepEqual([...Array.from(pick(weights, [2, 0], [1]).data)], [8, 2]);
-  assert.deepEqual([...Array.from(pickMask(CAUSAL, [0, 2], [1, 2])!.data)], [0, 0, 1, 1]);
-  assert.deepEqual([...Array.from(pickMask(grid([[1, 0]]), [0, 1], [0, 1])!.data)], [1, 0, 1, 0]);
-  assert.equal(pickMask(null, [0], [0]), null);
+  assert.deepEqual([...Array.from(selectCells(weights, [2, 0], [1]).data)], [8, 2]);
+  assert.deepEqual([...Array.from(selectMask(CAUSAL, [0, 2], [1, 2])!.data)], [0, 0, 1, 1]);
+  assert.deepEqual([...Array.from(selectMask(grid([[1, 0]]), [0, 1], [0, 1])!.data)], [1, 0, 1, 0]);
+  assert.equal(selectMask(null, [0], [0]), null);
   assert.deepEqual([...Array.from(difference(grid([[1, 2]]), grid([[3, 1]]))!.data)], [2, -1]);
   assert.equal(difference(grid([[1, 2]]), grid([[1], [2]])), null);
 });
 
-test("entropy is 1 when even and 0 when certain, over the keys a row may attend to", () => {
+test("entropy is 1 for uniform and 0 for one-hot weights over unmasked keys", () => {
   near(entropy(grid([[1 / 3, 1 / 3, 1 / 3]]), null, [0]), 1);
   near(entropy(grid([[0, 1, 0]]), null, [0]), 0);
   // Row 0 of a causal mask has one key and no choice; rows 1 and 2 are even over what they may see.
@@ -54,7 +52,7 @@ test("entropy is 1 when even and 0 when certain, over the keys a row may attend 
   assert.equal(entropy(grid([[1, 0, 0]]), CAUSAL, [0]), null);
 });
 
-test("previous token and diagonal", () => {
+test("previousTokenShare and diagonality", () => {
   const previous = grid([[1, 0, 0], [1, 0, 0], [0, 0.75, 0.25]]);
   near(previousTokenShare(previous, [0, 1, 2]), (1 + 0.75) / 2);
   near(diagonality(previous, [0, 1, 2], 0), (1 + 0 + 0.25) / 3);
@@ -65,7 +63,7 @@ test("previous token and diagonal", () => {
   near(diagonality(grid([[0.5, 0.25, 0.25, 0, 0], [0, 0, 0, 0.1, 0.9]]), [0, 1], 1), (0.75 + 1) / 2);
 });
 
-test("rollout mixes half and half with the residual", () => {
+test("rollout averages weights with the identity", () => {
   const weights = grid([[0, 1], [1, 0]]);
   assert.deepEqual([...Array.from(rollout([weights]).data)], [0.5, 0.5, 0.5, 0.5]);
   const uneven = grid([[1, 0], [0.5, 0.5]]);
@@ -77,7 +75,7 @@ test("rollout mixes half and half with the residual", () => {
   assert.deepEqual([...Array.from(rollout([grid([[0, 0], [1, 0]])]).data)], [1, 0, 0.5, 0.5]);
 });
 
-test("a decoder's rollout shares one whole between target and source", () => {
+test("decoderRollout rows of target and source sum to 1", () => {
   const own = grid([[1, 0], [0.5, 0.5]]);
   const cross = grid([[1, 0, 0], [0, 0.5, 0.5]]);
   const encoder = rollout([grid([[1, 0, 0], [0, 1, 0], [0, 0, 1]])]);
@@ -90,7 +88,7 @@ test("a decoder's rollout shares one whole between target and source", () => {
   rowSums(two.target).forEach((sum, row) => near(sum + rowSums(two.source)[row]!, 1));
 });
 
-test("alignment is read where the token is the decoder's input, or where it was predicted", () => {
+test("alignment reads the row of the input or of the prediction", () => {
   // Row t: BOS, a, b. The row of b looks at source 2; the row that predicted b looks at source 1.
   const cross = grid([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0.2, 0.8]]);
   assert.deepEqual([...Array.from(alignment(cross, true).data)], [0.1, 0.8, 0.1, 0, 0.2, 0.8]);
@@ -98,18 +96,18 @@ test("alignment is read where the token is the decoder's input, or where it was 
   assert.equal(alignment(grid([[1, 0]]), true).rows, 0);
 });
 
-test("arcs: the heaviest of each row, on top the heaviest of all, and what they carry", () => {
+test("largestArcs returns the largest weights per row in ascending order", () => {
   const weights = grid([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05]]);
-  const { arcs, share } = heaviest(weights, null, 0.1, 2);
+  const { arcs, share } = largestArcs(weights, null, 0.1, 2);
   assert.deepEqual(arcs.map(({ query, key }) => [query, key]), [[0, 1], [0, 0], [1, 1]]);
   near(share, (0.6 + 0.3 + 0.9) / 2);
-  assert.deepEqual(heaviest(weights, grid([[0, 1, 1], [1, 1, 1]]), 0.5, 2).arcs.map((arc) => arc.key), [1]);
+  assert.deepEqual(largestArcs(weights, grid([[0, 1, 1], [1, 1, 1]]), 0.5, 2).arcs.map((arc) => arc.key), [1]);
   const { d, ...stroke } = arcLine({ query: 0, key: 2, weight: 0.5 }, 100, 20, 1);
   assert.equal(d, "M0,10C45,10 55,50 100,50");
   assert.deepEqual(stroke, { "stroke-width": "2.35", "stroke-opacity": "0.52" });
 });
 
-test("drawings are well-formed, whatever the tokens are", () => {
+test("drawMatrix and drawArcs escape any token", () => {
   const weights = grid([[0.5, 0.5], [0.25, 0.75]]);
   const drawn = {
     title: "a < b", caption: "words & words ".repeat(12), grid: weights, mask: grid([[1, 0], [1, 1]]),
@@ -128,45 +126,45 @@ test("drawings are well-formed, whatever the tokens are", () => {
   assert.equal(drawArcs(drawn).svg.split("<path").length - 1, 3); // one of the four cells is masked
 });
 
-test("what two sequences do not share is marked", () => {
-  assert.deepEqual(differing([1, 2, 3], [1, 9, 3, 4]), [false, true, false]);
-  assert.deepEqual(differing([1, 9, 3, 4], [1, 2, 3]), [false, true, false, true]);
-  assert.deepEqual(differing([], [5]), []);
-  assert.deepEqual(differing([5, 6], []), [true, true]);
-  assert.deepEqual(differing([1, 2, 3, 4], [3, 4, 1, 2, 9]).filter(Boolean).length, 2);
+test("differingTokens marks tokens outside the longest common subsequence", () => {
+  assert.deepEqual(differingTokens([1, 2, 3], [1, 9, 3, 4]), [false, true, false]);
+  assert.deepEqual(differingTokens([1, 9, 3, 4], [1, 2, 3]), [false, true, false, true]);
+  assert.deepEqual(differingTokens([], [5]), []);
+  assert.deepEqual(differingTokens([5, 6], []), [true, true]);
+  assert.deepEqual(differingTokens([1, 2, 3, 4], [3, 4, 1, 2, 9]).filter(Boolean).length, 2);
 });
 
-test("pairs of predictions: the likeliest of either side, unknown where a side does not list it", () => {
-  const said = (...top: [number, number][]): Prediction =>
+test("pairRows lists the most probable of either side", () => {
+  const prediction = (...top: [number, number][]): Prediction =>
     ({ position: 0, logsumexp: 0, actual: null, top: top.map(([id, p]) => ({ id, piece: `t${id}`, logit: 0, log_prob: Math.log(p) })) });
-  const rows = pairRows(said([1, 0.7], [2, 0.2]), said([3, 0.6], [1, 0.3]), 2);
+  const rows = pairRows(prediction([1, 0.7], [2, 0.2]), prediction([3, 0.6], [1, 0.3]), 2);
   assert.deepEqual(rows.map((row) => row.id), [1, 3]);
   near(rows[0]!.b, 0.3);
   assert.equal(rows[1]!.a, null);
-  near(floor(said([1, 0.7], [2, 0.2])), 0.2);
+  near(smallestProbability(prediction([1, 0.7], [2, 0.2])), 0.2);
 });
 
-test("two texts are compared as far from where each began to write as the other", () => {
-  const wrote = (first: number, length: number) =>
+test("alignedPositions aligns the first generated tokens", () => {
+  const manifest = (first: number, length: number) =>
     ({ predictions: Array.from({ length }, (_, position) => ({ position })), wrote: { first } }) as unknown as Manifest;
-  assert.deepEqual(beside(wrote(6, 46), wrote(7, 47), 6), { from: 0, to: 45, at: 6, other: 7 });
-  assert.deepEqual(beside(wrote(7, 47), wrote(6, 40), 0), { from: 1, to: 40, at: 1, other: 0 });
-  assert.deepEqual(beside(wrote(0, 5), wrote(0, 3), 4), { from: 0, to: 2, at: 2, other: 2 });
+  assert.deepEqual(alignedPositions(manifest(6, 46), manifest(7, 47), 6), { from: 0, to: 45, at: 6, other: 7 });
+  assert.deepEqual(alignedPositions(manifest(7, 47), manifest(6, 40), 0), { from: 1, to: 40, at: 1, other: 0 });
+  assert.deepEqual(alignedPositions(manifest(0, 5), manifest(0, 3), 4), { from: 0, to: 2, at: 2, other: 2 });
 });
 
-test("another checkpoint is asked about the very same tokens", () => {
+test("teacherForcedRequest asks for the same tokens", () => {
   const text = { ids: [5, 6, 7, 8, 9], special: [false, false, false, false, false], n_given: 2, text: "abcde" };
   const lm = { predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
-  assert.deepEqual(heldRequest(lm, "step-00000002"), {
+  assert.deepEqual(teacherForcedRequest(lm, "step-00000002"), {
     text: "ab", checkpoint: "step-00000002", prefix: [7, 8], decode: { temperature: 0.5, max_new_tokens: 1 },
   });
   const translate = { predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
-  assert.deepEqual(heldRequest(translate, "model"), { text: "ab", target: "xyz" });
+  assert.deepEqual(teacherForcedRequest(translate, "model"), { text: "ab", target: "xyz" });
   const classify = { predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
-  assert.deepEqual(heldRequest(classify, "step-00000002"), { text: "ab", checkpoint: "step-00000002" });
+  assert.deepEqual(teacherForcedRequest(classify, "step-00000002"), { text: "ab", checkpoint: "step-00000002" });
 });
 
-test("of keys that are cut off no entropy is told, nor whether rows sum to 1", () => {
+test("measuresOf and sentence account for a window of keys", () => {
   assert.deepEqual(measuresOf(false, true).map(([name]) => name), ["previous", "diagonal"]);
   assert.deepEqual(measuresOf(true, true), []);
   const node = {
@@ -178,7 +176,7 @@ test("of keys that are cut off no entropy is told, nor whether rows sum to 1", (
   assert.deepEqual([3, 600].map((pieces) => /sums to less/.test(sentence(node, trace(pieces)))), [false, true]);
 });
 
-test("the film strip asks for one head where a layer of every checkpoint would be too much", () => {
+test("filmSlice fetches one head to limit memory", () => {
   const view = { layer: { nHeads: 8 }, head: 5 };
   assert.equal(filmSlice(view, 128 * 128, 30), "");
   assert.equal(filmSlice(view, 512 * 512, 30), "head:5");

@@ -1,45 +1,43 @@
-/**
- * The pure functions of the Decode and Why screens, on numbers that can be checked by hand. Run by `npm test`.
- */
+/** Tests the pure functions of the Decode and Why screens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fateOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
+import { outcomeOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
 import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/screens/why/words";
-import { filterAll, filterTop, type Knobs } from "../src/tensors/filters";
+import { filterAll, filterTop, type SamplingParams } from "../src/tensors/filters";
 import { contributions, softmax } from "../src/tensors/pooling";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
 
-const NEUTRAL: Knobs = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];
 
-/** A second, plain writing of decode/sampling.py `allowed`. */
-function reference(logits: number[], knobs: Knobs, banned: number[]): number[] {
-  const p = softmax(logits.map((z, i) => (banned.includes(i) ? -Infinity : z)), knobs.temperature);
+/** A plain reference implementation of the filters in decode/sampling.py. */
+function reference(logits: number[], sampling: SamplingParams, banned: number[]): number[] {
+  const p = softmax(logits.map((z, i) => (banned.includes(i) ? -Infinity : z)), sampling.temperature);
   const order = p.map((_, i) => i).sort((a, b) => p[b]! - p[a]! || a - b);
   const peak = Math.max(...p);
-  let held = 0;
+  let cumulative = 0;
   const kept = p.map(() => 0);
   order.forEach((id, rank) => {
-    const ok = p[id]! > 0 && p[id]! >= knobs.minP * peak && (!knobs.topK || rank < knobs.topK)
-      && (knobs.topP === 1 || rank === 0 || held < knobs.topP);
-    held += p[id]!;
+    const ok = p[id]! > 0 && p[id]! >= sampling.minP * peak && (!sampling.topK || rank < sampling.topK)
+      && (sampling.topP === 1 || rank === 0 || cumulative < sampling.topP);
+    cumulative += p[id]!;
     if (ok) kept[id] = p[id]!;
   });
   const total = kept.reduce((a, b) => a + b, 0);
   return kept.map((x) => x / total);
 }
 
-const SETTINGS: Partial<Knobs>[] = [
+const SETTINGS: Partial<SamplingParams>[] = [
   {}, { temperature: 0.5 }, { temperature: 2 }, { topK: 3 }, { topP: 0.6 }, { minP: 0.3 },
   { temperature: 1.7, topK: 5, topP: 0.8, minP: 0.1 }, { temperature: 0.3, topP: 0.05 },
 ];
 
-test("all logits: every filter gives what sampling draws with", () => {
+test("filterAll agrees with the reference", () => {
   for (const setting of SETTINGS) {
     for (const banned of [[], [1], [0, 3]]) {
-      const knobs = { ...NEUTRAL, ...setting };
-      const expected = reference(LOGITS, knobs, banned);
-      const { bars, exact, nKept } = filterAll(LOGITS, knobs, banned, LOGITS.length);
+      const sampling = { ...NEUTRAL, ...setting };
+      const expected = reference(LOGITS, sampling, banned);
+      const { bars, exact, nKept } = filterAll(LOGITS, sampling, banned, LOGITS.length);
       assert.ok(exact);
       assert.equal(nKept, expected.filter((p) => p > 0).length);
       for (const bar of bars) {
@@ -49,7 +47,7 @@ test("all logits: every filter gives what sampling draws with", () => {
   }
 });
 
-test("bars and rest hold all of the probability, before and after", () => {
+test("filterAll bars and rest sum to 1", () => {
   const { bars, rest } = filterAll(LOGITS, { ...NEUTRAL, temperature: 1.4, topK: 6 }, [], 3);
   const total = (pick: (b: (typeof bars)[number]) => number, more: number) => bars.reduce((a, b) => a + pick(b), more);
   assert.equal(rest.n, 5);
@@ -57,7 +55,7 @@ test("bars and rest hold all of the probability, before and after", () => {
   assert.ok(Math.abs(total((b) => b.after, rest.after) - 1) < 1e-12);
 });
 
-test("the best tokens and logsumexp: the truth wherever it is called exact", () => {
+test("filterTop agrees with filterAll where exact", () => {
   const logits = Array.from({ length: 300 }, (_, i) => 4 * Math.sin(i * 1.7) + 2 * Math.cos(i * 0.37));
   const logsumexp = Math.log(logits.reduce((a, z) => a + Math.exp(z), 0));
   const ranked = logits.map((logit, id) => ({ id, logit })).sort((a, b) => b.logit - a.logit);
@@ -66,17 +64,17 @@ test("the best tokens and logsumexp: the truth wherever it is called exact", () 
   let nExact = 0;
   for (const setting of [...SETTINGS, ...more]) {
     for (const banned of [[], [ranked[3]!.id], [ranked[3]!.id, ranked[200]!.id]]) {
-      const knobs = { ...NEUTRAL, ...setting };
-      const truth = filterAll(logits, knobs, banned, 20);
-      const known = filterTop(top, logsumexp, 300, knobs, banned, 20);
+      const sampling = { ...NEUTRAL, ...setting };
+      const truth = filterAll(logits, sampling, banned, 20);
+      const known = filterTop(top, logsumexp, 300, sampling, banned, 20);
       assert.ok(Math.abs(known.rest.before - truth.rest.before) < 1e-9);
       known.bars.forEach((bar, i) => assert.ok(Math.abs(bar.before - truth.bars[i]!.before) < 1e-12));
       if (!known.exact || (banned.length && !Object.keys(setting).length)) continue;
       nExact++;
-      assert.equal(known.nKept, truth.nKept, JSON.stringify(knobs));
+      assert.equal(known.nKept, truth.nKept, JSON.stringify(sampling));
       known.bars.forEach((bar, i) => {
         assert.deepEqual([bar.id, bar.dropped], [truth.bars[i]!.id, truth.bars[i]!.dropped]);
-        assert.ok(Math.abs(bar.after - truth.bars[i]!.after) < 1e-9, JSON.stringify([knobs, banned, bar]));
+        assert.ok(Math.abs(bar.after - truth.bars[i]!.after) < 1e-9, JSON.stringify([sampling, banned, bar]));
       });
     }
   }
@@ -85,10 +83,10 @@ test("the best tokens and logsumexp: the truth wherever it is called exact", () 
   assert.ok(!filterTop(top, logsumexp, 300, { ...NEUTRAL, topK: 80 }, [], 20).exact);
 });
 
-test("temperature 0 is greedy, and never writes what may not be written", () => {
+test("filterAll with temperature 0 is greedy and respects suppressed tokens", () => {
   const { bars } = filterAll(LOGITS, { ...NEUTRAL, temperature: 0 }, [1], 8);
   assert.deepEqual(bars.filter((b) => b.dropped === null).map((b) => b.id), [3]);
-  assert.equal(bars.find((b) => b.id === 1)!.dropped, "never written");
+  assert.equal(bars.find((b) => b.id === 1)!.dropped, "suppressed");
 });
 
 const candidate = (parent: number, id: number, row: number | null, finished = false): BeamCandidate =>
@@ -104,20 +102,20 @@ const LOG: DecodeLog = {
   hypotheses: [{ ids: [6, 8], pieces: [], text: "", score: 0, log_prob: 0, finished: true, end: [2, 0] }],
 };
 
-test("beam: parents, fates, the chosen path and the keys", () => {
+test("layoutBeam sets parents, outcomes and the best hypothesis", () => {
   const layout = layoutBeam(LOG, true);
   assert.deepEqual(layout.columns.map((c) => c.length), [3, 3, 2]);
   const end = layout.columns[2]![0]!;
   assert.deepEqual(pathTo(end).map((n) => n.candidate.id), [6, 8, 2]);
   assert.deepEqual(layout.columns.flat().filter((n) => n.chosen).map((n) => n.candidate.id), [6, 8, 2]);
-  assert.deepEqual(layout.columns[1]!.map((n) => fateOf(n.candidate)), ["lives", "finished", "lives"]);
+  assert.deepEqual(layout.columns[1]!.map((n) => outcomeOf(n.candidate)), ["kept", "finished", "kept"]);
   assert.equal(neighbour(layout, end, "ArrowLeft")!.candidate.id, 8);
   assert.equal(neighbour(layout, layout.columns[0]![1]!, "ArrowRight")!.candidate.id, 8);
   assert.equal(neighbour(layout, end, "Home")!.candidate.id, 5);
   assert.equal(layout.columns.every((c, t) => c.every((n) => n.x === layout.edges[t])), true);
 });
 
-test("beam without the pruned ones keeps every parent", () => {
+test("layoutBeam without pruned candidates keeps every parent", () => {
   const layout = layoutBeam(LOG, false);
   assert.deepEqual(layout.columns.map((c) => c.length), [2, 3, 1]);
   assert.ok(layout.columns.slice(1).flat().every((n) => n.parent));
@@ -142,12 +140,12 @@ const STREAM: Stream = {
   text: "unhappy end", n_given: 5,
 };
 
-test("gaps count code points, as spans do", () => {
+test("gapBetween counts code points", () => {
   const words = wordsOf({ ...STREAM, text: "\u{1f600}\u{1f600} :  end", spans: [null, [0, 1], [1, 2], [6, 9], null] }, undefined, null);
   assert.equal(gapBetween([..."\u{1f600}\u{1f600} :  end"], words[0], words[1]!), " :  ");
 });
 
-test("words: sums, gaps, what was read later, what is erased", () => {
+test("wordsOf sums scores; erasedPositions lists tokens of masked words", () => {
   const words = wordsOf(STREAM, [0, 0.5, -2, 0.25, 0], 3);
   assert.deepEqual(words.map((w) => [w.text, w.score, w.later]), [["unhappy", -1.5, false], ["end", 0.25, true]]);
   assert.equal(gapBetween([...STREAM.text], words[0], words[1]!), " ");

@@ -1,15 +1,12 @@
-/**
- * Who may import whom: the folders of src/ are layers, and a screen knows no other screen. And no file asks for which
- * task a model was made: what differs is told by the manifest (`trace/writing.ts`). Run by `npm test`, in web/.
- */
+/** Tests the import rules: the folders of src/ are layers, screens do not import each other, and no file depends on the task of a model. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 
-/** A folder may import those before it, and what Python told (types.ts, sites.ts). The frame around the screens comes last. */
+/** A folder may import those before it, and the generated files. The frame around the screens is last. */
 const LAYERS = ["", "tensors", "trace", "sources", "state", "views", "screens"];
-const TOLD = ["types.ts", "sites.ts"];
+const GENERATED = ["types.ts", "sites.ts"];
 const FRAME = ["app.tsx", "main.tsx"];
 
 const FILES = readdirSync("src", { recursive: true, encoding: "utf8" }).map((name) => normalize(name)).filter((name) => /\.tsx?$/.test(name));
@@ -20,21 +17,21 @@ function importsOf(name: string): string[] {
   return found.map((path) => FILES.find((file) => file.replace(/\.tsx?$/, "") === path) ?? assert.fail(`${name} imports ${path}`));
 }
 
-const layer = (name: string) => (FRAME.includes(name) ? LAYERS.length : LAYERS.indexOf(TOLD.includes(name) ? "" : name.split("/")[0]!));
+const layer = (name: string) => (FRAME.includes(name) ? LAYERS.length : LAYERS.indexOf(GENERATED.includes(name) ? "" : name.split("/")[0]!));
 const screen = (name: string) => name.split("/").slice(0, -1)[1];
 
-test("every file is in a folder that says what it is", () => {
+test("every file is in a layer", () => {
   assert.ok(FILES.length > 50);
   assert.deepEqual(FILES.filter((name) => layer(name) < 0), []);
 });
 
-test("imports go one way, and no screen knows another", () => {
+test("imports follow the layers and never cross screens", () => {
   const wrong = FILES.flatMap((name) => importsOf(name).filter((other) =>
     layer(other) > layer(name) || (screen(name) && screen(other) && screen(name) !== screen(other))).map((other) => `${name} imports ${other}`));
   assert.deepEqual(wrong, []);
 });
 
-test("nothing is imported in a circle", () => {
+test("imports have no cycles", () => {
   const done = new Set<string>();
   const visit = (name: string, way: string[]): void => {
     assert.ok(!way.includes(name), [...way, name].join(" → "));
@@ -45,12 +42,12 @@ test("nothing is imported in a circle", () => {
   for (const name of FILES) visit(name, []);
 });
 
-test("no file asks for which task a model was made", () => {
+test("no file depends on the task of a model", () => {
   const asks = /\.task\b|["'](classify|translate|lm|pretrain|language)["']/;
-  assert.deepEqual(FILES.filter((name) => !TOLD.includes(name) && asks.test(TEXTS.get(name)!)), []);
+  assert.deepEqual(FILES.filter((name) => !GENERATED.includes(name) && asks.test(TEXTS.get(name)!)), []);
 });
 
-test("no fragments: what is a few lines stands with what it belongs to", () => {
+test("no file has fewer than 30 lines", () => {
   const few = FILES.filter((name) => !FRAME.includes(name) && TEXTS.get(name)!.split("\n").length < 30);
   assert.deepEqual(few, ["screens/later.ts"]); // it is what a bundle of its own begins with
 });

@@ -1,20 +1,17 @@
-/**
- * What the page believes and keeps: its check of saved numbers, what a saved page answers, what comes too late, and how
- * much is held. Run by `npm test`.
- */
+/** Tests the check of saved values, the file source, loaders, caches and signals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FileSource } from "../src/sources/file";
 import type { Source } from "../src/sources/source";
-import { Store, TensorStore } from "../src/sources/store";
-import { derived, follow, Place, signal } from "../src/state/signals";
+import { LruCache, TensorCache } from "../src/sources/cache";
+import { computed, effect, Loader, signal } from "../src/state/signals";
 import type { TensorValue } from "../src/tensors/tensor";
 import { checkNode } from "../src/trace/check";
 import type { Manifest, ReportData, TraceNode } from "../src/types";
 
 const KEYS = 128;
 
-/** Even attention over 128 tokens, as a saved page holds it: the weights are .008. */
+/** Uniform attention over 128 tokens as saved in a page: the weights are 0.008. */
 function evenWeights(forge: (weights: Float32Array) => void) {
   const axes = [{ name: "head", size: 1 }, { name: "token", size: 1 }, { name: "key", size: KEYS }];
   const node = { id: "w", op: "softmax", inputs: ["s"], params: {}, attrs: {}, axes } as unknown as TraceNode;
@@ -28,14 +25,14 @@ function evenWeights(forge: (weights: Float32Array) => void) {
   return checkNode(trace, node, 0, source);
 }
 
-test("a saved weight that is half of what it should be is found, and rounding is not", async () => {
+test("checkNode reports a wrong saved weight, but not rounding", async () => {
   assert.equal((await evenWeights(() => undefined)).state, "ok");
   assert.equal((await evenWeights((weights) => { weights[3]! *= 1 + 2 ** -11; })).state, "ok");
   assert.equal((await evenWeights((weights) => { weights[3] = 0.004; })).state, "bad");
   assert.equal((await evenWeights((weights) => { weights[3]! *= 1.02; })).state, "bad");
 });
 
-/** Of a model that decides, or of one that writes, after a position. */
+/** A prediction of a classifier, or at a position. */
 function saved(position: number | null): FileSource {
   const candidate = (id: number, logit: number, log_prob: number) => ({ id, piece: String(id), logit, log_prob });
   const whole = { position, logsumexp: 0, top: [candidate(0, 2, -0.4), candidate(1, 1, -1.4), candidate(2, 0, -2.4)], actual: null };
@@ -46,7 +43,7 @@ function saved(position: number | null): FileSource {
   return new FileSource({ traces: [trace], dropped: [], erased: [{ request, erased }] } as unknown as ReportData);
 }
 
-test("what a saved page says of an erased word is said of the class and foil that are asked about", async () => {
+test("FileSource.erase derives the value for the requested class and contrast", async () => {
   const [page, asked] = [saved(null), { trace: "t1", erase: { text: [0] } }];
   const answers = async (more: object) => page.erase({ ...asked, ...more }).then(({ value, original }) => [value, original]);
   assert.deepEqual(await answers({}), [1, 1]);
@@ -57,29 +54,29 @@ test("what a saved page says of an erased word is said of the class and foil tha
   assert.deepEqual((await saved(0).erase({ ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
 });
 
-test("an answer that comes after the next question, or after it was taken away, is dropped", async () => {
-  const place = new Place<string>();
+test("Loader drops results of requests that are not the latest", async () => {
+  const loader = new Loader<string>();
   let [late, soon] = [(_: string) => {}, (_: string) => {}];
-  const first = place.load("first", () => new Promise((done) => { late = done; }));
-  const second = place.load("second", () => new Promise((done) => { soon = done; }));
+  const first = loader.load("first", () => new Promise((done) => { late = done; }));
+  const second = loader.load("second", () => new Promise((done) => { soon = done; }));
   late("old");
   await first;
-  assert.deepEqual([place.value.now, place.busy.now], [null, "second"]);
+  assert.deepEqual([loader.result.value, loader.busy.value], [null, "second"]);
   soon("new");
   await second;
-  assert.deepEqual([place.value.now, place.busy.now], ["new", null]);
-  const third = place.load("third", () => new Promise((done) => { late = done; }));
-  await place.load("", null);
+  assert.deepEqual([loader.result.value, loader.busy.value], ["new", null]);
+  const third = loader.load("third", () => new Promise((done) => { late = done; }));
+  await loader.load("", null);
   late("ghost");
   await third;
-  assert.deepEqual([place.value.now, place.busy.now, place.problem.now], [null, null, null]);
-  const other = new Place<string>();
+  assert.deepEqual([loader.result.value, loader.busy.value, loader.problem.value], [null, null, null]);
+  const other = new Loader<string>();
   await other.load("other", () => Promise.reject(new Error("no")));
-  assert.deepEqual([other.problem.now?.message, place.problem.now], ["no", null], "each has a problem of its own");
+  assert.deepEqual([other.problem.value?.message, loader.problem.value], ["no", null], "each has a problem of its own");
 });
 
-test("no more is held than there is room for, and what was looked at last stays", () => {
-  const store = new Store<string>(10, (value) => value.length);
+test("LruCache drops the least recently used entries", () => {
+  const store = new LruCache<string>(10, (value) => value.length);
   store.set("a", "aaaa");
   store.set("b", "bbbb");
   store.get("a");
@@ -92,8 +89,8 @@ test("no more is held than there is room for, and what was looked at last stays"
   assert.equal(store.get("d"), "d");
 });
 
-test("a head of a tensor that is here as a whole is a view of it, the same at every look", () => {
-  const store = new TensorStore(100);
+test("TensorCache returns the same view for a slice of a whole tensor", () => {
+  const store = new TensorCache(100);
   const value: TensorValue = { shape: [2, 2, 3], data: Float32Array.from({ length: 12 }, (_, i) => i), dtype: "f32" };
   const axes = ["head", "token", "key"];
   const head: TensorValue = { shape: [2, 3], data: value.data.slice(6), dtype: "f32" };
@@ -112,15 +109,15 @@ test("a head of a tensor that is here as a whole is a view of it, the same at ev
   assert.equal(store.get("t1", "w", "head:1", axes), null, "there was room for one of them");
 });
 
-test("a value made of others is the same until one of them changes, and tells when", () => {
+test("computed is stable until a dependency changes, and notifies", () => {
   const [a, b] = [signal(1), signal(2)];
-  const sum = derived([a, b], () => ({ sum: a.now + b.now }));
+  const sum = computed([a, b], () => ({ sum: a.value + b.value }));
   const seen: number[] = [];
-  const end = follow(sum, (now) => seen.push(now.sum));
-  assert.equal(sum.now, sum.now);
-  b.now = 5;
-  a.now = 1;
+  const end = effect(sum, (now) => seen.push(now.sum));
+  assert.equal(sum.value, sum.value);
+  b.value = 5;
+  a.value = 1;
   end();
-  a.now = 7;
-  assert.deepEqual([seen, sum.now.sum], [[3, 6], 12]);
+  a.value = 7;
+  assert.deepEqual([seen, sum.value.sum], [[3, 6], 12]);
 });

@@ -1,10 +1,8 @@
-/**
- * Steps of the embedding computed again, on numbers that can be checked by hand. Run by `npm test`.
- */
+/** Tests recomputation and descriptions of steps. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SITES } from "../src/sites";
-import { paramsOf, requestOf } from "../src/state/address";
+import { paramsFromRequest, requestFromParams } from "../src/state/address";
 import { labelsOf } from "../src/trace/heads";
 import { OPERATIONS } from "../src/trace/operations";
 import type { Step } from "../src/trace/stepData";
@@ -41,31 +39,31 @@ const FACTS = { pre_norm: true, d_head: 4 } as Manifest["model"];
 
 const cell = (row: number, col: number) => ({ head: 0, row, col, position: 0 });
 
-test("the numbers of the n-grams, in a window too", async () => {
-  assert.deepEqual(Array.from(await OPERATIONS.spelling.again(step("spelling", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
+test("spelling recomputes n-gram ids, also in a window", async () => {
+  assert.deepEqual(Array.from(await OPERATIONS.spelling.recompute(step("spelling", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
   const windowed = step("spelling", {}, [["token", 2], ["ngram", 2]], [1, 3]);
-  assert.deepEqual(Array.from(await OPERATIONS.spelling.again(windowed)), [3, 0, 0, 0]);
+  assert.deepEqual(Array.from(await OPERATIONS.spelling.recompute(windowed)), [3, 0, 0, 0]);
 });
 
-test("the mean of the n-grams' rows: none is left out but row 0, and nothing is zeros", async () => {
+test("bag averages rows, ignoring padding", async () => {
   const bag = step("bag", { how: "mean" }, [["token", 3], ["feature", 2]]);
-  assert.deepEqual(Array.from(await OPERATIONS.bag.again(bag)), [2, 4, 5, 1, 0, 0]);
+  assert.deepEqual(Array.from(await OPERATIONS.bag.recompute(bag)), [2, 4, 5, 1, 0, 0]);
   const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
   assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 0.5, value: 1 }, { label: "car", a: 6, b: 0.5, value: 3 }]);
   assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(1, 0))).terms, [{ label: "0xE2", a: 5, b: 1, value: 5 }]);
   assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(2, 0))).terms, []);
 });
 
-test("where n-grams are of tokens, their rows are added up", async () => {
+test("bag sums rows of hashed n-grams", async () => {
   const bag = step("bag", { how: "sum" }, [["token", 3], ["feature", 2]]);
-  assert.deepEqual(Array.from(await OPERATIONS.bag.again(bag)), [4, 8, 5, 1, 0, 0]);
+  assert.deepEqual(Array.from(await OPERATIONS.bag.recompute(bag)), [4, 8, 5, 1, 0, 0]);
   const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
   assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 1, value: 2 }, { label: "car", a: 6, b: 1, value: 6 }]);
 });
 
-test("sinusoids are multiplied by their amplitude, and say so", async () => {
+test("positions are multiplied by their amplitude, also in the formula", async () => {
   const placed = step("positions", { scheme: "sinusoidal", amplitude: 0.05 }, [["token", 2], ["feature", 2]]);
-  const found = Array.from(await OPERATIONS.positions.again(placed));
+  const found = Array.from(await OPERATIONS.positions.recompute(placed));
   const expected = [0, 0.05, 0.05 * Math.sin(1), 0.05 * Math.cos(1)];
   expected.forEach((x, i) => assert.ok(Math.abs(found[i]! - x) < 1e-12));
   assert.equal((await OPERATIONS.positions.cell(placed, cell(1, 0))).lines[0], "0.05 · sin(1 / 10000^(0/2)) = 0.05 · sin(1.000) = 0.0421");
@@ -74,20 +72,20 @@ test("sinusoids are multiplied by their amplitude, and say so", async () => {
   assert.ok(formula(plain.node, FACTS).startsWith("p_{t,2i} = sin~"));
 });
 
-test("every step of a spelling has a title, a sentence and a formula", () => {
+test("steps of n-grams have a title, a description and a formula", () => {
   for (const id of ["spelling", "ngrams", "spelled"]) {
     const node = { ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
     assert.ok(title(node) !== node.id && sentence(node, { model: FACTS, streams: [] }) && formula(node, FACTS), id);
   }
 });
 
-test("the address names the member of an ensemble", () => {
-  assert.deepEqual(requestOf({ text: "a", member: "2" }), { text: "a", member: 2 });
-  assert.equal(paramsOf({ text: "a", member: 2 })["member"], "2");
-  assert.equal(paramsOf({ text: "a" })["member"], null);
+test("address holds the ensemble member", () => {
+  assert.deepEqual(requestFromParams({ text: "a", member: "2" }), { text: "a", member: 2 });
+  assert.equal(paramsFromRequest({ text: "a", member: 2 })["member"], "2");
+  assert.equal(paramsFromRequest({ text: "a" })["member"], null);
 });
 
-test("formulas say what this model does", () => {
+test("formula depends on the model", () => {
   const node = (id: string, op: string, more: Partial<TraceNode>) =>
     ({ ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id, op, layer: 0, params: {}, ...more }) as TraceNode;
   const post = { ...FACTS, pre_norm: false };
@@ -103,10 +101,10 @@ test("formulas say what this model does", () => {
   assert.equal(formula(logits("output.weight"), FACTS), "z = x W^T");
 });
 
-test("every step of the table has a title, a sentence and a formula, and every operation can be computed again", () => {
+test("every site has a title, a description, a formula and an operation", () => {
   const model = { ...FACTS, d_ff: 8 } as Manifest["model"];
   for (const [key, [op, ...axes]] of Object.entries(SITES)) {
-    assert.ok(OPERATIONS[op].again && OPERATIONS[op].cell, op);
+    assert.ok(OPERATIONS[op].recompute && OPERATIONS[op].cell, op);
     const [name, kind] = key.split(":");
     if (name === "linear" || kind === "other") continue; // parts of the reader's own, of which nothing is known
     const inLayer = /^(norm|[qkv](_\w+)?|products|scores|mask|weights|context|concat|out|residual|w_\w+|hidden)$/.test(name!);
@@ -119,13 +117,13 @@ test("every step of the table has a title, a sentence and a formula, and every o
   }
 });
 
-test("a short stream beside a long one is whole: its labels, its positions and its sums", async () => {
+test("a short stream beside a windowed one is whole", async () => {
   const axis = (name: string, size: number, stream: string) => ({ name, size, stream });
   const nodes = [axis("token", 2, "source"), axis("token", 3, "target")].map((one) => ({ id: one.stream, axes: [one], attrs: {} }));
   const flags = { special: [], padding: [] };
   const streams = [{ ...flags, name: "source", pieces: Array(600).fill("s"), ids: [...Array(600).keys()] }, { ...flags, name: "target", pieces: ["a", "b", "c"], ids: [7, 8, 9] }];
   const trace = { window: [200, 202], nodes, streams, params: {} } as unknown as Manifest;
-  const ids = (node: unknown) => OPERATIONS.ids.again({ trace, node } as Step).then((found) => Array.from(found));
+  const ids = (node: unknown) => OPERATIONS.ids.recompute({ trace, node } as Step).then((found) => Array.from(found));
   assert.deepEqual(await Promise.all(nodes.map(ids)), [[200, 201], [7, 8, 9]]);
   assert.deepEqual(labelsOf(trace, "target").map(({ text }) => text), ["a", "b", "c"]);
 });

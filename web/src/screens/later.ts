@@ -1,4 +1,4 @@
-/** The screens that are not looked at first: `app.tsx` loads them, and all that only they need, when one is opened. */
+/** The screens outside the first view, in a bundle that `app.tsx` loads when one is opened. */
 export { AttentionScreen as attention } from "./attention/screen";
 export { CompareScreen as compare } from "./compare/screen";
 export { DecodeScreen as decode } from "./decode/screen";

@@ -1,19 +1,22 @@
-/** The server beside the model: asks it, keeps what it sent, and traces again what it has forgotten. */
+/**
+ * The data source of a served page: requests to the server, with a cache. Traces that the server has dropped are
+ * traced again.
+ */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
   Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest,
 } from "../types";
 import { Problem, type Source } from "./source";
-import { axesOf, Store, TensorStore } from "./store";
+import { axesOf, LruCache, TensorCache } from "./cache";
 
-/** Traces that are remembered; one of another text is asked for anew when it comes up again. */
-const MOST_TRACED = 64;
+/** Maximum number of cached manifests. */
+const MAX_TRACES = 64;
 
-/** A trace, and under which id the server has it now: it keeps four of them, and an older one is traced again. */
+/** A trace with its current id on the server, which keeps four traces and traces an older one again under a new id. */
 interface Traced {
   request: TraceRequest;
   manifest: Manifest;
-  now: string;
+  currentId: string;
   renewing: Promise<string> | null;
 }
 
@@ -21,33 +24,33 @@ export class LiveSource implements Source {
   readonly live = true;
   readonly stored = [];
   readonly dropped = [];
-  private kept = new TensorStore();
+  private cache = new TensorCache();
   private pending = new Map<string, Promise<TensorValue>>();
-  private traced = new Store<Traced>(MOST_TRACED, () => 1);
+  private traced = new LruCache<Traced>(MAX_TRACES, () => 1);
 
-  private async inTrace<T>(id: string, ask: (now: string) => Promise<T>): Promise<T> {
+  private async inTrace<T>(id: string, request: (id: string) => Promise<T>): Promise<T> {
     const known = this.traced.find(({ manifest }) => manifest.id === id);
-    const now = known?.now ?? id;
+    const current = known?.currentId ?? id;
     try {
-      return await ask(now);
+      return await request(current);
     } catch (error) {
       if (!known || !(error instanceof Problem) || error.status !== 404) throw error;
-      if (known.now === now) {
-        known.renewing ??= this.json<Manifest>("api/trace", known.request).then((again) => (known.now = again.id)).finally(() => (known.renewing = null));
+      if (known.currentId === current) {
+        known.renewing ??= this.json<Manifest>("api/trace", known.request).then((renewed) => (known.currentId = renewed.id)).finally(() => (known.renewing = null));
         await known.renewing;
       }
-      return ask(known.now);
+      return request(known.currentId);
     }
   }
 
   private async fetch(path: string, body?: unknown): Promise<Response> {
-    const asked = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-    const response = await fetch(path, asked).catch(() => {
-      throw new Problem("The server does not answer.", "Is `glassformer explain` still running in its terminal?");
+    const init = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    const response = await fetch(path, init).catch(() => {
+      throw new Problem("The server does not respond", "check that `glassformer explain` is still running in its terminal");
     });
     if (response.ok) return response;
-    const told = (await response.json().catch(() => null)) as ApiError | null;
-    throw new Problem(told?.error.message ?? `The server answered ${response.status}.`, told?.error.hint, response.status);
+    const failure = (await response.json().catch(() => null)) as ApiError | null;
+    throw new Problem(failure?.error.message ?? `The server returned HTTP status ${response.status}`, failure?.error.hint, response.status);
   }
 
   private async json<T>(path: string, body?: unknown): Promise<T> {
@@ -62,7 +65,7 @@ export class LiveSource implements Source {
     const known = this.traced.get(key);
     if (known) return known.manifest;
     const manifest = await this.json<Manifest>("api/trace", request);
-    this.traced.set(key, { request, manifest, now: manifest.id, renewing: null });
+    this.traced.set(key, { request, manifest, currentId: manifest.id, renewing: null });
     return manifest;
   }
   alignment(traceId: string) {
@@ -80,11 +83,11 @@ export class LiveSource implements Source {
 
   peek(traceId: string, id: string, slice = "") {
     const known = slice ? this.traced.find(({ manifest }) => manifest.id === traceId) : null;
-    return this.kept.get(traceId, id, slice, axesOf(known?.manifest, id));
+    return this.cache.get(traceId, id, slice, axesOf(known?.manifest, id));
   }
 
   async tensor(traceId: string, id: string, slice = ""): Promise<TensorValue> {
-    if (slice) await this.pending.get(`${traceId}/${id}?`)?.catch(() => null); // all of it is on its way
+    if (slice) await this.pending.get(`${traceId}/${id}?`)?.catch(() => null); // the whole tensor is being fetched
     const hit = this.peek(traceId, id, slice);
     if (hit) return hit;
     const key = `${traceId}/${id}?${slice}`;
@@ -99,7 +102,7 @@ export class LiveSource implements Source {
       this.fetch(`api/trace/${encodeURIComponent(trace)}/t/${encodeURIComponent(id)}${query}`));
     const shape = (response.headers.get("X-Shape") ?? "").split(",").filter(Boolean).map(Number);
     const value = toTensor(response.headers.get("X-Dtype") ?? "f32", shape, await response.arrayBuffer());
-    this.kept.set(traceId, id, slice, value);
+    this.cache.set(traceId, id, slice, value);
     return value;
   }
 }

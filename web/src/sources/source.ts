@@ -1,28 +1,27 @@
 /**
- * Where the page's numbers come from: a server beside the model (`live.ts`) or the data inlined in an exported file
- * (`file.ts`). Everything else knows the interface `Source` alone.
+ * The data source interface, implemented by `live.ts` (a server) and `file.ts` (the data inlined in an exported page).
  */
 import type { TensorValue } from "../tensors/tensor";
-import type { Reads } from "../trace/stepData";
+import type { TensorReader } from "../trace/stepData";
 import type { Alignments, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest } from "../types";
 
-export interface Source extends Reads {
-  /** Traces an exported page was saved with; none with a server. */
+export interface Source extends TensorReader {
+  /** The traces of an exported page. */
   readonly stored: readonly Manifest[];
-  /** What found no room in an exported page, a sentence each; nothing with a server. */
+  /** What an exported page lacks, to limit its size, a sentence each. */
   readonly dropped: readonly string[];
   run(): Promise<RunInfo>;
   trace(request: TraceRequest): Promise<Manifest>;
-  /** The same tensor if it is here already. */
+  /** The tensor if it is cached, else null. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;
-  /** Where a translation's alignment can be read, the best place first. */
+  /** The readings of a translation's alignment, the best first. */
   alignment(traceId: string): Promise<Alignments>;
   attribute(request: AttributeRequest): Promise<Attribution>;
   erase(request: EraseRequest): Promise<Erased>;
   decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;
 }
 
-/** A problem in words for the reader: what happened and, perhaps, what to do. */
+/** An error for the reader, with a hint. */
 export class Problem extends Error {
   constructor(message: string, readonly hint = "", readonly status = 0) {
     super(message);

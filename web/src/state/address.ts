@@ -1,6 +1,6 @@
 /**
- * The page's address: `#/step?node=encoder.0.self.weights&head=2`. Which screen, what it shows and the
- * text that is traced all live there, so that a reload, a pasted link and the Back button show the same.
+ * The page's address: `#/step?node=encoder.0.self.weights&head=2`. It holds the screen, its parameters and the traced
+ * text, so that reloading, links and the Back button work.
  */
 import type { DecodeSettings, TraceRequest } from "../types";
 
@@ -32,8 +32,8 @@ const SETTINGS: (keyof DecodeSettings)[] = [
 
 const whole = (text: string | undefined) => Math.max(0, Math.floor(Number(text))) || undefined;
 
-/** The trace request in the address, under `prefix` ("" for the page's own, "o." for the one compared with). */
-export function requestOf(params: Record<string, string>, prefix = ""): TraceRequest | null {
+/** The trace request in the address: `prefix` is "" for the first trace, "o." for the second. */
+export function requestFromParams(params: Record<string, string>, prefix = ""): TraceRequest | null {
   const get = (name: string) => params[prefix + name];
   const text = get("text");
   if (text === undefined) return null;
@@ -51,11 +51,11 @@ export function requestOf(params: Record<string, string>, prefix = ""): TraceReq
     window_start: whole(get("window")),
     decode: settings.length ? (Object.fromEntries(settings) as Partial<DecodeSettings>) : undefined,
   };
-  return JSON.parse(JSON.stringify(request)) as TraceRequest; // without what is undefined
+  return JSON.parse(JSON.stringify(request)) as TraceRequest; // without undefined fields
 }
 
-/** The same the other way: what to set (and, as null, to remove) so that the address names `request`. */
-export function paramsOf(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
+/** The inverse: the parameters to set, or with null to remove. */
+export function paramsFromRequest(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
   const { text, target, prefix: forced, pad, checkpoint, member, window_start, decode } = request ?? {};
   const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, member, window: window_start || null };
   for (const name of SETTINGS) out[name] = decode?.[name] === undefined ? null : Number(decode[name]);

@@ -1,12 +1,12 @@
 /**
- * Keys that work everywhere: 1–6 open a screen, [ ] change the layer, , . the head, ? opens the help.
- * Keys of one screen (Space, Enter, arrows) are handled there; nothing is taken while someone types.
+ * Keyboard shortcuts for all screens: 1–6 open a screen, [ ] change the layer, , . the head, ? opens the help. A
+ * screen handles its own keys (Space, Enter, arrows). Keys are ignored while typing.
  */
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./address";
 import { go, manifest, route, setParams } from "./page";
 
-/** Typing, or a key with a modifier: none of ours. */
+/** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
 export function isTyping(event: KeyboardEvent): boolean {
   const at = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
@@ -16,7 +16,7 @@ export function isTyping(event: KeyboardEvent): boolean {
 type Listener = (event: KeyboardEvent) => boolean;
 const listeners = new Set<Listener>();
 
-/** Keys of a screen: `handler` returns true when it took the key. */
+/** Shortcuts of a screen: `handler` returns true if it handled the key. */
 export function useScreenKeys(handler: Listener) {
   useLayoutEffect(() => {
     listeners.add(handler);
@@ -24,17 +24,17 @@ export function useScreenKeys(handler: Listener) {
   });
 }
 
-/** Layers of the stack looked at, and heads: for [ ] and , . with wrap-around left out. */
-export function moveHead(by: number) {
-  const heads = manifest.now?.model.n_heads ?? 1;
-  const head = Number(route.now.params.head ?? 0) + by;
+/** Changes the head in the address. */
+export function changeHead(by: number) {
+  const heads = manifest.value?.model.n_heads ?? 1;
+  const head = Number(route.value.params.head ?? 0) + by;
   if (head >= 0 && head < heads) setParams({ head });
 }
 
-export function moveLayer(by: number) {
-  const trace = manifest.now;
+export function changeLayer(by: number) {
+  const trace = manifest.value;
   if (!trace) return;
-  const { node: id, layer } = route.now.params;
+  const { node: id, layer } = route.value.params;
   const match = /^(encoder|decoder)\.(\d+)\.(.*)$/.exec(id ?? "");
   const now = Number(layer ?? match?.[2] ?? 0) + by;
   const layers = Math.max(trace.model.n_layers, trace.model.n_decoder_layers);
@@ -51,10 +51,10 @@ function onKey(event: KeyboardEvent) {
   }
   const screen = SCREENS[Number(event.key) - 1];
   if (screen) go(screen);
-  else if (event.key === "[") moveLayer(-1);
-  else if (event.key === "]") moveLayer(1);
-  else if (event.key === ",") moveHead(-1);
-  else if (event.key === ".") moveHead(1);
+  else if (event.key === "[") changeLayer(-1);
+  else if (event.key === "]") changeLayer(1);
+  else if (event.key === ",") changeHead(-1);
+  else if (event.key === ".") changeHead(1);
   else if (event.key === "?") document.querySelector<HTMLDialogElement>("dialog.help")?.showModal();
   else return;
   event.preventDefault();

@@ -1,38 +1,38 @@
-/** What a view waits for: an answer to one question, or a tensor, asked for when it is first needed. */
+/** Asynchronous data for components: the result of a request, or a tensor, requested when first needed. */
 import { useEffect, useState } from "preact/hooks";
 import type { TensorValue } from "../tensors/tensor";
 import type { Manifest } from "../types";
 import { manifest, source } from "./page";
-import { tell, type Told, useValue } from "./signals";
+import { toErrorMessage, type ErrorMessage, useValue } from "./signals";
 
 export interface Resource<T> {
   value: T | null;
-  error: Told | null;
-  /** The value answers an older question. */
+  error: ErrorMessage | null;
+  /** The value is of an earlier key. */
   stale: boolean;
 }
 
 interface How {
-  /** Of what the question is one: the last answer stays until the next one is here as long as that is the same. */
+  /** Keep the last value while loading the next, as long as `within` is the same. */
   within?: string;
-  /** Milliseconds to wait before asking. */
+  /** Delay before the request, in milliseconds. */
   delay?: number;
 }
 
 /**
- * What `ask` answers, asked once for each `key`: null until it is here. `key` null: nothing is wanted. Meanwhile `ask`
- * may tell what it has so far, and hears false when nobody waits for it any more.
+ * The result of `ask`, requested once per `key`; null while loading, or if `key` is null. `ask` may report partial
+ * results with `soFar`, which returns false when the result is no longer needed.
  */
 export function useResource<T>(key: string | null, ask: (soFar: (value: T) => boolean) => Promise<T>, { within, delay = 0 }: How = {}): Resource<T> {
-  const [last, setLast] = useState<{ key: string; within?: string; value: T | null; error: Told | null }>();
+  const [last, setLast] = useState<{ key: string; within?: string; value: T | null; error: ErrorMessage | null }>();
   useEffect(() => {
     if (key === null) return;
     let alive = true;
-    const show = (value: T | null, error: Told | null = null) => {
+    const show = (value: T | null, error: ErrorMessage | null = null) => {
       if (alive) setLast({ key, within, value, error });
       return alive;
     };
-    const begin = () => void ask(show).then(show, (error) => show(null, tell(error)));
+    const begin = () => void ask(show).then(show, (error) => show(null, toErrorMessage(error)));
     const timer = delay ? setTimeout(begin, delay) : begin();
     return () => {
       alive = false;
@@ -44,10 +44,10 @@ export function useResource<T>(key: string | null, ask: (soFar: (value: T) => bo
   return { value: kept?.value ?? null, error: current ? last!.error : null, stale: !current };
 }
 
-/** Heads are taken out of the tensor that has all of them, which is asked for once, unless it is larger than this. */
+/** Up to this size, all heads of a tensor are fetched at once. */
 const WHOLE_BYTES = 16e6;
 
-/** A node's or parameter's numbers, of the trace shown unless another is named: null until they are here. `id` null: nothing is wanted. */
+/** The values of a node or parameter, by default of the current trace; null while loading, or if `id` is null. */
 export function useTensor(id: string | null, slice = "", of?: Manifest): Resource<TensorValue> {
   const shown = useValue(manifest);
   const trace = of ?? shown;
@@ -68,6 +68,6 @@ function peek({ id: trace }: Manifest, id: string, slice: string) {
   try {
     return source.peek(trace, id, slice);
   } catch {
-    return null; // told by source.tensor, which fails the same way
+    return null; // source.tensor reports the error
   }
 }

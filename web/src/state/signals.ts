@@ -1,114 +1,114 @@
 /**
- * Values that change while the page is open. A view follows one with `useValue`, and is drawn again, it alone with what
- * is inside of it, when what it makes of the value changes. Whoever draws nothing reads `now`.
+ * Signals: observable values. A component that uses `useValue` rerenders when the part of the value that it selects
+ * changes; other code reads `value`.
  */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../sources/source";
 
-export interface Followed<T> {
-  readonly now: T;
-  /** Tells of every change, until what it gives back is called. */
-  listen: (listener: () => void) => () => void;
+export interface ReadonlySignal<T> {
+  readonly value: T;
+  /** Calls the listener on every change. Returns a function that unsubscribes it. */
+  subscribe: (listener: () => void) => () => void;
 }
 
-export interface Signal<T> extends Followed<T> {
-  now: T;
+export interface Signal<T> extends ReadonlySignal<T> {
+  value: T;
 }
 
 export function signal<T>(first: T): Signal<T> {
   const listeners = new Set<() => void>();
   let now = first;
   return {
-    get now() {
+    get value() {
       return now;
     },
-    set now(next) {
+    set value(next) {
       if (Object.is(next, now)) return;
       now = next;
       for (const listener of [...listeners]) listener();
     },
-    listen(listener) {
+    subscribe(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
   };
 }
 
-/** What `make` makes of other values: the same object until one of them changes. */
-export function derived<T>(from: readonly Followed<unknown>[], make: () => T): Followed<T> {
+/** A signal computed from others; the same object until one of them changes. */
+export function computed<T>(from: readonly ReadonlySignal<unknown>[], make: () => T): ReadonlySignal<T> {
   let known: { of: unknown[]; value: T } | undefined;
   return {
-    get now() {
-      const of = from.map((one) => one.now);
+    get value() {
+      const of = from.map((one) => one.value);
       if (!known || of.some((one, i) => !Object.is(one, known!.of[i]))) known = { of, value: make() };
       return known.value;
     },
-    listen(listener) {
-      const ends = from.map((one) => one.listen(listener));
+    subscribe(listener) {
+      const ends = from.map((one) => one.subscribe(listener));
       return () => ends.forEach((end) => end());
     },
   };
 }
 
-/** Does `then` now, and again whenever the value has changed. */
-export function follow<T>(from: Followed<T>, then: (now: T) => void) {
-  let last = from.now;
+/** Calls `then` now and on every change. Returns a function that stops it. */
+export function effect<T>(from: ReadonlySignal<T>, then: (now: T) => void) {
+  let last = from.value;
   then(last);
-  return from.listen(() => {
-    if (Object.is(from.now, last)) return;
-    last = from.now;
+  return from.subscribe(() => {
+    if (Object.is(from.value, last)) return;
+    last = from.value;
     then(last);
   });
 }
 
-/** For a view: what `of` makes of a value now. It is drawn again when that changes. */
-export function useValue<T>(from: Followed<T>): T;
-export function useValue<T, K>(from: Followed<T>, of: (value: T) => K): K;
-export function useValue<T>(from: Followed<T>, of: (value: T) => unknown = (value) => value): unknown {
-  const [, redraw] = useState({});
-  const now = of(from.now);
-  const drawn = useRef({ of, now });
-  drawn.current = { of, now };
+/** Returns `of(value)` and rerenders the component when that changes. */
+export function useValue<T>(from: ReadonlySignal<T>): T;
+export function useValue<T, K>(from: ReadonlySignal<T>, of: (value: T) => K): K;
+export function useValue<T>(from: ReadonlySignal<T>, of: (value: T) => unknown = (value) => value): unknown {
+  const [, rerender] = useState({});
+  const value = of(from.value);
+  const rendered = useRef({ of, value });
+  rendered.current = { of, value };
   useLayoutEffect(() => {
-    const look = () => {
-      if (!Object.is(drawn.current.of(from.now), drawn.current.now)) redraw({});
+    const update = () => {
+      if (!Object.is(rendered.current.of(from.value), rendered.current.value)) rerender({});
     };
-    look(); // it may have changed while this was drawn
-    return from.listen(look);
+    update(); // the value may have changed during rendering
+    return from.subscribe(update);
   }, [from]);
-  return now;
+  return value;
 }
 
-export interface Told {
+export interface ErrorMessage {
   message: string;
   hint: string;
 }
 
-export const tell = (error: unknown): Told => ({
+export const toErrorMessage = (error: unknown): ErrorMessage => ({
   message: error instanceof Error ? error.message : String(error), hint: error instanceof Problem ? error.hint : "",
 });
 
-/** A place that something is loaded into. Of what is asked for, only the last is shown: an answer that comes later than the next question is dropped. */
-export class Place<T> {
-  value = signal<T | null>(null);
-  /** What is waited for, in words; null: nothing. */
+/** Loads data into signals. The result of a request that is not the latest is dropped. */
+export class Loader<T> {
+  result = signal<T | null>(null);
+  /** Description of the pending request; null: none. */
   busy = signal<string | null>(null);
-  problem = signal<Told | null>(null);
-  private last = 0;
+  problem = signal<ErrorMessage | null>(null);
+  private lastId = 0;
 
-  /** What is there stays until the answer comes. `ask` null: it is taken away, and what is on its way, too. */
-  async load(words: string, ask: (() => Promise<T>) | null) {
-    const mine = ++this.last;
-    this.problem.now = null;
-    this.busy.now = ask && words;
-    if (!ask) this.value.now = null;
+  /** Keeps the last result until the next arrives. `request` null clears it and drops a pending one. */
+  async load(words: string, request: (() => Promise<T>) | null) {
+    const id = ++this.lastId;
+    this.problem.value = null;
+    this.busy.value = request && words;
+    if (!request) this.result.value = null;
     try {
-      const answer = ask && (await ask());
-      if (mine === this.last) this.value.now = answer;
+      const result = request && (await request());
+      if (id === this.lastId) this.result.value = result;
     } catch (error) {
-      if (mine === this.last) this.problem.now = tell(error);
+      if (id === this.lastId) this.problem.value = toErrorMessage(error);
     } finally {
-      if (mine === this.last) this.busy.now = null;
+      if (id === this.lastId) this.busy.value = null;
     }
   }
 }

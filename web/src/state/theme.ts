@@ -1,15 +1,15 @@
 /**
- * Light or dark: the system's choice unless the reader chose, which is remembered where the browser allows.
- * Canvases read their colours from the stylesheet through `palette`, so styles/base.css is the one list of colours.
+ * Light or dark theme: the system's unless the reader chose one. `palette` reads the colours from the stylesheet, for
+ * canvases.
  */
 import { type Palette, parseColour } from "../tensors/colour";
-import { derived, signal } from "./signals";
+import { computed, signal } from "./signals";
 
 export type Theme = "light" | "dark";
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(system.matches);
-system.addEventListener("change", (event) => (systemDark.now = event.matches));
+system.addEventListener("change", (event) => (systemDark.value = event.matches));
 
 function remembered(): Theme | null {
   try {
@@ -21,25 +21,25 @@ function remembered(): Theme | null {
 }
 
 const chosen = signal<Theme | null>(remembered());
-export const theme = derived([chosen, systemDark], (): Theme => chosen.now ?? (systemDark.now ? "dark" : "light"));
+export const theme = computed([chosen, systemDark], (): Theme => chosen.value ?? (systemDark.value ? "dark" : "light"));
 
 export function toggleTheme() {
-  const next = theme.now === "dark" ? "light" : "dark";
-  document.documentElement.dataset.theme = next; // before anyone reads the stylesheet's colours of now
-  chosen.now = next;
+  const next = theme.value === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = next; // before `palette` reads the stylesheet
+  chosen.value = next;
   try {
     localStorage.setItem("glassformer-theme", next);
   } catch {
-    // not remembered, then
+    // without storage the theme is not remembered
   }
 }
 
 export function initTheme() {
-  if (chosen.now) document.documentElement.dataset.theme = chosen.now;
+  if (chosen.value) document.documentElement.dataset.theme = chosen.value;
 }
 
-/** The colours of now, as numbers. */
-export const palette = derived([theme], (): Palette => {
+/** The colours of the current theme. */
+export const palette = computed([theme], (): Palette => {
   const style = getComputedStyle(document.documentElement);
   const get = (name: string) => parseColour(style.getPropertyValue(`--${name}`));
   return {

@@ -1,4 +1,7 @@
-/** A number as a colour: signed around paper, or from paper up. The colours themselves are the stylesheet's. */
+/**
+ * Maps numbers to colours: a signed scale around the paper colour, or a sequential one from it. The stylesheet defines
+ * the colours.
+ */
 
 export type Rgb = [number, number, number];
 

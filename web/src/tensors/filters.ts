@@ -1,12 +1,11 @@
 /**
- * What sampling does to one position's distribution: temperature, then top-k, top-p and min-p.
- *
- * The same rules as `glassformer/decode/sampling.py`: every filter looks at the same probabilities (after the
- * temperature), and of equal tokens the lower id goes first. Drawing anything is elsewhere.
+ * The effect of sampling parameters on one distribution: temperature, then top-k, top-p and min-p, as in
+ * glassformer/decode/sampling.py. Every filter sees the same probabilities (after the temperature), and ties are
+ * broken by the lower id.
  */
 import { softmax } from "./pooling";
 
-export interface Knobs {
+export interface SamplingParams {
   temperature: number; // 0: greedy
   topK: number; // 0: off
   topP: number; // 1: off
@@ -15,45 +14,45 @@ export interface Knobs {
 
 export interface Bar {
   id: number;
-  /** The model's own probability. */
+  /** The probability of the model. */
   before: number;
-  /** What it is drawn with: 0 when a filter drops it. */
+  /** The probability for sampling: 0 when a filter drops it. */
   after: number;
-  /** The first filter, in the order of the code, that drops it. */
-  dropped: "never written" | "greedy" | "min-p" | "top-k" | "top-p" | null;
+  /** The first filter that drops it. */
+  dropped: "suppressed" | "greedy" | "min-p" | "top-k" | "top-p" | null;
 }
 
 export interface Filtered {
   bars: Bar[]; // most probable first
   /** All the tokens that have no bar. */
   rest: { n: number; before: number; after: number };
-  /** How many tokens can be drawn. */
+  /** Number of tokens that can be sampled. */
   nKept: number;
   exact: boolean;
 }
 
-export const NEUTRAL: Knobs = { temperature: 1, topK: 0, topP: 1, minP: 0 };
-export const isNeutral = (knobs: Knobs): boolean => (Object.keys(NEUTRAL) as (keyof Knobs)[]).every((knob) => knobs[knob] === NEUTRAL[knob]);
+export const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+export const isNeutral = (sampling: SamplingParams): boolean => (Object.keys(NEUTRAL) as (keyof SamplingParams)[]).every((knob) => sampling[knob] === NEUTRAL[knob]);
 
-/** From all V logits of a position: every number exact. `show` bars, the rest summed up. */
-export function filterAll(logits: readonly number[], knobs: Knobs, banned: readonly number[], show: number): Filtered {
+/** From all V logits of a position: `show` bars, the rest summed. */
+export function filterAll(logits: readonly number[], sampling: SamplingParams, banned: readonly number[], show: number): Filtered {
   const before = softmax(logits);
-  const heated = softmax(logits.map((logit, id) => (banned.includes(id) ? -Infinity : logit)), knobs.temperature);
+  const tempered = softmax(logits.map((logit, id) => (banned.includes(id) ? -Infinity : logit)), sampling.temperature);
   const order = logits.map((_, id) => id).sort((a, b) => logits[b]! - logits[a]! || a - b);
-  const least = knobs.minP * Math.max(...heated);
+  const least = sampling.minP * Math.max(...tempered);
   let rank = 0;
-  let held = 0; // by the tokens before this one
-  const why = (id: number): Bar["dropped"] => {
-    if (banned.includes(id)) return "never written";
-    const p = heated[id]!;
-    const [place, share] = [rank++, held];
-    held += p;
-    if (knobs.temperature === 0) return p ? null : "greedy";
+  let cumulative = 0; // by the tokens before this one
+  const droppedBy = (id: number): Bar["dropped"] => {
+    if (banned.includes(id)) return "suppressed";
+    const p = tempered[id]!;
+    const [place, share] = [rank++, cumulative];
+    cumulative += p;
+    if (sampling.temperature === 0) return p ? null : "greedy";
     if (p < least) return "min-p";
-    if (knobs.topK > 0 && place >= knobs.topK) return "top-k";
-    return knobs.topP < 1 && place > 0 && share >= knobs.topP ? "top-p" : null;
+    if (sampling.topK > 0 && place >= sampling.topK) return "top-k";
+    return sampling.topP < 1 && place > 0 && share >= sampling.topP ? "top-p" : null;
   };
-  const bars = order.map((id): Bar => ({ id, before: before[id]!, after: heated[id]!, dropped: why(id) }));
+  const bars = order.map((id): Bar => ({ id, before: before[id]!, after: tempered[id]!, dropped: droppedBy(id) }));
   const kept = bars.filter((bar) => bar.dropped === null);
   const total = sum(kept, "after");
   for (const bar of bars) bar.after = bar.dropped === null ? bar.after / total : 0;
@@ -65,11 +64,11 @@ export function filterAll(logits: readonly number[], knobs: Knobs, banned: reado
 }
 
 /**
- * From the best tokens of a position and the logsumexp of all V. What the others hold together is known; here each
- * holds the same. Exact wherever that cannot matter: when all that is kept is among the best ones.
+ * From the largest logits of a position and the logsumexp of all V. The other tokens are assumed equally probable.
+ * `exact` where that makes no difference: when all tokens that are kept are among the known ones.
  */
 export function filterTop(
-  top: readonly { id: number; logit: number }[], logsumexp: number, vocabSize: number, knobs: Knobs,
+  top: readonly { id: number; logit: number }[], logsumexp: number, vocabSize: number, sampling: SamplingParams,
   banned: readonly number[], show: number,
 ): Filtered {
   const nUnknown = vocabSize - top.length;
@@ -78,10 +77,10 @@ export function filterTop(
   const level = Math.min(logsumexp + Math.log(Math.max(mass, 1e-12) / nUnknown), top.at(-1)?.logit ?? 0);
   const logits = new Array<number>(vocabSize).fill(level);
   for (const { id, logit } of top) logits[id] = logit;
-  const filtered = filterAll(logits, knobs, banned, show);
-  const shares = knobs.topP === 1 || (knobs.temperature === 1 && banned.every((id) => known.has(id)));
+  const filtered = filterAll(logits, sampling, banned, show);
+  const shares = sampling.topP === 1 || (sampling.temperature === 1 && banned.every((id) => known.has(id)));
   const within = filtered.nKept < top.filter(({ id }) => !banned.includes(id)).length && shares;
-  return { ...filtered, exact: nUnknown === 0 || isNeutral(knobs) || knobs.temperature === 0 || within };
+  return { ...filtered, exact: nUnknown === 0 || isNeutral(sampling) || sampling.temperature === 0 || within };
 }
 
 const sum = (bars: readonly Bar[], field: "before" | "after"): number => bars.reduce((a, bar) => a + bar[field], 0);

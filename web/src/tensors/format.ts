@@ -1,6 +1,4 @@
-/**
- * Numbers and names as people read them: a real minus sign, few digits, 1-based layers and heads.
- */
+/** Formats numbers and names for people: a minus sign, few digits, layers and heads counted from 1. */
 import type { AxisName, TraceNode } from "../types";
 
 const MINUS = "\u2212";
@@ -22,7 +20,7 @@ export function signed(x: number, digits = 3): string {
   return x > 0 ? `+${number(x, digits)}` : number(x, digits);
 }
 
-/** All the digits of a float, for attributes that tests and copies read. */
+/** All digits of a float, for attributes. */
 export const exact = (x: number) => (Object.is(x, -0) ? "0" : String(x));
 
 /** "41.2%", and near 0 and 1 "0.03%", "<0.01%". */
@@ -32,29 +30,30 @@ export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p >
   return `${(p * 100).toFixed(digits)}%`;
 }
 
-/** "2.4e-7" with superscripts left to nobody: it is read aloud as it stands. */
+/** "2.4e−7". */
 export const tiny = (x: number) => (x === 0 ? "0" : x < 0.001 ? x.toExponential(1).replace("-", MINUS) : number(x));
 
-export const count = (n: number) => n.toLocaleString("en").replace(/,/g, "\u202f");
+/** With thousands separators, as on the command line: "3,292,416". */
+export const count = (n: number) => n.toLocaleString("en");
 
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
-/** A piece that can be seen: spaces at its ends as ␣, a line break as ↵. */
+/** A token with visible spaces at its ends (␣) and line breaks (↵). */
 export function visible(piece = ""): string {
   return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
-  token: ["token", "tokens"], key: ["looked at", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"], bigram: ["pair", "pairs"],
+  token: ["token", "tokens"], key: ["key", "keys"], head: ["head", "heads"], class: ["class", "classes"], vocab: ["token", "vocabulary"], ngram: ["n-gram", "n-grams"], bigram: ["bigram", "bigrams"],
 };
 
-/** What one place on an axis is, and all of them. */
+/** The name of one position on an axis, and of all. */
 export const axisNames = (name: AxisName) => AXES[name] ?? ["feature", "features"];
 
 const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
 
-/** Where in the model a node is: "Encoder layer 1, self-attention". */
-export function place({ stack, layer, block }: TraceNode): string {
-  const name = { encoder: "Encoder", decoder: "Decoder", head: "Output", text: "Embedding", source: "Embedding of the source", target: "Embedding of the target" }[stack];
+/** The location of a node in the model: "Encoder layer 1, self-attention". */
+export function nodeLocation({ stack, layer, block }: TraceNode): string {
+  const name = { encoder: "Encoder", decoder: "Decoder", head: "Output", text: "Embedding", source: "Source embedding", target: "Target embedding" }[stack];
   return layer === null ? name : `${name} layer ${layer + 1}${block ? `, ${BLOCKS[block]}` : ""}`;
 }

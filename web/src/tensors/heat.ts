@@ -1,6 +1,6 @@
 /**
- * Draws a matrix as a heat map on a canvas: crisp cells, masked ones hatched, negative ones with a small notch so
- * that a sign is never told by hue alone. Knows nothing of the page; `components/Matrix.tsx` lays it out.
+ * Draws a matrix as a heat map on a canvas. Masked cells are hatched; negative cells have a dash, so that the sign
+ * does not depend on hue alone. `views/Matrix.tsx` lays it out.
  */
 import { css, mix, type Palette, shade } from "./colour";
 
@@ -69,7 +69,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
       context.fillStyle = masked ? hatched : css(colour);
       context.fillRect(left, top, wide, tall);
       if (!masked && heat.scale === "signed" && value < 0 && wide >= 6 && tall >= 6) {
-        context.fillStyle = css(mix(colour, colours.ink, 0.55)); // the notch of a negative number: a minus
+        context.fillStyle = css(mix(colour, colours.ink, 0.55)); // a dash marks negative values
         const dash = Math.max(3, Math.round(wide * 0.3));
         context.fillRect(left + Math.round((wide - dash) / 2), top + Math.round(tall / 2) - 0.5, dash, 1);
       }

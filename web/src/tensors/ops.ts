@@ -1,6 +1,6 @@
 /**
- * The operations of a forward pass again, in float64, from arrays alone. `operations.ts` fetches their inputs;
- * these are the formulas that the Step screen shows. Shapes as in the table of `types.ts`.
+ * The operations of a forward pass in float64. `operations.ts` fetches their inputs. Shapes as in the table of
+ * `sites.ts`.
  */
 
 export type Numbers = ArrayLike<number>;
@@ -22,7 +22,7 @@ export function linear(x: Numbers, weight: Numbers, bias: Numbers | null, n: num
   return out;
 }
 
-/** (A, B, E) to (B, A, E): how heads are split, laid side by side again, and, with E = 1, a matrix is transposed. */
+/** (A, B, E) to (B, A, E): splits or concatenates heads; with E = 1 transposes a matrix. */
 export function swapAxes(x: Numbers, a: number, b: number, width: number): Float64Array {
   return Float64Array.from(x, (_, i) => {
     const [e, row, group] = [i % width, Math.floor(i / width) % a, Math.floor(i / width / a)];
@@ -43,7 +43,7 @@ export const dot = (q: Typed, k: Typed, heads: number, width: number) =>
 export const mixValues = (weights: Typed, v: Typed, heads: number, keys: number) =>
   perHead(weights, v, heads, (weights, v) => linear(weights, swapAxes(v, keys, v.length / keys, 1), null, keys));
 
-/** Over rows of `cols`; `mask` (repeated) is 0 where nothing may be seen. A row with no key gives zeros. */
+/** Over rows of `cols`; `mask` (repeated) is 0 for masked keys. A fully masked row gives zeros. */
 export function softmax(scores: Numbers, cols: number, mask: Numbers | null = null): Float64Array {
   const out = new Float64Array(scores.length);
   for (let start = 0; start < scores.length; start += cols) {
@@ -59,7 +59,7 @@ export function softmax(scores: Numbers, cols: number, mask: Numbers | null = nu
   return out;
 }
 
-/** Mean and biased variance of one row; about 0 (RMS norm), the mean of the squares. */
+/** Mean and biased variance of one row; if not `centred`, the mean of squares. */
 export function moments(row: Numbers, centred: boolean): { mean: number; variance: number } {
   const average = (of: (x: number) => number) => Array.from(row, of).reduce((sum, x) => sum + x, 0) / row.length;
   const mean = centred ? average((x) => x) : 0;
@@ -78,7 +78,7 @@ export function normalise(x: Typed, n: number, eps: number, weight: Numbers | nu
   return out;
 }
 
-/** How rotary positions turn feature j of a head: its angle, and the feature (with its sign) it is paired with. */
+/** The rotary angle of feature j of a head, and the feature (with its sign) it is paired with. */
 export function rotation(j: number, width: number, position: number, base: number) {
   const half = width / 2;
   return { angle: position * base ** ((-2 * (j % half)) / width), partner: (j + half) % width, sign: j < half ? -1 : 1 };
@@ -99,7 +99,7 @@ export function sinusoid(position: number, feature: number, width: number): numb
   return feature % 2 ? Math.cos(angle) : Math.sin(angle);
 }
 
-/** Share of a standard normal variable below x, by a series of positive terms: nothing cancels. */
+/** The standard normal distribution function, by a series of positive terms, without cancellation. */
 export function normalShare(x: number): number {
   if (Math.abs(x) > 8) return Number(x > 0);
   let [term, sum] = [x, 0];
@@ -120,7 +120,7 @@ const POOLS: Record<string, (values: number[]) => number> = {
   first: ([x]) => x!,
 };
 
-/** x (L, D) to one vector, over the positions where `real` is not 0; "mean+max" is one after the other. */
+/** x (L, D) to one vector, over the positions where `real` is not 0; "mean+max" concatenates both. */
 export function pool(x: Numbers, width: number, how: string, real: Numbers | null): number[] {
   const kept = Array.from({ length: x.length / width }, (_, t) => t).filter((t) => !real || at(real, t) !== 0);
   const column = (i: number) => kept.map((t) => at(x, t * width + i));

@@ -1,16 +1,15 @@
 /**
- * The last step of a classifier, taken apart exactly: what each token's final vector adds to a logit.
- *
- * It is arithmetic, not an explanation: through attention each of those vectors has already read the others.
+ * Decomposes a classifier's logit into the contributions of the tokens' final vectors. Contributions are not
+ * attributions: through attention each of these vectors depends on the other tokens.
  */
 import * as ops from "./ops";
 
 export interface Contributions {
-  /** One number a token; with the bias they sum to the logit. */
+  /** One value per token; with the bias they sum to the logit. */
   tokens: number[];
   bias: number;
   logit: number;
-  /** All that was added up, without signs: what rounding can change is a share of it. */
+  /** The sum of absolute values, to which rounding errors are proportional. */
   size: number;
 }
 
@@ -18,7 +17,7 @@ export interface Contributions {
  * Args: x (L, D) row by row, what is pooled; real: which tokens take part; how: the pooling;
  * w: D numbers (2D for "mean+max"); bias.
  *
- * A mean gives w·x_t / n to token t. Of a maximum, each feature belongs to the token that holds it.
+ * A mean gives w·x_t / n to token t. For a maximum, each feature counts for the token with the largest value.
  */
 export function contributions(
   x: ArrayLike<number>, real: readonly boolean[], how: string, w: ArrayLike<number>, bias: number,
@@ -42,7 +41,7 @@ export function contributions(
   return { tokens, bias, size, logit: bias + tokens.reduce((a, b) => a + b, 0) };
 }
 
-/** Softmax of logits divided by a temperature; 0 puts everything on the first of the largest. */
+/** Softmax of logits divided by a temperature; 0: all on the first of the largest. */
 export function softmax(logits: readonly number[], temperature = 1): number[] {
   const best = logits.indexOf(Math.max(...logits));
   if (temperature === 0) return logits.map((_, i) => Number(i === best));

@@ -1,13 +1,11 @@
 /**
- * Where information moved: attention rollout (Abnar and Zuidema 2020, section 3). Each layer's mean weights are mixed
- * half and half with the identity, which stands for the residual connection, and the layers are multiplied. It
- * follows the mixing of positions alone, not what was mixed, and so it never says why a model answered. Python computes
- * the same for those who have no page (explain/attribution/attention_rollout.py); a saved page has no Python, and the
- * weights are in it. A test of the page in a browser compares the two.
+ * Attention rollout (Abnar and Zuidema 2020, section 3): the mean weights of each layer are averaged with the identity
+ * for the residual connection, and the layers are multiplied. explain/attribution/attention_rollout.py computes the
+ * same in Python; a saved page needs it here. A browser test compares the two.
  */
 import { at, fill, type Grid } from "./grid";
 
-/** Half of what the weights bring from `from`, and of `own` the other half: all of it where a row attends to nothing. */
+/** The mean of weights · `from` and of `own`; only `own` in rows without weights. */
 function mixed(weights: Grid, from: Grid | null, own: Grid): Grid {
   const data = new Float64Array(own.rows * own.cols);
   for (let row = 0; row < own.rows; row++) {
@@ -25,14 +23,14 @@ function mixed(weights: Grid, from: Grid | null, own: Grid): Grid {
 
 const identity = (size: number) => fill(size, size, (row, col) => Number(row === col));
 
-/** Self-attention alone: row t says from which input positions position t was mixed. Every row sums to 1. */
+/** Rollout of self-attention: row t has the weights of the input positions in position t. Every row sums to 1. */
 export function rollout(layers: Grid[]): Grid {
   return layers.reduce((flow, weights) => mixed(weights, flow, flow), identity(layers[0]!.rows));
 }
 
 /**
- * A decoder that also reads an encoder: from which target inputs, and from which source inputs, position t was mixed.
- * A row of `target` and the same row of `source` together sum to 1; each block mixes half and half with its residual.
+ * Rollout of a decoder with cross-attention, to the target and to the source inputs. Row t of `target` and of `source`
+ * together sum to 1.
  */
 export function decoderRollout(selfLayers: Grid[], crossLayers: Grid[], encoder: Grid): { target: Grid; source: Grid } {
   const size = selfLayers[0]!.rows;
@@ -41,12 +39,12 @@ export function decoderRollout(selfLayers: Grid[], crossLayers: Grid[], encoder:
   selfLayers.forEach((weights, layer) => {
     const cross = crossLayers[layer]!;
     source = mixed(cross, encoder, mixed(weights, source, source));
-    target = mixed(cross, null, mixed(weights, target, target)); // cross-attention brings nothing from the target
+    target = mixed(cross, null, mixed(weights, target, target)); // cross-attention reads only the source
   });
   return { target, source };
 }
 
-/** The mean of some rows: what reached a classifier's mean pooling. */
+/** The mean of some rows: the rollout to mean pooling. */
 export function meanOfRows(grid: Grid, rows: number[]): Grid {
   return fill(1, grid.cols, (_, col) => rows.reduce((sum, row) => sum + at(grid, row, col), 0) / rows.length);
 }

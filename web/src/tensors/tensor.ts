@@ -1,12 +1,12 @@
 /**
- * Tensors as the page holds them: a shape and a typed array, read from little-endian bytes, and the slice
- * grammar of the server ("head:3;token:0-8;vocab:1.5.9") computed here for exported pages.
+ * Tensors of the page: a shape and a typed array, read from little-endian bytes, and the server's slice grammar
+ * ("head:3;token:0-8;vocab:1.5.9") for exported pages.
  */
 
 export interface TensorValue {
   shape: number[];
   data: Float32Array | Int32Array | Uint8Array;
-  /** As it travelled: f16 was widened to f32 and is exact to about 3 digits. */
+  /** The element type as sent; f16 is converted to f32, with about 3 digits. */
   dtype: "f16" | "f32" | "i32" | "u8";
 }
 
@@ -48,8 +48,8 @@ export function decodeBase64(text: string): ArrayBuffer {
 }
 
 /**
- * `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. One place on each of the
- * first axes, such as a head or one of its rows, is a view; anything else is copied.
+ * `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. An index on each of the
+ * first axes, such as a head or one of its rows, gives a view; other slices are copied.
  */
 export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice: string): TensorValue {
   const picks: (number[] | null)[] = tensor.shape.map(() => null);
@@ -74,7 +74,7 @@ export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice:
     const place = picks.slice(0, first).reduce((at, pick, axis) => at * tensor.shape[axis]! + pick![0]!, 0);
     return { shape, data: tensor.data.subarray(place * size, (place + 1) * size), dtype: tensor.dtype };
   }
-  // Where the numbers picked lie: axis by axis, each offset so far with every pick of the next axis.
+  // Flat offsets of the selected values, extended axis by axis.
   let offsets = [0];
   tensor.shape.forEach((size, axis) => {
     const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);

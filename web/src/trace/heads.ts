@@ -1,13 +1,12 @@
 /**
- * The attention of a trace: its blocks, grouped as a person names them (an encoder's self-attention, a decoder's causal
- * self-attention, cross-attention), the tokens along their rows and columns, and which head the address asks for. The
- * weights themselves are fetched by the views.
+ * The attention of a trace: its layers by kind (self-attention, causal self-attention, cross-attention), the tokens
+ * along the rows and columns, and the head that the address selects.
  */
 import { visible } from "../tensors/format";
 import { type Measure, measuresOf } from "../tensors/measures";
 import type { Manifest, StreamName, TraceNode } from "../types";
 import { windowOf } from "./stepData";
-import { isCut } from "./steps";
+import { isWindowed } from "./steps";
 
 export type Kind = "self" | "causal" | "cross";
 
@@ -25,14 +24,14 @@ export interface AttentionGroup {
   layers: AttentionLayer[];
   queries: StreamName;
   keys: StreamName;
-  /** Of a long text: the weights of keys outside the window are not here, so that rows sum to less than 1. */
+  /** Only a window of the keys is loaded, so rows sum to less than 1. */
   cut: boolean;
 }
 
-const SAID: Record<Kind, [title: string, meaning: string]> = {
-  self: ["Self-attention", "Every token (a row) takes from every token of the same text (the columns), before and after it."],
-  causal: ["Causal self-attention", "Every token (a row) takes from itself and the tokens before it; what comes later is masked."],
-  cross: ["Cross-attention", "Every target token (a row) takes from the encoder’s output for the source tokens (the columns)."],
+const GROUPS: Record<Kind, [title: string, meaning: string]> = {
+  self: ["Self-attention", "Every token (row) attends to every token of the same text (columns)."],
+  causal: ["Causal self-attention", "Every token (row) attends to itself and to earlier tokens; later tokens are masked."],
+  cross: ["Cross-attention", "Every target token (row) attends to the encoder output of the source tokens (columns)."],
 };
 
 export function kindOf(node: TraceNode): Kind {
@@ -40,7 +39,7 @@ export function kindOf(node: TraceNode): Kind {
   return node.stack === "decoder" ? "causal" : "self";
 }
 
-/** The groups that this trace holds weights of, in the order they are computed. */
+/** The groups of a trace, in order of computation. */
 export function attentionGroups(manifest: Manifest): AttentionGroup[] {
   const groups = new Map<Kind, AttentionGroup>();
   const ids = new Set(manifest.nodes.map((node) => node.id));
@@ -49,9 +48,9 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
     const kind = kindOf(node);
     const axis = (name: string) => node.axes.find((one) => one.name === name);
     if (!groups.has(kind)) {
-      const [title, meaning] = SAID[kind];
+      const [title, meaning] = GROUPS[kind];
       const queries = axis("token")?.stream ?? manifest.streams.at(-1)!.name;
-      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries, cut: isCut(manifest, node) });
+      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries, cut: isWindowed(manifest, node) });
     }
     const mask = node.id.replace(/weights$/, "mask");
     groups.get(kind)!.layers.push({
@@ -61,17 +60,17 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
   return [...groups.values()];
 }
 
-/** A token along a matrix's rows or columns: which stream and position it stands for, and how it is written. */
+/** A token along the rows or columns of a matrix. */
 export interface Label {
   text: string;
   stream: StreamName;
   index: number; // position in the stream
-  /** [BOS], [EOS], [PAD] …: hidden on demand. */
+  /** [BOS], [EOS], [PAD] …, which can be hidden. */
   special: boolean;
   padding: boolean;
 }
 
-/** Of a long text, those in the window. */
+/** The labels of a stream, of a long one those in the window. */
 export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
   const stream = manifest.streams.find((one) => one.name === name)!;
   return stream.pieces
@@ -81,17 +80,17 @@ export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
     .slice(...(windowOf(manifest, name) ?? []));
 }
 
-/** Rows or columns that are shown: all, or all but special tokens and padding. */
-export function shownLabels(labels: Label[], hideSpecial: boolean): number[] {
+/** Indices of labels, optionally without special tokens and padding. */
+export function visibleIndices(labels: Label[], hideSpecial: boolean): number[] {
   return [...labels.keys()].filter((i) => !hideSpecial || !(labels[i]!.special || labels[i]!.padding));
 }
 
-/** Rows that count in a measure: never padding. */
-export function countedRows(labels: Label[], hideSpecial: boolean): number[] {
-  return shownLabels(labels, hideSpecial).filter((i) => !labels[i]!.padding);
+/** Indices of the rows that measures include, without padding. */
+export function rowsWithoutPadding(labels: Label[], hideSpecial: boolean): number[] {
+  return visibleIndices(labels, hideSpecial).filter((i) => !labels[i]!.padding);
 }
 
-/** What is shown of it: which kind, layer and head, in which order, and whether special tokens are hidden. */
+/** What the Attention screen shows. */
 export interface View {
   name: "heads" | "alignment" | "flow";
   groups: AttentionGroup[];
@@ -103,7 +102,7 @@ export interface View {
   hide: boolean;
 }
 
-/** By the page's address. A node chosen on another screen opens the head nearest to it. */
+/** The view that the address selects; a node of another kind selects the attention of its layer. */
 export function viewOf(manifest: Manifest, params: Record<string, string>): View | null {
   const groups = attentionGroups(manifest);
   const node = manifest.nodes.find((one) => one.id === params.node);

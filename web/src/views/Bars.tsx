@@ -1,4 +1,4 @@
-/** Horizontal bars with a label and a number, for probabilities and the like; a bar can be a button. */
+/** Horizontal bars with a label and a number. A bar can be a button. */
 import type { ComponentProps } from "preact";
 import { percent, visible } from "../tensors/format";
 
@@ -7,16 +7,16 @@ export interface Bar {
   label: string;
   /** From 0 to 1, or up to `limit` to either side of zero. */
   value: number;
-  /** As written beside the bar; a percentage when absent. */
+  /** The number as text, by default a percentage. */
   text?: string;
-  /** A second number after it, or words in its place. */
+  /** A second number, or a remark. */
   note?: string;
   /** A thin second bar under the first (before a filter, another model). */
   before?: number;
   faded?: boolean;
   struck?: boolean;
   strong?: boolean;
-  /** Of its row, which is a button when it can be clicked. */
+  /** Attributes of the row, which is a button if it has onClick. */
   attributes?: ComponentProps<"button"> & Record<`data-${string}`, string | number>;
 }
 

@@ -1,7 +1,7 @@
-/** Choosing one of a few: words in a row, a head, the position whose next token is looked at. */
+/** Selection of one of several options, of a head, or of a position. */
 import { setParams } from "../state/page";
 import { windowOf } from "../trace/stepData";
-import { written } from "../trace/writing";
+import { outputStream } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Tokens } from "./Tokens";
 
@@ -13,7 +13,7 @@ export interface ChoicesProps<T extends string> {
   onChoose: (value: T) => void;
 }
 
-/** Each carries `data-NAME` with its value. */
+/** A row of buttons, each with its value as `data-NAME`. */
 export function Choices<T extends string>({ name, label, options, chosen, onChoose }: ChoicesProps<T>) {
   return (
     <span class="choices" role="group" aria-label={label}>
@@ -26,7 +26,7 @@ export function Choices<T extends string>({ name, label, options, chosen, onChoo
   );
 }
 
-/** The head in the address. */
+/** Selects the head in the address. */
 export function HeadPicker({ heads, head }: { heads: number; head: number }) {
   return (
     <div class="heads" role="group" aria-label="Head">
@@ -38,12 +38,12 @@ export function HeadPicker({ heads, head }: { heads: number; head: number }) {
   );
 }
 
-/** The position in the address. */
+/** Selects the position in the address. */
 export function PositionPicker({ trace, position }: { trace: Manifest; position: number }) {
-  const tokens = written(trace);
+  const tokens = outputStream(trace);
   return (
     <div class="positions">
-      <p class="small">What follows after the chosen token?</p>
+      <p class="small">Predictions after the selected token</p>
       <Tokens
         stream={tokens} window={windowOf(trace, tokens.name)} chosen={position} label="Position"
         onChoose={(index) => setParams({ position: index, cell: null })}

@@ -1,16 +1,16 @@
 /**
- * A matrix as a heat map with labels and, under it, the numbers themselves: a window of cells that is walked
- * with the arrow keys and moves along. The canvas is for eyes and pointers; the table says the same to everyone.
+ * A matrix as a heat map with labels and a grid of its numbers around the selected cell. The canvas is hidden from
+ * assistive technology, which reads the grid.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useTensor } from "../state/resource";
 import { useValue } from "../state/signals";
 import { palette } from "../state/theme";
 import { number, visible } from "../tensors/format";
-import { asGrid } from "../tensors/grid";
+import { toGrid } from "../tensors/grid";
 import { drawHeat } from "../tensors/heat";
 import { magnitude, type TensorValue } from "../tensors/tensor";
-import { useHeld } from "./habits";
+import { useStableHeight } from "./interaction";
 import { NumberGrid } from "./NumberGrid";
 import { Thumb } from "./Thumb";
 
@@ -18,30 +18,30 @@ export interface MatrixProps {
   /** Node (or parameter) whose numbers are shown; fetched unless `value` is given. */
   node: string;
   slice?: string;
-  /** Already at hand, 2-D (1-D is one row). */
+  /** The values, 2-D (1-D is one row). */
   value?: TensorValue | null;
   rowLabels?: readonly string[];
   colLabels?: readonly string[];
   /** What a row and a column are: "token", "feature". */
   rowName?: string;
   colName?: string;
-  /** 1 where a cell may be attended to; one row is repeated for all. Masked cells are hatched. */
+  /** 0 for masked cells, which are hatched; one row is repeated. */
   mask?: TensorValue | null;
-  /** From the numbers when absent: sequential if none is negative. */
+  /** Default: sequential if no value is negative. */
   scale?: "signed" | "sequential";
-  /** Magnitude of the full colour; the largest when absent. */
+  /** Magnitude of the full colour, by default the largest. */
   limit?: number;
-  /** Chosen cell; kept here when absent. */
+  /** Selected cell; by default local state. */
   cell?: readonly [number, number] | null;
   onSelect?: (row: number, col: number) => void;
   onHover?: (row: number | null, col: number | null) => void;
-  /** A row pointed at, here or elsewhere: framed. */
+  /** Row to highlight. */
   litRow?: number | null;
-  /** Heat map alone, this many CSS pixels wide and high. */
+  /** Only the heat map, with this size in CSS pixels. */
   mini?: { width: number; height: number };
-  /** The numbers: always (default), or behind a button. */
+  /** Show numbers always (default) or on demand. */
   numbers?: "always" | "toggle";
-  /** Name for assistive technology. */
+  /** Accessible name. */
   label: string;
 }
 
@@ -49,10 +49,10 @@ export function Matrix(props: MatrixProps) {
   const fetched = useTensor(props.value === undefined ? props.node : null, props.slice);
   const value = props.value ?? fetched.value;
   const { node, slice = "", mini, label } = props;
-  const held = useHeld(!mini && !value && !fetched.error);
+  const held = useStableHeight(!mini && !value && !fetched.error);
   const figure = held.ref;
   const refocus = useRef(false);
-  // Another head or layer: its numbers are fetched, and whoever walked the grid goes on in the new one.
+  // Keep the focus in the grid when another head or layer is loaded.
   if (!value && figure.current?.contains(document.activeElement)) refocus.current = true;
   useLayoutEffect(() => {
     if (!value || !refocus.current) return;
@@ -63,23 +63,23 @@ export function Matrix(props: MatrixProps) {
     <figure {...held} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error.message}</p>
-        : value ? (mini ? <Mini {...props} value={value} /> : <Large {...props} value={value} />) : null}
+        : value ? (mini ? <MiniHeatMap {...props} value={value} /> : <FullMatrix {...props} value={value} />) : null}
     </figure>
   );
 }
 
-type Ready = MatrixProps & { value: TensorValue };
+type MatrixData = MatrixProps & { value: TensorValue };
 
 function fullMask(mask: TensorValue | null | undefined, size: number): Uint8Array | null {
   if (!mask) return null;
   return Uint8Array.from({ length: size }, (_, i) => Number(mask.data[i % mask.data.length] !== 0));
 }
 
-function useHeat(props: Ready, cellWidth: number, cellHeight: number, cell: readonly [number, number] | null) {
+function useHeat(props: MatrixData, cellWidth: number, cellHeight: number, cell: readonly [number, number] | null) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = useValue(palette);
   const { value, limit, scale } = props;
-  const { rows, cols } = asGrid(value);
+  const { rows, cols } = toGrid(value);
   useEffect(() => {
     if (!canvas.current) return;
     drawHeat(canvas.current, {
@@ -95,16 +95,16 @@ export function scaleOf(value: TensorValue): "signed" | "sequential" {
   return "sequential";
 }
 
-function Mini({ value, mask, scale = scaleOf(value), mini }: Ready) {
-  return <Thumb grid={asGrid(value)} mask={mask ? asGrid(mask) : null} scale={scale} {...mini!} />;
+function MiniHeatMap({ value, mask, scale = scaleOf(value), mini }: MatrixData) {
+  return <Thumb grid={toGrid(value)} mask={mask ? toGrid(mask) : null} scale={scale} {...mini!} />;
 }
 
 const LABEL_WIDTH = 92;
 
-function Large(props: Ready) {
+function FullMatrix(props: MatrixData) {
   const { value, rowLabels, colLabels, onSelect, onHover } = props;
-  const { rows, cols } = asGrid(value);
-  const [room, measure] = useRoom();
+  const { rows, cols } = toGrid(value);
+  const [room, measure] = useElementWidth();
   const [own, setOwn] = useState<readonly [number, number]>([0, 0]);
   const [open, setOpen] = useState(false);
   const wanted = props.cell ?? own;
@@ -112,7 +112,7 @@ function Large(props: Ready) {
   const across = Math.max(120, room - LABEL_WIDTH - 2);
   const named = colLabels !== undefined;
   const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 28 : 22, Math.floor(across / Math.max(1, cols))));
-  const cellHeight = rows > 40 ? 15 : Math.max(18, Math.min(26, named ? cellWidth : 200 / rows)); // the numbers below stay in sight
+  const cellHeight = rows > 40 ? 15 : Math.max(18, Math.min(26, named ? cellWidth : 200 / rows)); // keeps the numbers below visible
   const canvas = useHeat(props, cellWidth, cellHeight, cell);
   const choose = (row: number, col: number) => {
     setOwn([row, col]);
@@ -145,7 +145,7 @@ function Large(props: Ready) {
         </div>
         <Legend limit={props.limit ?? magnitude(value.data)} scale={props.scale ?? scaleOf(value)} masked={Boolean(props.mask)} />
       </div>
-      {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide the numbers" : "Show the numbers"}</button>}
+      {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide numbers" : "Show numbers"}</button>}
       {(always || open) && (
         <NumberGrid
           value={value} rows={rows} cols={cols} cell={cell} onSelect={choose} room={beside ? room - width - 40 : room} scale={props.scale ?? scaleOf(value)} label={props.label}
@@ -156,7 +156,7 @@ function Large(props: Ready) {
   );
 }
 
-/** What the colours mean. */
+/** The colour scale. */
 function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "sequential"; masked: boolean }) {
   return (
     <p class="legend" aria-hidden="true">
@@ -200,11 +200,11 @@ function RowLabels({ rows, height, labels, chosen }: { rows: number; height: num
   );
 }
 
-/** Width the widget may take, followed as the window changes. */
-function useRoom(): [number, (element: HTMLElement | null) => void] {
+/** The width of an element, updated when it is resized. */
+function useElementWidth(): [number, (element: HTMLElement | null) => void] {
   const [room, setRoom] = useState(640);
   const element = useRef<HTMLElement | null>(null);
-  useLayoutEffect(() => { // before anything is seen, so that nothing jumps
+  useLayoutEffect(() => { // before painting, to avoid a layout shift
     const box = element.current;
     if (!box) return;
     const observer = new ResizeObserver(() => setRoom(box.clientWidth));

@@ -1,4 +1,4 @@
-/** The numbers of a matrix as a grid of a few rows and columns around the chosen cell, walked with the arrow keys. */
+/** The numbers around the selected cell of a matrix, navigated with the arrow keys. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { useValue } from "../state/signals";
 import { palette } from "../state/theme";
@@ -15,7 +15,7 @@ export interface NumberGridProps {
   mask: Uint8Array | null;
   rowLabels?: readonly string[];
   colLabels?: readonly string[];
-  /** Width in pixels there is. */
+  /** Available width in pixels. */
   room: number;
   scale: "signed" | "sequential";
   label: string;
@@ -23,7 +23,7 @@ export interface NumberGridProps {
 
 const ROWS = 6;
 
-/** First of `shown` out of `size` so that `at` is inside, near the middle. */
+/** First index of a window of `shown` indices with `at` near its middle. */
 const first = (at: number, size: number, shown: number) => Math.max(0, Math.min(size - shown, at - Math.floor(shown / 2)));
 
 export function NumberGrid(props: NumberGridProps) {
@@ -99,7 +99,7 @@ export function NumberGrid(props: NumberGridProps) {
           ))}
         </tbody>
       </table>
-      {(shownRows < rows || shownCols < cols) && <p class="numbers-more">{`${rows} × ${cols} in all; arrow keys move the window.`}</p>}
+      {(shownRows < rows || shownCols < cols) && <p class="numbers-more">{`${rows} × ${cols} in total; the arrow keys move the window.`}</p>}
     </div>
   );
 }

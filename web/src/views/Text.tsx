@@ -1,4 +1,4 @@
-/** The text that is traced, and what the model answered. */
+/** The form for the text to trace, and the answer of the model. */
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
@@ -12,14 +12,14 @@ export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>)
   event.currentTarget.form?.requestSubmit();
 }
 
-/** Enter traces, Shift+Enter makes a line; an exported page only shows its text. */
+/** Enter traces, Shift+Enter adds a line. Read-only on an exported page. */
 export function TextForm() {
   const area = useRef<HTMLTextAreaElement>(null);
   const asked = useValue(text);
   const facts = useValue(runFacts);
   const waits = useValue(busy) !== null;
   useEffect(() => {
-    area.current!.value = asked; // at once: what is written while the trace is on its way stays
+    area.current!.value = asked; // before the trace arrives, to keep what is typed meanwhile
   }, [asked]);
   const submit = () => area.current && ask({ text: area.current.value });
   const examples = facts?.examples ?? [];
@@ -31,7 +31,7 @@ export function TextForm() {
         submit();
       }}
     >
-      <label class="visually-hidden" for="text">Text to look at</label>
+      <label class="visually-hidden" for="text">Text to trace</label>
       <textarea
         id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
         maxLength={facts?.limits.max_text_bytes}
@@ -54,7 +54,7 @@ export function TextForm() {
   );
 }
 
-/** What the model answered, and what the reader must know about this trace: cut text, unknown words, omissions. */
+/** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
   const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
@@ -68,11 +68,11 @@ export function Answer({ trace }: { trace: Manifest }) {
       {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
       {source.live && trace.together && (
         <Choices
-          name="member" label="Member of the ensemble" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
+          name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
           options={Array.from({ length: trace.together.size }, (_, i) => [`${i + 1}`, `Member ${i + 1}`])}
         />
       )}
-      {!source.live && alone && <p class="note">A saved page: what was traced is here, other texts need the run.</p>}
+      {!source.live && alone && <p class="note">A saved page shows only what was traced. To trace other texts, open the run with glassformer explain.</p>}
     </section>
   );
 }

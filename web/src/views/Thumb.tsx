@@ -1,6 +1,6 @@
 /**
- * A matrix as a small picture, one pixel a cell. Where cells must share a pixel, the heaviest of some shares is seen,
- * and of signed numbers the last. Masked ones are left transparent: the hatching behind the canvas shows through.
+ * A matrix as a small picture, one pixel per cell. Where cells share a pixel, the largest weight is drawn, or of
+ * signed values the last. Masked cells are transparent, over a hatched background.
  */
 import { useEffect, useRef } from "preact/hooks";
 import { useValue } from "../state/signals";
@@ -17,7 +17,7 @@ export interface ThumbProps {
   scale?: "signed" | "sequential";
 }
 
-/** Of a picture with square cells, within reason. */
+/** The height for square cells, within limits. */
 export function thumbHeight(width: number, rows: number, cols: number): number {
   return width * Math.max(0.4, Math.min(1.6, rows / Math.max(1, cols)));
 }
@@ -32,7 +32,7 @@ export function Thumb({ grid, mask, width, height, scale = "sequential" }: Thumb
     const wide = (canvas.current.width = Math.ceil(Math.min(cols, width * devicePixelRatio)));
     const high = (canvas.current.height = Math.ceil(Math.min(rows, height * devicePixelRatio)));
     const image = context.createImageData(wide, high);
-    const most = magnitude(data);
+    const limit = magnitude(data);
     const seen = new Float32Array(wide * high);
     for (let row = 0; row < rows; row++) {
       for (let col = 0; col < cols; col++) {
@@ -40,7 +40,7 @@ export function Thumb({ grid, mask, width, height, scale = "sequential" }: Thumb
         const pixel = Math.floor((row * high) / rows) * wide + Math.floor((col * wide) / cols);
         if (!mayAttend(mask, row, col) || (scale === "sequential" && value < seen[pixel]!)) continue;
         seen[pixel] = value;
-        image.data.set([...shade(value, most, scale, colours), 255], 4 * pixel);
+        image.data.set([...shade(value, limit, scale, colours), 255], 4 * pixel);
       }
     }
     context.putImageData(image, 0, 0);

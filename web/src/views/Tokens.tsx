@@ -1,6 +1,6 @@
 /**
- * A row of tokens as quiet chips. Pointing at one lights it up everywhere (`hoveredToken`); choosing is the
- * caller's affair. `weights` tints them, `marks` adds a small text under each.
+ * A row of tokens. Pointing at one highlights it in all views (`hoveredToken`). `weights` colours them, `marks` adds a
+ * small text below each.
  */
 import { useEffect, useRef } from "preact/hooks";
 import { hoveredToken } from "../state/page";
@@ -8,7 +8,7 @@ import { useValue } from "../state/signals";
 import { palette } from "../state/theme";
 import { css, shade } from "../tensors/colour";
 import { visible } from "../tensors/format";
-import { written } from "../trace/writing";
+import { outputStream } from "../trace/generation";
 import type { Manifest, Stream } from "../types";
 
 export interface TokensProps {
@@ -44,8 +44,8 @@ export function Tokens(props: TokensProps) {
       class: names.join(" "),
       "data-token": index,
       style: weight === undefined ? undefined : { backgroundColor: css(shade(weight, limit, scale, colours)) },
-      onMouseEnter: () => (hoveredToken.now = { stream: stream.name, index }),
-      onMouseLeave: () => (hoveredToken.now = null),
+      onMouseEnter: () => (hoveredToken.value = { stream: stream.name, index }),
+      onMouseLeave: () => (hoveredToken.value = null),
     };
     const content = (
       <>
@@ -75,7 +75,7 @@ export function Tokens(props: TokensProps) {
   );
 }
 
-interface WrittenProps {
+interface OutputTokensProps {
   manifest: Manifest;
   /** Index into `predictions`. */
   index: number;
@@ -83,11 +83,11 @@ interface WrittenProps {
   onStep: (index: number) => void;
 }
 
-/** The written text, one chip a token, to choose the step that wrote it; the stronger a chip, the more probable it was. */
-export function WrittenTokens({ manifest, index, label, onStep }: WrittenProps) {
+/** The generated tokens, coloured by probability, to select a step. */
+export function OutputTokens({ manifest, index, label, onStep }: OutputTokensProps) {
   const { predictions, window } = manifest;
-  const stream = written(manifest);
-  // The end that was written last is no input of the model, and so is not among the stream's tokens.
+  const stream = outputStream(manifest);
+  // A generated end token is not an input of the model, so the stream lacks it.
   const end = predictions.at(-1)?.actual;
   const pieces = end && !window ? [...stream.pieces, end.piece] : stream.pieces;
   const box = useRef<HTMLDivElement>(null);

@@ -1,11 +1,8 @@
-/**
- * The weights and masks of some attention layers, fetched one after another so that a long text, which is traced
- * layer by layer, is not asked for everything at once. Pictures appear as their layer arrives.
- */
+/** Fetches the weights and masks of attention layers one after another, since a long text is traced layer by layer. */
 import { source } from "../state/page";
 import { useResource } from "../state/resource";
-import { tell } from "../state/signals";
-import { asGrid, type Grid } from "../tensors/grid";
+import { toErrorMessage } from "../state/signals";
+import { toGrid, type Grid } from "../tensors/grid";
 import type { TensorValue } from "../tensors/tensor";
 import type { AttentionLayer } from "../trace/heads";
 
@@ -19,13 +16,13 @@ export interface Fetched {
   errors: Map<string, string>;
 }
 
-/** Of all heads, or of those that `slice` names. */
+/** Fetches all heads of a layer, or those of `slice`. */
 export async function fetchLayer(traceId: string, layer: AttentionLayer, slice = ""): Promise<LayerValues> {
   const weights = await source.tensor(traceId, layer.weights, slice);
-  return { weights, mask: layer.mask ? asGrid(await source.tensor(traceId, layer.mask)) : null };
+  return { weights, mask: layer.mask ? toGrid(await source.tensor(traceId, layer.mask)) : null };
 }
 
-/** Of no trace, where none is wanted. */
+/** `traceId` null: nothing is fetched. */
 export function useWeights(traceId: string | null, wanted: AttentionLayer[]): Fetched {
   const key = traceId && `${traceId}:${wanted.map((layer) => layer.weights).join()}`;
   const { value } = useResource<Fetched>(key, async (soFar) => {
@@ -34,7 +31,7 @@ export function useWeights(traceId: string | null, wanted: AttentionLayer[]): Fe
       try {
         layers.set(layer.weights, await fetchLayer(traceId!, layer));
       } catch (error) {
-        errors.set(layer.weights, tell(error).message);
+        errors.set(layer.weights, toErrorMessage(error).message);
       }
       if (!soFar({ layers: new Map(layers), errors })) break;
     }
@@ -43,10 +40,10 @@ export function useWeights(traceId: string | null, wanted: AttentionLayer[]): Fe
   return value ?? { layers: new Map(), errors: new Map() };
 }
 
-/** What has not arrived of the weights that are wanted, or why it will not. */
+/** The progress of fetching weights, or the error. */
 export function Waiting({ fetched, wanted }: { fetched: Fetched; wanted: AttentionLayer[] }) {
   const [failed] = wanted.filter((layer) => fetched.errors.has(layer.weights));
   if (failed) return <p class="note note-bad">{`${failed.weights}: ${fetched.errors.get(failed.weights)}`}</p>;
   const here = wanted.filter((layer) => fetched.layers.has(layer.weights)).length;
-  return here < wanted.length ? <p class="note">{`Fetching the weights: ${here} of ${wanted.length} blocks …`}</p> : null;
+  return here < wanted.length ? <p class="note">{`Loading attention weights: ${here} of ${wanted.length} layers …`}</p> : null;
 }

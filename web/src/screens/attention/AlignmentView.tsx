@@ -1,4 +1,7 @@
-/** Which source words each target word was aligned with, read from cross-attention where that agrees best with erasing. */
+/**
+ * The alignment of target tokens with source tokens, from the cross-attention reading that agrees best with leave-one-
+ * out.
+ */
 import { useMemo } from "preact/hooks";
 import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
@@ -11,7 +14,7 @@ import { Figure } from "./Figure";
 
 type Reading = Alignments["readings"][number];
 
-const nameOf = ({ layer, shifted }: Reading) => `layer ${layer + 1}, where the word is ${shifted ? "the input" : "predicted"}`;
+const nameOf = ({ layer, shifted }: Reading) => `layer ${layer + 1}, at the step where the token is ${shifted ? "the input" : "predicted"}`;
 
 export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; cross: AttentionGroup; hide: boolean }) {
   const { readings, chance, problem } = useReadings(manifest, cross);
@@ -25,16 +28,16 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
   return (
     <>
       <p>
-        Each target word meets the source twice: in the row that predicts it and, one row later, where it is the
-        decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). Which row aligns, and in which layer, differs from model to
-        model; so each is compared with what erasing shows. The mean of the heads is drawn.
+        An alignment can be read from any decoder layer, in the row that predicts a target token or, one row later, in
+        the row where it is the decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). Which reading is best differs between
+        models, so each is compared with leave-one-out. The heat map shows the mean of the heads.
       </p>
-      {!reading && <p class="note">Comparing the readings with erasing …</p>}
+      {!reading && <p class="note">Comparing the readings with leave-one-out …</p>}
       {reading && best && layer && (
         <>
           <div class="attention-order">
             <label>
-              Read in{" "}
+              Reading{" "}
               <select
                 data-role="reading" value={nameOf(reading)}
                 onChange={({ currentTarget: { value } }) => setParams({ reading: value === nameOf(best) ? null : value })}
@@ -63,15 +66,15 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
 }
 
 function agrees({ agreement }: Reading, best: Reading, count: number, chance: number | null): string {
-  if (agreement === null) return "No target word misses a source word that is erased, so the readings cannot be compared.";
+  if (agreement === null) return "Masking a source word lowers the probability of no target token, so the readings cannot be compared.";
   const score = agreement.toFixed(2);
-  const share = "the share of target words whose aligned source word is the one they miss most when it is erased";
+  const share = "the share of target tokens aligned with the source word whose masking costs them most";
   return agreement === best.agreement
-    ? `Of ${count} readings, this agrees best with what erasing shows: ${score}, ${share}. By chance the best of ${count} would have ${chance?.toFixed(2)}.`
-    : `Agreement with erasing: ${score}, where the best reading has ${best.agreement!.toFixed(2)}; ${share}.`;
+    ? `Of ${count} readings, this one agrees best with leave-one-out: ${score}, ${share}. The best of ${count} random readings has ${chance?.toFixed(2)}.`
+    : `Agreement with leave-one-out: ${score} (best reading: ${best.agreement!.toFixed(2)}), ${share}.`;
 }
 
-/** The readings there are, the one that agrees best with erasing first where that is known. */
+/** The readings, the best first if their agreement is known. */
 function useReadings(manifest: Manifest, cross: AttentionGroup) {
   const { value, error } = useResource(manifest.id, () => source.alignment(manifest.id));
   if (value) return { ...value, problem: null };

@@ -1,13 +1,13 @@
 /**
- * A head as lines between two columns of tokens: queries on the left, keys on the right, the heavier the thicker.
- * Pointing at a token, or moving to it with the arrow keys, leaves its lines alone.
+ * The weights of a head as lines between two columns of tokens, queries on the left and keys on the right. Pointing at
+ * a token, or moving to it with the arrow keys, shows only its lines.
  */
 import { useMemo } from "preact/hooks";
 import { at, type Grid, mayAttend } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
 import type { Label } from "../../trace/heads";
-import { useArrows } from "../../views/habits";
-import { type Arc, arcLine, heaviest, LEAST, MOST } from "./lines";
+import { useArrowKeys } from "../../views/interaction";
+import { type Arc, arcLine, largestArcs, MIN_WEIGHT, MAX_ARCS } from "./lines";
 
 export interface Point {
   side: "query" | "key";
@@ -32,12 +32,12 @@ const WIDTH = 220;
 
 export function Arcs(props: ArcsProps) {
   const { grid, mask, rows, cols, rowName, colName, point, chosen } = props;
-  const most = Math.max(rows.length, cols.length);
-  const rowHeight = most > 48 ? 17 : 22;
+  const nRows = Math.max(rows.length, cols.length);
+  const rowHeight = nRows > 48 ? 17 : 22;
   const limit = magnitude(grid.data) || 1;
   const line = (arc: Arc) => <path key={`${arc.query},${arc.key}`} class="arc" {...arcLine(arc, WIDTH, rowHeight, limit)} />;
   const { lines, share } = useMemo(() => {
-    const found = heaviest(grid, mask);
+    const found = largestArcs(grid, mask);
     return { lines: found.arcs.map(line), share: found.share };
   }, [grid, mask]);
   const active = point ?? (chosen === null ? null : { side: "query" as const, at: chosen });
@@ -47,21 +47,21 @@ export function Arcs(props: ArcsProps) {
       <div class="arcs-heads" aria-hidden="true"><span>{rowName}</span><span>{colName}</span></div>
       <div class="arcs-scroll">
         <Column {...shared} side="query" labels={rows} name={rowName} />
-        <svg height={most * rowHeight} viewBox={`0 0 ${WIDTH} ${most * rowHeight}`} preserveAspectRatio="none" aria-hidden="true">
+        <svg height={nRows * rowHeight} viewBox={`0 0 ${WIDTH} ${nRows * rowHeight}`} preserveAspectRatio="none" aria-hidden="true">
           <g opacity={active ? 0.1 : 1}>{lines}</g>
-          {active && ownArcs(grid, mask, active).map(line)}
+          {active && arcsOf(grid, mask, active).map(line)}
         </svg>
         <Column {...shared} side="key" labels={cols} name={colName} />
       </div>
       <p class="note">
-        {`For each token the ${MOST} heaviest lines of at least ${LEAST * 100}%: ${Math.round(share * 100)}% of the weight shown. `}
-        A token pointed at shows all of its own.
+        {`The ${MAX_ARCS} largest weights of at least ${MIN_WEIGHT * 100}% per query: ${Math.round(share * 100)}% of all weight. `}
+        Point at a token to show all of its weights.
       </p>
     </div>
   );
 }
 
-function ownArcs(grid: Grid, mask: Grid | null, { side, at: index }: Point): Arc[] {
+function arcsOf(grid: Grid, mask: Grid | null, { side, at: index }: Point): Arc[] {
   return Array.from({ length: side === "query" ? grid.cols : grid.rows }, (_, i) => {
     const [query, key] = side === "query" ? [index, i] : [i, index];
     return { query, key, weight: mayAttend(mask, query, key) ? at(grid, query, key) : 0 };
@@ -80,8 +80,8 @@ interface ColumnProps extends ArcsProps {
 function Column({ side, labels, name, active, limit, rowHeight, chosen, onPoint, onChoose, grid }: ColumnProps) {
   const last = labels.length - 1;
   const current = active?.side === side ? active.at : side === "query" ? chosen ?? 0 : 0;
-  const arrows = useArrows({ ArrowDown: 1, ArrowUp: -1 }, (by) => onPoint({ side, at: Math.max(0, Math.min(last, current + by)) }));
-  /** What the token gives to, or gets from, the one that is pointed at on the other side. */
+  const arrows = useArrowKeys({ ArrowDown: 1, ArrowUp: -1 }, (by) => onPoint({ side, at: Math.max(0, Math.min(last, current + by)) }));
+  /** The weight between this token and the highlighted one. */
   const weight = (i: number) =>
     !active || active.side === side ? 0 : side === "key" ? at(grid, active.at, i) : at(grid, i, active.at);
   return (

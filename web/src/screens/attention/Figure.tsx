@@ -1,18 +1,18 @@
 /**
- * One matrix of weights in full: heat map and arcs side by side, the row pointed at in words, and both drawings to
- * save. The screens decide which matrix that is and what its numbers mean.
+ * One matrix of weights in full: heat map, lines, the largest weights of the selected row, and buttons to save both
+ * drawings.
  */
 import { useMemo, useState } from "preact/hooks";
-import { hoveredToken, report, selection, setParams } from "../../state/page";
+import { hoveredToken, reportError, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { percent } from "../../tensors/format";
-import { asTensor, at, type Grid, mayAttend, pick, pickMask } from "../../tensors/grid";
-import { type Label, shownLabels } from "../../trace/heads";
+import { toTensorValue, at, type Grid, mayAttend, selectCells, selectMask } from "../../tensors/grid";
+import { type Label, visibleIndices } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Matrix } from "../../views/Matrix";
 import { Arcs, type Point } from "./Arcs";
-import { drawArcs, drawMatrix, type Drawn, saveDrawing } from "./drawing";
+import { drawArcs, drawMatrix, type FigureData, saveDrawing } from "./drawing";
 
 export interface FigureProps {
   manifest: Manifest;
@@ -23,11 +23,11 @@ export interface FigureProps {
   mask: Grid | null;
   rows: Label[];
   cols: Label[];
-  /** Without special tokens and padding. */
+  /** Hide special tokens and padding. */
   hide: boolean;
   rowName: string;
   colName: string;
-  /** "takes most from", "is aligned with": what a row does with its columns. */
+  /** "attends most to", "is aligned with". */
   verb: string;
 }
 
@@ -35,12 +35,12 @@ export function Figure(props: FigureProps) {
   const { manifest, title, hide, rowName, colName } = props;
   const [point, setPoint] = useState<Point | null>(null);
   const cell = useValue(selection);
-  const [rowsShown, colsShown] = [shownLabels(props.rows, hide), shownLabels(props.cols, hide)];
+  const [rowsShown, colsShown] = [visibleIndices(props.rows, hide), visibleIndices(props.cols, hide)];
   const { grid, mask, value, maskValue } = useMemo(() => {
-    const [some, may] = [pick(props.grid, rowsShown, colsShown), pickMask(props.mask, rowsShown, colsShown)];
-    return { grid: some, mask: may, value: asTensor(some), maskValue: may && asTensor(may) };
+    const [some, may] = [selectCells(props.grid, rowsShown, colsShown), selectMask(props.mask, rowsShown, colsShown)];
+    return { grid: some, mask: may, value: toTensorValue(some), maskValue: may && toTensorValue(may) };
   }, [props.grid, props.mask, hide]);
-  if (grid.rows * grid.cols === 0) return <p class="note">No tokens are left to show.</p>;
+  if (grid.rows * grid.cols === 0) return <p class="note">There are no tokens to show.</p>;
   const rows = rowsShown.map((row) => props.rows[row]!);
   const cols = colsShown.map((col) => props.cols[col]!);
   const row = rowsShown.indexOf(cell.row ?? -1);
@@ -50,11 +50,11 @@ export function Figure(props: FigureProps) {
     if (next?.side === point?.side && next?.at === point?.at) return;
     setPoint(next);
     const label = next && (next.side === "query" ? rows : cols)[next.at];
-    hoveredToken.now = label ? { stream: label.stream, index: label.index } : null;
+    hoveredToken.value = label ? { stream: label.stream, index: label.index } : null;
   };
   const choose = (r: number, c: number) => setParams({ cell: `${rowsShown[r]},${colsShown[c]}` });
   const pointed = point?.side === "query" ? point.at : null;
-  const drawn: Drawn = {
+  const figureData: FigureData = {
     title, caption: `${manifest.model.run}, ${manifest.model.checkpoint}`, grid, mask,
     rows: rows.map((label) => label.text), cols: cols.map((label) => label.text),
   };
@@ -62,7 +62,7 @@ export function Figure(props: FigureProps) {
     <div class="attention-figure" data-view="figure">
       <Matrix
         node={props.node} slice={props.slice} value={value} mask={maskValue} scale="sequential"
-        rowLabels={drawn.rows} colLabels={drawn.cols} rowName={rowName} colName={colName}
+        rowLabels={figureData.rows} colLabels={figureData.cols} rowName={rowName} colName={colName}
         cell={[Math.max(0, row), Math.max(0, col)]} onSelect={choose} litRow={pointed}
         onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={title}
       />
@@ -73,12 +73,12 @@ export function Figure(props: FigureProps) {
           onChoose={({ side, at: i }) => (side === "query" ? choose(i, byWeight(grid, mask, i)[0] ?? 0) : choose(chosen ?? 0, i))}
         />
       </div>
-      <Save drawn={drawn} name={`${manifest.model.run} ${title}`.replace(/\W+/g, "-").toLowerCase()} />
+      <Save figureData={figureData} name={`${manifest.model.run} ${title}`.replace(/\W+/g, "-").toLowerCase()} />
     </div>
   );
 }
 
-/** The keys a row may attend to, the heaviest first. */
+/** The unmasked keys of a row, by descending weight. */
 function byWeight(grid: Grid, mask: Grid | null, row: number): number[] {
   return [...Array(grid.cols).keys()].filter((col) => mayAttend(mask, row, col)).sort((a, b) => at(grid, row, b) - at(grid, row, a));
 }
@@ -90,31 +90,31 @@ interface ReadingProps extends Pick<FigureProps, "grid" | "mask" | "rows" | "col
 function Reading({ grid, mask, rows, cols, row, verb }: ReadingProps) {
   const keys = byWeight(grid, mask, row);
   const rest = keys.slice(5);
-  /** A token that occurs more than once is told by its place. */
+  /** Adds the index to tokens that occur more than once. */
   const name = ({ text, index }: Label) =>
     cols.some((label) => label.text === text && label.index !== index) ? `${text} · ${index + 1}` : text;
   return (
     <div class="attention-reading">
       <h3>Row {row + 1}, <bdi class="quoted">{rows[row]!.text}</bdi>, {verb}</h3>
       <Bars
-        label={`Heaviest weights of row ${row + 1}`} limit={at(grid, row, keys[0] ?? 0) || 1}
+        label={`Largest weights of row ${row + 1}`} limit={at(grid, row, keys[0] ?? 0) || 1}
         bars={keys.slice(0, 5).map((col) => ({ key: col, label: name(cols[col]!), value: at(grid, row, col) }))}
       />
-      {rest.length > 0 && <p class="note">{`${percent(rest.reduce((sum, col) => sum + at(grid, row, col), 0))} from the other ${rest.length}.`}</p>}
+      {rest.length > 0 && <p class="note">{`${percent(rest.reduce((sum, col) => sum + at(grid, row, col), 0))} on the other ${rest.length}.`}</p>}
     </div>
   );
 }
 
-const DRAWINGS = [["matrix", "Save the matrix:", drawMatrix], ["arcs", "the lines:", drawArcs]] as const;
+const DRAWINGS = [["matrix", "Save heat map:", drawMatrix], ["arcs", "lines:", drawArcs]] as const;
 
-function Save({ drawn, name }: { drawn: Drawn; name: string }) {
+function Save({ figureData, name }: { figureData: FigureData; name: string }) {
   return (
     <p class="attention-save">
       {DRAWINGS.map(([what, words, draw]) => (
         <span key={what}>
           {words}
           {(["svg", "png"] as const).map((format) => (
-            <button key={format} type="button" class="quiet" onClick={() => saveDrawing(draw(drawn), `${name}-${what}`, format).catch(report)}>
+            <button key={format} type="button" class="quiet" onClick={() => saveDrawing(draw(figureData), `${name}-${what}`, format).catch(reportError)}>
               {format.toUpperCase()}
             </button>
           ))}

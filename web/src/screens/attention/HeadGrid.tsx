@@ -1,15 +1,15 @@
 /**
- * All heads of one kind of attention as small multiples: layers down and heads across, or ranked by a measure. One is
- * chosen; the arrow keys walk through them.
+ * All heads of one kind of attention as small multiples, by layer and head or sorted by a measure. The arrow keys move
+ * the selection.
  */
 import { useMemo } from "preact/hooks";
 import { setParams } from "../../state/page";
 import { number } from "../../tensors/format";
-import { type Grid, headOf, pick, pickMask } from "../../tensors/grid";
+import { type Grid, headOf, selectCells, selectMask } from "../../tensors/grid";
 import { measure } from "../../tensors/measures";
 import { magnitude } from "../../tensors/tensor";
-import { type AttentionLayer, countedRows, type Label, shownLabels, type View } from "../../trace/heads";
-import { useArrows } from "../../views/habits";
+import { type AttentionLayer, rowsWithoutPadding, type Label, visibleIndices, type View } from "../../trace/heads";
+import { useArrowKeys } from "../../views/interaction";
 import { Thumb, thumbHeight } from "../../views/Thumb";
 import type { LayerValues } from "../../views/weights";
 
@@ -37,18 +37,18 @@ export function HeadGrid(props: HeadGridProps) {
   const isChosen = ({ layer, head }: Entry) => layer.weights === chosenLayer.weights && head === chosenHead;
   const choose = ({ layer, head }: Entry) => setParams({ node: layer.weights, layer: layer.layer, head });
   const across = ranked ? 1 : chosenLayer.nHeads;
-  const arrows = useArrows({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }, (by) => {
+  const arrows = useArrowKeys({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }, (by) => {
     const next = entries[entries.findIndex(isChosen) + by];
     if (next) choose(next);
   });
   const button = (entry: Entry) => {
     const { layer, head, grid, mask, score } = entry;
-    const most = `≤ ${number(magnitude(grid.data), 2)}`;
-    const measured = ranked && score !== null ? score.toFixed(2) : most;
+    const largest = `≤ ${number(magnitude(grid.data), 2)}`;
+    const measured = ranked && score !== null ? score.toFixed(2) : largest;
     return (
       <button
         key={`${layer.weights}:${head}`} type="button" class="head-button" aria-pressed={isChosen(entry)} tabIndex={isChosen(entry) ? 0 : -1}
-        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${most}`}`}
+        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${largest}`}`}
         data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
       >
         <Thumb grid={grid} mask={mask} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
@@ -72,25 +72,25 @@ export function HeadGrid(props: HeadGridProps) {
 }
 
 function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
-  // What is made of a layer stays when the next one arrives, and its pictures need not be painted again.
+  // Cache the entries of each layer, so that they are not drawn again when the next layer arrives.
   const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort]);
   return useMemo(() => {
-    const [rowsShown, colsShown, counted] = [shownLabels(rows, hide), shownLabels(cols, hide), countedRows(rows, hide)];
+    const [rowsShown, colsShown, counted] = [visibleIndices(rows, hide), visibleIndices(cols, hide), rowsWithoutPadding(rows, hide)];
     const entries = group.layers.flatMap((layer): Entry[] => {
       const values = layers.get(layer.weights);
       if (!values) return [];
       if (!known.has(values)) {
-        const mask = pickMask(values.mask, rowsShown, colsShown);
+        const mask = selectMask(values.mask, rowsShown, colsShown);
         known.set(values, Array.from({ length: layer.nHeads }, (_, head) => {
           const whole = headOf(values.weights, head);
           const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
-          return { layer, head, grid: pick(whole, rowsShown, colsShown), mask, score };
+          return { layer, head, grid: selectCells(whole, rowsShown, colsShown), mask, score };
         }));
       }
       return known.get(values)!;
     });
     if (sort === "model") return entries;
-    const sign = sort === "entropy" ? 1 : -1; // low entropy is the focused end; of the others the most comes first
+    const sign = sort === "entropy" ? 1 : -1; // entropy ascending, other measures descending
     return entries.sort((a, b) => sign * ((a.score ?? Infinity) - (b.score ?? Infinity)));
   }, [group.kind, layers, hide, sort]);
 }

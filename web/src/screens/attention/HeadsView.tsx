@@ -1,4 +1,4 @@
-/** Every head of one kind of attention as a small picture, and the chosen one in full. */
+/** All heads of one kind of attention as small heat maps, and the selected one in full. */
 import { useMemo } from "preact/hooks";
 import { hrefTo, setParams } from "../../state/page";
 import { headOf } from "../../tensors/grid";
@@ -22,28 +22,28 @@ export function HeadsView({ manifest, view }: { manifest: Manifest; view: View }
   const own = group.queries === group.keys;
   return (
     <>
-      <p>{group.meaning} The stronger a cell, the more it takes; {group.cut ? "a row sums to 1 with the keys outside this window, which are not here." : "every row sums to 1."}</p>
+      <p>{group.meaning} The stronger the colour, the larger the weight; {group.cut ? "each row sums to 1 including keys outside this window." : "every row sums to 1."}</p>
       <div class="attention-order">
-        <span>Order the heads by</span>
+        <span>Sort heads by</span>
         <Choices
-          name="sort" label="Order of the heads" chosen={sort} onChoose={(name) => setParams({ sort: name === "model" ? null : name })}
+          name="sort" label="Order of heads" chosen={sort} onChoose={(name) => setParams({ sort: name === "model" ? null : name })}
           options={[["model", "layer"], ...measures.map(([name, label]) => [name, label] as const)]}
         />
-        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? "Under each picture the head’s number and its largest weight, which is its strongest cell."}</p>
+        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? "Below each heat map: the head’s number and its largest weight."}</p>
       </div>
       <HeadGrid view={view} layers={fetched.layers} rows={rows} cols={cols} />
       <h2 class="attention-title">
         {title}
-        <a class="small" href={hrefTo("step", { node: layer.weights, head })}>how these numbers are computed</a>
+        <a class="small" href={hrefTo("step", { node: layer.weights, head })}>how these weights are computed</a>
       </h2>
       <Waiting fetched={fetched} wanted={[layer]} />
       {values && grid && (
         <>
-          {hide && <p class="note">What the hidden special tokens receive is left out; the rest is shown as it is, not rescaled.</p>}
+          {hide && <p class="note">Weights on hidden special tokens are not shown; the others are not rescaled.</p>}
           <Figure
             manifest={manifest} title={title} node={layer.weights} slice={`head:${head}`} grid={grid}
-            mask={values.mask} rows={rows} cols={cols} hide={hide} verb="takes most from"
-            rowName={own ? "takes" : group.queries} colName={own ? "from" : group.keys}
+            mask={values.mask} rows={rows} cols={cols} hide={hide} verb="attends most to"
+            rowName={own ? "query" : group.queries} colName={own ? "key" : group.keys}
           />
         </>
       )}

@@ -1,10 +1,7 @@
-/**
- * A matrix of weights or its lines as a standalone SVG drawing for a paper or a slide: always dark on white, text as
- * text, masked cells hatched; and a file of it for the reader.
- */
+/** Saves a matrix of weights or its lines as a standalone SVG or PNG file, dark on white. */
 import { at, type Grid, mayAttend } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
-import { arcLine, heaviest } from "./lines";
+import { arcLine, largestArcs } from "./lines";
 
 export interface Drawing {
   svg: string;
@@ -12,9 +9,9 @@ export interface Drawing {
   height: number;
 }
 
-export interface Drawn {
+export interface FigureData {
   title: string;
-  caption: string; // of which model: kept in the file as its description
+  caption: string; // stored as the description of the file
   grid: Grid;
   mask: Grid | null;
   rows: string[];
@@ -23,25 +20,25 @@ export interface Drawn {
 
 const TOP = 40;
 
-/** Text that XML cannot mistake for markup; characters that XML 1.0 has no way to write become U+FFFD. */
+/** Escapes text for XML; characters that XML 1.0 does not allow become U+FFFD. */
 export function escapeXml(text: string): string {
   return text
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\p{Surrogate}]/gu, "\ufffd")
     .replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
-/** `attributes` place it; the middle of the line is where it is placed. */
+/** A label, vertically centred at the position that `attributes` set. */
 function label(text: string, attributes: string): string {
   const letters = [...text];
   const short = letters.length > 16 ? `${letters.slice(0, 15).join("")}…` : text;
   return `<text dominant-baseline="central" ${attributes}>${escapeXml(short)}</text>`;
 }
 
-/** Room for the longest label, at about half an em a letter. */
+/** Estimated width of the longest label. */
 const roomFor = (labels: string[], size: number) =>
   Math.ceil(Math.max(2, ...labels.map((text) => Math.min(16, [...text].length))) * size * 0.56) + 8;
 
-function frame({ title, caption }: Drawn, inner: number, height: number, body: string): Drawing {
+function frame({ title, caption }: FigureData, inner: number, height: number, body: string): Drawing {
   const width = Math.max(320, inner);
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" `
     + `font-family="Palatino, 'TeX Gyre Pagella', 'Book Antiqua', Georgia, serif" font-size="12" fill="#1b1e23">`
@@ -52,8 +49,8 @@ function frame({ title, caption }: Drawn, inner: number, height: number, body: s
   return { svg, width, height };
 }
 
-export function drawMatrix(drawn: Drawn): Drawing {
-  const { grid, mask, rows, cols } = drawn;
+export function drawMatrix(figureData: FigureData): Drawing {
+  const { grid, mask, rows, cols } = figureData;
   const cell = Math.max(6, Math.min(24, Math.floor(720 / Math.max(grid.rows, grid.cols, 1))));
   const size = Math.max(5, Math.min(12, cell - 2));
   const left = roomFor(rows, size);
@@ -73,36 +70,36 @@ export function drawMatrix(drawn: Drawn): Drawing {
     .concat(cols.map((text, col) => label(text, `transform="translate(${(col + 0.5) * cell} -4) rotate(-90)"`)));
   const body = `<g transform="translate(${left} ${top})" font-size="${size}">${cells}${labels.join("")}`
     + `<rect width="${width}" height="${height}" fill="none" stroke="#9aa0a8" stroke-width="0.7"/></g>`;
-  return frame(drawn, left + width + 12, top + height + 12, body);
+  return frame(figureData, left + width + 12, top + height + 12, body);
 }
 
-export function drawArcs(drawn: Drawn): Drawing {
-  const { grid, mask, rows, cols } = drawn;
+export function drawArcs(figureData: FigureData): Drawing {
+  const { grid, mask, rows, cols } = figureData;
   const step = 19;
   const width = 240;
   const left = roomFor(rows, 12);
   const limit = magnitude(grid.data) || 1;
-  const lines = heaviest(grid, mask).arcs.map((arc) => {
+  const lines = largestArcs(grid, mask).arcs.map((arc) => {
     const attributes = Object.entries(arcLine(arc, width, step, limit)).map(([name, value]) => `${name}="${value}"`);
     return `<path fill="none" stroke="#0b6a54" ${attributes.join(" ")}/>`;
   });
   const labels = rows.map((text, i) => label(text, `x="-5" y="${(i + 0.5) * step}" text-anchor="end"`))
     .concat(cols.map((text, i) => label(text, `x="${width + 5}" y="${(i + 0.5) * step}"`)));
   const body = `<g transform="translate(${left} ${TOP})">${lines.join("")}${labels.join("")}</g>`;
-  return frame(drawn, left + width + roomFor(cols, 12), TOP + Math.max(rows.length, cols.length) * step + 8, body);
+  return frame(figureData, left + width + roomFor(cols, 12), TOP + Math.max(rows.length, cols.length) * step + 8, body);
 }
 
-/** Writes a drawing to a file of the reader's choice, as SVG or as a PNG of three pixels a point. */
+/** Downloads a drawing as SVG, or as PNG with three pixels per point. */
 export async function saveDrawing(drawing: Drawing, name: string, format: "svg" | "png"): Promise<void> {
   const svg = new Blob([drawing.svg], { type: "image/svg+xml" });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(format === "svg" ? svg : await raster(drawing));
   link.download = `${name}.${format}`;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // the download has begun by then
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // after the download has started
 }
 
-/** The browser draws the SVG itself; a data URL keeps the canvas readable where a page has no origin of its own. */
+/** Rasterises the SVG, from a data URL, which keeps the canvas readable on a page without an origin. */
 async function raster({ svg, width, height }: Drawing): Promise<Blob> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
@@ -113,6 +110,6 @@ async function raster({ svg, width, height }: Drawing): Promise<Blob> {
   canvas.height = height * scale;
   canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
   const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-  if (!blob) throw new Error("This browser cannot make a PNG of it; save the SVG.");
+  if (!blob) throw new Error("This browser cannot save this drawing as PNG; save it as SVG");
   return blob;
 }

@@ -1,6 +1,6 @@
 /**
- * The geometry of lines between two columns of tokens, queries on the left and keys on the right: which weights are
- * worth a line, and the curve of each. `Arcs.tsx` puts them on the page, `drawing.ts` into a file.
+ * The geometry of lines between queries on the left and keys on the right: which weights get a line, and its curve.
+ * Used by `Arcs.tsx` and `drawing.ts`.
  */
 import { at, type Grid, mayAttend } from "../../tensors/grid";
 
@@ -10,28 +10,28 @@ export interface Arc {
   weight: number;
 }
 
-/** Of each token the heaviest `MOST` weights of at least `LEAST` get a line. */
-export const LEAST = 0.03;
-export const MOST = 8;
+/** Each query gets lines for its `MAX_ARCS` largest weights of at least `MIN_WEIGHT`. */
+export const MIN_WEIGHT = 0.03;
+export const MAX_ARCS = 8;
 
 /**
- * For each query the heaviest `most` weights of at least `least`, lightest first so that heavy lines are drawn on top.
- * `share` is the part of all the weight that the returned arcs carry.
+ * The `max` largest weights of at least `minWeight` of each query, in ascending order, so that large ones are drawn on top.
+ * `share` is their fraction of all weight.
  */
-export function heaviest(weights: Grid, mask: Grid | null, least = LEAST, most = MOST): { arcs: Arc[]; share: number } {
+export function largestArcs(weights: Grid, mask: Grid | null, minWeight = MIN_WEIGHT, max = MAX_ARCS): { arcs: Arc[]; share: number } {
   const sum = (some: Arc[]) => some.reduce((total, arc) => total + arc.weight, 0);
   const all: Arc[] = [];
   const arcs: Arc[] = [];
   for (let query = 0; query < weights.rows; query++) {
     const row = Array.from({ length: weights.cols }, (_, key) => ({ query, key, weight: at(weights, query, key) }));
     all.push(...row);
-    const heavy = row.filter(({ key, weight }) => weight >= least && mayAttend(mask, query, key));
-    arcs.push(...heavy.sort((a, b) => b.weight - a.weight).slice(0, most));
+    const heavy = row.filter(({ key, weight }) => weight >= minWeight && mayAttend(mask, query, key));
+    arcs.push(...heavy.sort((a, b) => b.weight - a.weight).slice(0, max));
   }
   return { arcs: arcs.sort((a, b) => a.weight - b.weight), share: sum(arcs) / (sum(all) || 1) };
 }
 
-/** A smooth curve that leaves and arrives level, and attributes that make it the thicker the heavier it is. */
+/** The SVG attributes of a line: a horizontal-ended curve, with width and opacity by weight. */
 export function arcLine(arc: Arc, width: number, rowHeight: number, limit: number) {
   const [from, to] = [arc.query, arc.key].map((index) => (index + 0.5) * rowHeight);
   const bend = Math.round(width * 0.45);

@@ -1,6 +1,6 @@
 /**
- * Attention: which token takes from which. All heads as small pictures, one in full as a matrix and as lines; for a
- * translator the alignment of its words; and where information moved over all layers, which is not why.
+ * The Attention screen: all heads as small heat maps and one in full, the alignment of a translation, and attention
+ * rollout.
  */
 import { route, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
@@ -36,8 +36,8 @@ function Toolbar({ view: { name, groups, group, cross, layer, hide } }: { view: 
         }}
       />
       <Choices
-        name="view" label="Derived from it" chosen={name} onChoose={(view) => setParams({ view, cell: null }, { push: true })}
-        options={[...(cross ? [["alignment", "Alignment"] as const] : []), ["flow", "Where information moved"]]}
+        name="view" label="Derived views" chosen={name} onChoose={(view) => setParams({ view, cell: null }, { push: true })}
+        options={[...(cross ? [["alignment", "Alignment"] as const] : []), ["flow", "Rollout"]]}
       />
       <label class="attention-hide">
         <input type="checkbox" checked={hide} onChange={(event) => setParams({ hide: event.currentTarget.checked ? 1 : null })} />

@@ -1,29 +1,29 @@
-/** The likeliest answers of two traces side by side, with how far each moved. */
+/** The most probable predictions of two traces, and the change from A to B. */
 import { setParams } from "../../state/page";
 import { percent, visible } from "../../tensors/format";
-import { decides, stepIndex } from "../../trace/writing";
+import { isClassifier, predictionIndex } from "../../trace/generation";
 import type { Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
-import { beside, floor, pairRows } from "./pair";
+import { alignedPositions, smallestProbability, pairRows } from "./pair";
 
-const MOST = 8;
+const MAX_ROWS = 8;
 
 export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position: string | undefined }) {
-  const classes = decides(a);
-  const { from, to, at, other } = beside(a, b, stepIndex(a, position));
+  const classes = isClassifier(a);
+  const { from, to, at, other } = alignedPositions(a, b, predictionIndex(a, position));
   const [pa, pb] = [a.predictions[at], b.predictions[other]];
-  const rows = pairRows(pa, pb, MOST);
+  const rows = pairRows(pa, pb, MAX_ROWS);
   const side = (of: Prediction | undefined, name: "a" | "b") => rows.map((row) => {
     const value = row[name];
     return {
       key: row.id, label: row.piece, value: value ?? 0, strong: of?.top[0]?.id === row.id,
-      text: value !== null ? percent(value) : `≤ ${percent(floor(of)).replace("<", "")}`,
-      note: name === "b" ? points((row.b ?? floor(pb)) - (row.a ?? floor(pa))) : undefined,
+      text: value !== null ? percent(value) : `≤ ${percent(smallestProbability(of)).replace("<", "")}`,
+      note: name === "b" ? points((row.b ?? smallestProbability(pb)) - (row.a ?? smallestProbability(pa))) : undefined,
     };
   });
   return (
     <section>
-      <h2>{classes ? "Probabilities" : "What each says comes next"}</h2>
+      <h2>{classes ? "Probabilities" : "Next-token probabilities"}</h2>
       {!classes && to > from && (
         <label class="slider">
           {at === other ? `Position ${at + 1}` : `Position ${at + 1} of A, ${other + 1} of B`}
@@ -44,12 +44,12 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
   );
 }
 
-/** The last few tokens up to the position that is predicted from. */
+/** The last few tokens up to the position of the prediction. */
 function after(manifest: Manifest, prediction: Prediction | undefined): string {
   const at = prediction?.position ?? 0;
   return visible(manifest.streams.at(-1)!.pieces.slice(Math.max(0, at - 3), at + 1).join(""));
 }
 
-/** In percentage points: of an answer that is not listed the most it can have stands for it. */
+/** A difference in percentage points; for an unlisted token from its upper bound. */
 const points = (change: number) =>
-  Math.abs(change) < 0.0005 ? "0" : `${change < 0 ? "−" : "+"}${Math.abs(100 * change).toFixed(1)} pts`;
+  Math.abs(change) < 0.0005 ? "0" : `${change < 0 ? "−" : "+"}${Math.abs(100 * change).toFixed(1)} pp`;

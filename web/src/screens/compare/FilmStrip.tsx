@@ -1,16 +1,12 @@
-/**
- * One head through the checkpoints of a run, oldest first: a picture of each, with a slider to walk along them and
- * watch the head form. Each checkpoint is traced once on the same tokens; where there is no room to keep a layer of
- * every checkpoint, one head of it is asked for.
- */
+/** The weights of one head at all checkpoints of a run. Each checkpoint is traced once on the same tokens. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
-import { tell } from "../../state/signals";
-import { asGrid, headOf } from "../../tensors/grid";
+import { toErrorMessage } from "../../state/signals";
+import { toGrid, headOf } from "../../tensors/grid";
 import { measure, measuresOf } from "../../tensors/measures";
-import { countedRows, labelsOf, type View, viewOf } from "../../trace/heads";
-import { decides, heldRequest } from "../../trace/writing";
+import { rowsWithoutPadding, labelsOf, type View, viewOf } from "../../trace/heads";
+import { isClassifier, teacherForcedRequest } from "../../trace/generation";
 import type { Manifest, RunInfo, TraceRequest } from "../../types";
 import { Thumb, thumbHeight } from "../../views/Thumb";
 import { fetchLayer, type LayerValues } from "../../views/weights";
@@ -27,18 +23,18 @@ export interface FilmStripProps {
 interface Frame {
   values?: LayerValues;
   error?: string;
-  answer?: string; // of a classifier: the others are given A's tokens
+  answer?: string; // of a classifier; others read A's tokens
 }
 
 async function frameOf(weights: string, slice: string, request: TraceRequest): Promise<Frame> {
   try {
     const trace = await source.trace(request);
     const layer = viewOf(trace, { node: weights })?.layer;
-    if (layer?.weights !== weights) return { error: "This checkpoint has no such block." };
-    const answer = decides(trace) ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
+    if (layer?.weights !== weights) return { error: "This checkpoint lacks this layer" };
+    const answer = isClassifier(trace) ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
     return { values: await fetchLayer(trace.id, layer, slice), answer };
   } catch (error) {
-    return { error: tell(error).message };
+    return { error: toErrorMessage(error).message };
   }
 }
 
@@ -49,7 +45,7 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   const { value: frames } = useResource<Map<string, Frame>>(`${manifest.id}|${weights}?${slice}`, async (soFar) => {
     const found = new Map<string, Frame>();
     for (const { name } of checkpoints) {
-      found.set(name, await frameOf(weights, slice, heldRequest(manifest, name)));
+      found.set(name, await frameOf(weights, slice, teacherForcedRequest(manifest, name)));
       if (!soFar(new Map(found))) break;
     }
     return found;
@@ -60,7 +56,7 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   const slide = (to: number) => {
     setSliding(to);
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // not every stop on the way
+    timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // debounced
   };
   const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
   const { name, step } = checkpoints[at]!;
@@ -88,30 +84,30 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
         })}
       </ol>
       <label class="slider">
-        {chosen === null && sliding === null ? "Move the slider to choose B" : <>B is {checkpointName(name, step)}</>}
+        {chosen === null && sliding === null ? "Move the slider to select B" : <>B is {checkpointName(name, step)}</>}
         <input
           type="range" max={checkpoints.length - 1} value={at} data-role="checkpoint"
           aria-valuetext={checkpointName(name, step)} onInput={(event) => slide(Number(event.currentTarget.value))}
         />
       </label>
       <p class="note">
-        {measured(view, countedRows(rows, false), frames?.get(name)?.values)}
-        {!decides(manifest) && "Every checkpoint is given A’s tokens, whatever it would write itself, so that the pictures can be compared. "}
-        Each picture is on its own scale.
+        {measured(view, rowsWithoutPadding(rows, false), frames?.get(name)?.values)}
+        {!isClassifier(manifest) && "Every checkpoint reads A’s tokens (teacher forcing). "}
+        Each heat map has its own scale.
       </p>
     </section>
   );
 }
 
-/** The head that is looked at, which may have been fetched alone. */
-const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.length > 2 ? headOf(weights, head) : asGrid(weights));
+/** The selected head, which may have been fetched alone. */
+const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.length > 2 ? headOf(weights, head) : toGrid(weights));
 
-/** The measures of the head at one checkpoint, in words. */
+/** The measures of the head at one checkpoint, as text. */
 function measured(view: View, rows: number[], values: LayerValues | undefined): string {
   if (!values) return "";
   const { group, cross } = view;
   const grid = gridOf(values, view);
   const numbers = measuresOf(group === cross, group.cut).map(([name, label]) =>
     `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
-  return `There the head has ${numbers.join(", ")}. `;
+  return `At this checkpoint: ${numbers.join(", ")}. `;
 }

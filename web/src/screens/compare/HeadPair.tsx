@@ -1,8 +1,8 @@
-/** One head in two traces: A, B, and, where every cell of one stands for a cell of the other, B − A. */
+/** The weights of one head in two traces, and their difference where both have the same shape. */
 import { selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { number } from "../../tensors/format";
-import { asTensor, difference, type Grid, headOf } from "../../tensors/grid";
+import { toTensorValue, difference, type Grid, headOf } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
 import { labelsOf, type View, viewOf } from "../../trace/heads";
 import type { Manifest } from "../../types";
@@ -14,7 +14,7 @@ export function BlockPicker({ view: { groups, layer, head } }: { view: View }) {
   return (
     <div class="attention-order">
       <label>
-        Block{" "}
+        Layer{" "}
         <select value={layer.weights} onChange={(event) => setParams({ node: event.currentTarget.value, layer: null })}>
           {groups.flatMap(({ title, layers }) =>
             layers.map((one) => <option key={one.weights} value={one.weights}>{`${title}, layer ${one.layer + 1}`}</option>))}
@@ -32,7 +32,7 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
   const layerB = viewOf(b, { node: weights })?.layer ?? layer;
   const [fetchedA, fetchedB] = [useWeights(a.id, [layer]), useWeights(b.id, [layerB])];
   const [valuesA, valuesB] = [fetchedA.layers.get(weights), fetchedB.layers.get(weights)];
-  if (layerB.weights !== weights) return <p class="note">B has no such block.</p>;
+  if (layerB.weights !== weights) return <p class="note">B lacks this layer.</p>;
   if (!valuesA || !valuesB) return <Waiting fetched={fetchedA.errors.size ? fetchedA : fetchedB} wanted={[layer]} />;
   const [gridA, gridB] = [headOf(valuesA.weights, head), headOf(valuesB.weights, head)];
   const change = difference(gridA, gridB);
@@ -42,7 +42,7 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
       <h3>{title}</h3>
       <Matrix
         node={weights} slice={`head:${head}${scale === "signed" ? ";difference" : ""}`} label={`${group.title}, layer ${layer.layer + 1}, head ${head + 1}, ${title}`}
-        value={asTensor(grid)} mask={mask && asTensor(mask)} scale={scale} limit={scale === "signed" ? undefined : limit}
+        value={toTensorValue(grid)} mask={mask && toTensorValue(mask)} scale={scale} limit={scale === "signed" ? undefined : limit}
         rowLabels={labelsOf(of, group.queries).map((label) => label.text)} colLabels={labelsOf(of, group.keys).map((label) => label.text)}
         cell={[cell.row ?? 0, cell.col ?? 0]} onSelect={(r, c) => setParams({ cell: `${r},${c}` })} numbers="toggle"
       />
@@ -57,8 +57,8 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
       </div>
       <p class="note">
         {change
-          ? `A and B share one scale, up to ${number(limit)}; the largest difference is ${number(magnitude(change.data))}. A cell of B − A with a dash in it lost weight.`
-          : `A has ${gridA.rows} × ${gridA.cols} tokens and B ${gridB.rows} × ${gridB.cols}: a cell of one does not stand for a cell of the other, so there is no difference to show.`}
+          ? `A and B share one scale, up to ${number(limit)}. The largest difference is ${number(magnitude(change.data))}; cells of B − A with a dash are negative.`
+          : `A has ${gridA.rows} × ${gridA.cols} tokens and B ${gridB.rows} × ${gridB.cols}, so there is no difference to show.`}
       </p>
     </>
   );

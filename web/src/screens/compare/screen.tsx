@@ -1,13 +1,13 @@
 /**
- * Compare: two texts under one model, or one text under two checkpoints of a run. Answers, tokens, probabilities and
- * one head side by side; through all checkpoints one can watch a head form.
+ * The Compare screen: two texts under one model, or one text under two checkpoints, with answers, tokens,
+ * probabilities and one head of both.
  */
 import { useEffect, useRef } from "preact/hooks";
 import { busy, manifest, other, otherText, route, runFacts, setParams, source, traceOther } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { viewOf } from "../../trace/heads";
-import { decides, heldRequest } from "../../trace/writing";
+import { isClassifier, teacherForcedRequest } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { submitOnEnter } from "../../views/Text";
@@ -25,14 +25,14 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
   const checkpoints = source.live ? known : [];
   const by: By = params.by === "checkpoint" && checkpoints.length > 1 ? "checkpoint" : "text";
   const view = viewOf(a, params);
-  const choose = (checkpoint: string) => traceOther(heldRequest(a, checkpoint));
+  const choose = (checkpoint: string) => traceOther(teacherForcedRequest(a, checkpoint));
   return (
     <div class="compare">
       <h1 class="visually-hidden">Compare</h1>
       {checkpoints.length > 1 && (
         <div class="attention-bar">
           <Choices
-            name="by" label="What is compared" options={[["text", "Two texts"], ["checkpoint", "Two checkpoints"]]} chosen={by}
+            name="by" label="Compare by" options={[["text", "Two texts"], ["checkpoint", "Two checkpoints"]]} chosen={by}
             onChoose={(next) => {
               if (next === by) return;
               setParams({ by: next });
@@ -54,27 +54,27 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
             <Distributions a={a} b={b} position={params.position} />
             {view && (
               <section>
-                <h2>The head in A and B</h2>
+                <h2>Attention weights in A and B</h2>
                 <HeadPair a={a} b={b} view={view} />
               </section>
             )}
           </>
         )
-        : <Missing by={by} />}
+        : <NoSecondTrace by={by} />}
     </div>
   );
 }
 
-/** Why there is no B. */
-function Missing({ by }: { by: By }) {
+/** The reason why there is no trace B. */
+function NoSecondTrace({ by }: { by: By }) {
   const waits = useValue(busy);
-  return <p class="note">{waits && source.live ? `${waits} …` : missing(by)}</p>;
+  return <p class="note">{waits && source.live ? `${waits} …` : noSecondTraceReason(by)}</p>;
 }
 
-function missing(by: By): string {
-  if (!source.live) return "This saved page holds one trace, so there is nothing to compare it with. Save one with a second text: glassformer explain RUN TEXT --compare TEXT2 -o page.html";
-  if (by === "checkpoint") return "Choose a checkpoint above to set it beside these weights.";
-  return "Two texts that differ in one word show best what that word does; of the same length, their weights can be subtracted.";
+function noSecondTraceReason(by: By): string {
+  if (!source.live) return "This saved page holds one trace. To save two: glassformer explain RUN TEXT --compare TEXT2 -o page.html";
+  if (by === "checkpoint") return "Select a checkpoint above to compare it with these weights.";
+  return "Enter a second text above. Texts that differ in one word show the effect of that word; if both have the same length, the difference of their weights is shown.";
 }
 
 function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
@@ -86,12 +86,12 @@ function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
   }, [written]);
   const submit = (event: Event) => {
     event.preventDefault();
-    traceOther({ ...manifest.now?.request, target: undefined, prefix: undefined, text: area.current!.value });
+    traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value });
   };
   return (
     <form class="text-form compare-form" onSubmit={submit}>
       <label>
-        <span class="note">The text above is A. Change a word here and compare:</span>
+        <span class="note">Text B (the text above is A):</span>
         <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
       </label>
       <div class="text-actions">
@@ -102,10 +102,10 @@ function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
   );
 }
 
-/** A checkpoint that reads A's tokens wrote no answer of its own; it is asked for one. */
+/** Both sides. A checkpoint that reads A's tokens is also decoded, for its own answer. */
 function Sides({ a, b, by }: { a: Manifest; b: Manifest; by: By }) {
   const { checkpoint } = b.model;
-  const held = by === "checkpoint" && !decides(a);
+  const held = by === "checkpoint" && !isClassifier(a);
   const { value, error } = useResource(held ? `${a.id} ${checkpoint}` : null, () => source.decode({ ...a.request, checkpoint }));
   const own = value?.answer.headline ?? (error ? `(${error.message})` : "…");
   return (

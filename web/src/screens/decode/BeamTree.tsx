@@ -1,14 +1,14 @@
 /**
- * The beam search drawn as a tree that scrolls in its own box: hypotheses that live on, those that ended, and the
- * pruned ones, told apart by line, mark and weight and not by colour alone. Places come from `beam.ts`.
+ * The beam search drawn as a tree. Kept, finished and pruned hypotheses differ in line style and weight, not only in
+ * colour. `beam.ts` computes the layout.
  */
 import { useEffect, useRef } from "preact/hooks";
 import { number, percent, visible } from "../../tensors/format";
-import { type BeamLayout, type BeamNode, cut, FATES, GAP, neighbour, pathTo, TOP } from "./beam";
+import { type BeamLayout, type BeamNode, cut, OUTCOMES, GAP, neighbour, pathTo, TOP } from "./beam";
 
 interface Props {
   layout: BeamLayout;
-  /** Step whose column is marked. */
+  /** Step whose column is highlighted. */
   step: number;
   selected: string | undefined;
   onSelect: (node: BeamNode) => void;
@@ -44,19 +44,19 @@ export function BeamTree({ layout, step, selected, onSelect }: Props) {
         <rect class="beam-column" x={left - 8} y={TOP - 10} width={18 + Math.max(12, ...(columns[step] ?? []).map((node) => node.width))} height={height} />
         {edges.map((x, t) => <text key={t} class="beam-step" data-now={t === step} x={x} y={14}>{t + 1}</text>)}
         <text class="beam-step" x={4} y={TOP + 5}>start</text>
-        {inkLast(nodes, lit).map((node) => (
-          <path key={node.key} class="beam-line" data-fate={node.fate} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
+        {inDrawingOrder(nodes, lit).map((node) => (
+          <path key={node.key} class="beam-line" data-outcome={node.outcome} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
         ))}
         {nodes.map((node) => (
           <g
-            key={node.key} class="beam-node" data-beam={node.key} data-fate={node.fate} data-chosen={node.chosen} role="button"
-            aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={spoken(node)}
+            key={node.key} class="beam-node" data-beam={node.key} data-outcome={node.outcome} data-chosen={node.chosen} role="button"
+            aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={description(node)}
             onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
           >
-            <title>{spoken(node)}</title>
+            <title>{description(node)}</title>
             <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
             <text x={node.x} y={node.y + 4.5}>{cut(node.candidate.piece)}</text>
-            {node.fate === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
+            {node.outcome === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
           </g>
         ))}
       </svg>
@@ -66,14 +66,14 @@ export function BeamTree({ layout, step, selected, onSelect }: Props) {
 
 const pen = document.createElement("canvas").getContext("2d");
 
-/** How wide a piece is in the tree, which writes the answer in bold. */
+/** The width of a token in the tree, in bold. */
 export function measured(piece: string): number {
   if (!pen) return 0;
   pen.font = `700 14px ${getComputedStyle(document.body).fontFamily}`;
   return pen.measureText(piece).width;
 }
 
-/** From the right side of the parent to this candidate, level at both ends. */
+/** The path from the parent to this candidate. */
 function line({ parent, x, y }: BeamNode): string {
   const x0 = parent ? parent.x + parent.width + 6 : 40;
   const y0 = parent?.y ?? TOP;
@@ -82,13 +82,13 @@ function line({ parent, x, y }: BeamNode): string {
   return `M${x0} ${y0}H${bend}C${(bend + x1) / 2} ${y0} ${(bend + x1) / 2} ${y} ${x1} ${y}`;
 }
 
-/** Faint lines first, so that the ones that matter lie on top. */
-function inkLast(nodes: BeamNode[], lit: Set<BeamNode>): BeamNode[] {
-  const weight = (node: BeamNode): number => (lit.has(node) ? 3 : node.chosen ? 2 : node.fate === "pruned" ? 0 : 1);
+/** Pruned first, the best hypothesis and the selection last. */
+function inDrawingOrder(nodes: BeamNode[], lit: Set<BeamNode>): BeamNode[] {
+  const weight = (node: BeamNode): number => (lit.has(node) ? 3 : node.chosen ? 2 : node.outcome === "pruned" ? 0 : 1);
   return [...nodes].sort((a, b) => weight(a) - weight(b));
 }
 
-function spoken({ candidate, step, fate, chosen }: BeamNode): string {
+function description({ candidate, step, outcome, chosen }: BeamNode): string {
   return `step ${step + 1}, ${visible(candidate.piece)}, ${percent(Math.exp(candidate.log_prob))}, `
-    + `sum of log-probabilities ${number(candidate.total)}, ${FATES[fate]}${chosen ? ", part of the answer" : ""}`;
+    + `sum of log-probabilities ${number(candidate.total)}, ${OUTCOMES[outcome]}${chosen ? ", part of the best hypothesis" : ""}`;
 }

@@ -1,9 +1,9 @@
-/** The steps of writing: the text as it was written with a slider below, and what could have come next. */
+/** The steps of decoding: the output tokens with a slider, and the candidates for the next token. */
 import type { Filtered } from "../../tensors/filters";
 import { count, percent, visible } from "../../tensors/format";
 import type { Manifest } from "../../types";
 import { type Bar, Bars } from "../../views/Bars";
-import { WrittenTokens } from "../../views/Tokens";
+import { OutputTokens } from "../../views/Tokens";
 
 interface ScrubberProps {
   manifest: Manifest;
@@ -18,16 +18,16 @@ export function Scrubber({ manifest, index, onStep }: ScrubberProps) {
   const place = `step ${index + 1} of ${last + 1}`;
   return (
     <section aria-label="Steps">
-      <WrittenTokens manifest={manifest} index={index} label="Written so far" onStep={onStep} />
+      <OutputTokens manifest={manifest} index={index} label="Output" onStep={onStep} />
       <div class="slider">
-        <button type="button" class="quiet" aria-label="Step before" disabled={index === 0} onClick={() => onStep(index - 1)}>←</button>
+        <button type="button" class="quiet" aria-label="Previous step" disabled={index === 0} onClick={() => onStep(index - 1)}>←</button>
         <input
           type="range" min={0} max={last} value={index} data-role="step" aria-label="Step"
-          aria-valuetext={`${place}: ${actual ? visible(actual.piece) : "what would come next"}`}
+          aria-valuetext={`${place}: ${actual ? visible(actual.piece) : "next token"}`}
           onInput={(event) => onStep(Number(event.currentTarget.value))}
         />
-        <button type="button" class="quiet" aria-label="Step after" disabled={index === last} onClick={() => onStep(index + 1)}>→</button>
-        <span class="note">{place}. The stronger a token’s colour, the more probable it was.</span>
+        <button type="button" class="quiet" aria-label="Next step" disabled={index === last} onClick={() => onStep(index + 1)}>→</button>
+        <span class="note">{place}. Colour: probability of each token.</span>
       </div>
     </section>
   );
@@ -36,20 +36,20 @@ export function Scrubber({ manifest, index, onStep }: ScrubberProps) {
 interface NextProps {
   filtered: Filtered;
   pieces: ReadonlyMap<number, string>;
-  /** The token that in fact follows. */
+  /** The actual next token. */
   actual: number | undefined;
-  /** Whether before and after are the same. */
+  /** The sampling parameters change nothing. */
   neutral: boolean;
   /** Why no token can be forced here, or null. */
   locked: string | null;
-  /** The end cannot be forced: the search itself ends every hypothesis. */
+  /** The end token, which cannot be forced. */
   eos: number;
   onForce: (id: number) => void;
 }
 
 /**
- * Bars of the most probable next tokens: the model's own probability, and what is left to draw from after the
- * temperature and the filters. Each is a button that writes that token instead.
+ * Bars of the most probable next tokens: the probabilities of the model, and those for sampling after temperature and
+ * filters. Each is a button that forces its token.
  */
 export function NextTokens({ filtered, pieces, actual, neutral, locked, eos, onForce }: NextProps) {
   const { bars, rest } = filtered;
@@ -60,8 +60,8 @@ export function NextTokens({ filtered, pieces, actual, neutral, locked, eos, onF
   const shown = bars.map(({ id, before, after, dropped }): Bar => {
     const piece = pieces.get(id) ?? `#${id}`;
     const wrote = id === actual;
-    const free = locked === null && !wrote && id !== eos && dropped !== "never written";
-    const title = wrote ? "this token was written" : locked ?? (free ? `write “${visible(piece)}” here instead and go on` : "cannot be written here");
+    const free = locked === null && !wrote && id !== eos && dropped !== "suppressed";
+    const title = wrote ? "this is the output token" : locked ?? (free ? `force “${visible(piece)}” here and continue` : "cannot be forced here");
     const onClick = () => onForce(id);
     return {
       ...bar(id, piece, before, after, dropped), strong: wrote, struck: dropped !== null && !neutral,

@@ -1,22 +1,22 @@
 /**
- * The beam as a picture: a column a step, its candidates from the most probable down, a line to each from the
- * hypothesis it extends. Places only; drawing is in `BeamTree.tsx`.
+ * The layout of the beam search tree: one column per step, candidates in order of probability, a line from the
+ * hypothesis that each extends. `BeamTree.tsx` draws it.
  */
 import { visible } from "../../tensors/format";
 import type { BeamCandidate, DecodeLog } from "../../types";
 
-/** What becomes of a candidate, in words. */
-export const FATES = { lives: "goes on", finished: "ends here", pruned: "is pruned" };
-export type Fate = keyof typeof FATES;
+/** The outcomes of a candidate. */
+export const OUTCOMES = { kept: "kept", finished: "finished", pruned: "pruned" };
+export type Outcome = keyof typeof OUTCOMES;
 
 export interface BeamNode {
   step: number;
-  /** "step.place", with the place in `steps[step]`, best first. */
+  /** "step.index", with the index in `steps[step]`. */
   key: string;
   candidate: BeamCandidate;
   parent: BeamNode | null; // null: the start
-  fate: Fate;
-  /** On the way to the hypothesis that was answered. */
+  outcome: Outcome;
+  /** Part of the best hypothesis. */
   chosen: boolean;
   x: number;
   y: number;
@@ -32,42 +32,42 @@ export interface BeamLayout {
 }
 
 export const TOP = 30;
-/** Room for lines between two columns. */
+/** Width between two columns. */
 export const GAP = 46;
 const LEFT = 92;
 const ROW_HEIGHT = 26;
 const CHARACTER_WIDTH = 8.2;
 const MARGIN = 12;
 
-/** Pieces longer than this are cut in the picture. */
-const LONGEST_PIECE = 14;
+/** Longer tokens are truncated in the tree. */
+const MAX_TOKEN_CHARS = 14;
 
-export function fateOf(candidate: BeamCandidate): Fate {
-  return candidate.finished ? "finished" : candidate.row === null ? "pruned" : "lives";
+export function outcomeOf(candidate: BeamCandidate): Outcome {
+  return candidate.finished ? "finished" : candidate.row === null ? "pruned" : "kept";
 }
 
-/** A piece as it is written in the picture, where its title has all of it. */
+/** A token, truncated for the tree. */
 export function cut(piece: string): string {
   const letters = [...visible(piece)];
-  return letters.length <= LONGEST_PIECE ? letters.join("") : `${letters.slice(0, LONGEST_PIECE - 1).join("")}…`;
+  return letters.length <= MAX_TOKEN_CHARS ? letters.join("") : `${letters.slice(0, MAX_TOKEN_CHARS - 1).join("")}…`;
 }
 
-/** As wide as so many letters usually are; a browser can tell better. */
-const usualWidth = (piece: string) => [...piece].length * CHARACTER_WIDTH;
+/** Estimated width of a token, where no browser can measure it. */
+const estimatedWidth = (piece: string) => [...piece].length * CHARACTER_WIDTH;
 
-/** Every candidate with its place; without the pruned ones if not wanted. `widthOf` measures pieces as they are written. */
-export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = usualWidth): BeamLayout {
+/** The layout of all candidates, with or without pruned ones. `widthOf` measures tokens. */
+export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = estimatedWidth): BeamLayout {
   const edges: number[] = [];
-  let live: (BeamNode | null)[] = [null]; // by row; before the first step there is the start alone
+  let live: (BeamNode | null)[] = [null]; // by row; null is the start
   let x = LEFT;
   const columns = log.steps.map((candidates, step) => {
     const next: (BeamNode | null)[] = [];
     const column: BeamNode[] = [];
     candidates.forEach((candidate, index) => {
-      const fate = fateOf(candidate);
-      if (fate === "pruned" && !showPruned) return;
+      const outcome = outcomeOf(candidate);
+      if (outcome === "pruned" && !showPruned) return;
       const node: BeamNode = {
-        step, key: `${step}.${index}`, candidate, fate, chosen: false, parent: live[candidate.parent] ?? null, x,
+        step, key: `${step}.${index}`, candidate, outcome, chosen: false, parent: live[candidate.parent] ?? null, x,
         y: TOP + column.length * ROW_HEIGHT,
         width: widthOf(cut(candidate.piece)),
       };
@@ -82,16 +82,16 @@ export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = usualW
   const end = log.hypotheses[0]?.end?.join(".");
   const last = columns.flat().find((node) => node.key === end);
   if (last) for (const node of pathTo(last)) node.chosen = true;
-  const mostRows = Math.max(1, ...columns.map((column) => column.length));
-  return { columns, edges, width: x - GAP + MARGIN, height: TOP + mostRows * ROW_HEIGHT + MARGIN };
+  const maxRows = Math.max(1, ...columns.map((column) => column.length));
+  return { columns, edges, width: x - GAP + MARGIN, height: TOP + maxRows * ROW_HEIGHT + MARGIN };
 }
 
-/** From the first step to this candidate. */
+/** The hypothesis of a candidate, from the first step. */
 export function pathTo(node: BeamNode): BeamNode[] {
   return [...(node.parent ? pathTo(node.parent) : []), node];
 }
 
-/** Where an arrow key leads: left to the parent, right to its best continuation, up and down in the column. */
+/** The target of an arrow key: left to the parent, right to the best extension, up and down in the column. */
 export function neighbour({ columns }: BeamLayout, node: BeamNode, key: string): BeamNode | null | undefined {
   const column = columns[node.step]!;
   const at = column.indexOf(node);

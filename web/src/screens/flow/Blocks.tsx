@@ -1,16 +1,16 @@
 /**
- * One block of a layer: it branches off the residual stream, computes, and is added back to it. The stream is the
- * thick line on the left; ⊕ is where the sum happens. Lines lead what the encoder has read into every cross-attention.
+ * One block of a layer, a branch of the residual stream. The stream is the thick line on the left, and + marks the
+ * residual sum. Lines lead from the encoder's output to each cross-attention.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { count } from "../../tensors/format";
 import type { TraceNode } from "../../types";
-import { linkTo } from "../../views/habits";
-import { Box, Mini } from "./Box";
+import { stepLink } from "../../views/interaction";
+import { Box, MiniHeatMap } from "./Box";
 import type { Block } from "./columns";
 
 export interface Sizes {
-  /** Of a box, and of one head's map. */
+  /** Sizes of a box and of one head's heat map, in CSS pixels. */
   box: number;
   tall: number;
   head: number;
@@ -18,13 +18,13 @@ export interface Sizes {
 
 const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
 
-/** The state of the stream at one place: its map on the line. */
+/** A heat map of the residual stream, on its line. */
 export function StreamState({ node, label, sizes, memory }: { node: TraceNode; label?: string; sizes: Sizes; memory?: boolean }) {
   return (
     <div class="flow-row">
       <div class="flow-line">
-        <a class="flow-state" {...linkTo(node)} aria-label={label ?? "Residual stream"}>
-          <Mini node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
+        <a class="flow-state" {...stepLink(node)} aria-label={label ?? "Residual stream"}>
+          <MiniHeatMap node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
         </a>
       </div>
       {label && <p class="flow-state-label" data-memory={memory ? "" : undefined}>{label}</p>}
@@ -42,9 +42,9 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
     <>
       <div class="flow-qkv">
         {strips.map(([name, node]) => node && (
-          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...linkTo(node)}>
+          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...stepLink(node)}>
             <span class="flow-letter">{name}</span>
-            <Mini node={node} width={sizes.box} height={sizes.tall / 2.4} />
+            <MiniHeatMap node={node} width={sizes.box} height={sizes.tall / 2.4} />
           </a>
         ))}
       </div>
@@ -53,8 +53,8 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
         <div class="flow-heads-box">
           <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${columns}, auto)` }}>
             {Array.from({ length: heads }, (_, h) => (
-              <a key={h} {...linkTo(weights, h)} aria-label={`Attention weights, head ${h + 1}`}>
-                <Mini node={weights} head={h} width={sizes.head} height={sizes.head} />
+              <a key={h} {...stepLink(weights, h)} aria-label={`Attention weights, head ${h + 1}`}>
+                <MiniHeatMap node={weights} head={h} width={sizes.head} height={sizes.head} />
               </a>
             ))}
           </div>
@@ -86,10 +86,10 @@ function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
 
 const NAMES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
 
-function says(block: Block, causal: boolean): string {
-  if (block.kind === "ff") return "every token by itself";
-  if (block.kind === "cross") return "keys and values come from the encoder";
-  return causal ? "tokens look back at those before them" : "all tokens look at each other";
+function description(block: Block, causal: boolean): string {
+  if (block.kind === "ff") return "each token separately";
+  if (block.kind === "cross") return "keys and values from the encoder";
+  return causal ? "tokens attend to themselves and earlier tokens" : "all tokens attend to each other";
 }
 
 export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
@@ -98,10 +98,10 @@ export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
     <>
       <div class="flow-row flow-block">
         <div class="flow-line">
-          {residual && <a class="flow-plus" {...linkTo(residual)} aria-label="Added to the stream"><span aria-hidden="true">+</span></a>}
+          {residual && <a class="flow-plus" {...stepLink(residual)} aria-label="Residual sum"><span aria-hidden="true">+</span></a>}
         </div>
         <div class="flow-branch">
-          <p class="flow-block-name">{NAMES[block.kind]} <span>{says(block, mask?.attrs.kind === "causal")}</span></p>
+          <p class="flow-block-name">{NAMES[block.kind]} <span>{description(block, mask?.attrs.kind === "causal")}</span></p>
           <div class={`flow-boxes flow-${block.kind}`}>
             {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
             {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
@@ -114,7 +114,7 @@ export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
   );
 }
 
-/** The way of the encoder's output into every cross-attention, drawn over the columns where they stand side by side. */
+/** Lines from the encoder's output to every cross-attention, if the columns are side by side. */
 export function MemoryLines({ layers }: { layers: number }) {
   const overlay = useRef<SVGSVGElement>(null);
   const [paths, setPaths] = useState<string[]>([]);
@@ -125,7 +125,7 @@ export function MemoryLines({ layers }: { layers: number }) {
       const origin = frame.getBoundingClientRect();
       const from = frame.querySelector("[data-memory]")?.getBoundingClientRect();
       const column = frame.querySelector(".flow-decoder")?.getBoundingClientRect();
-      if (!from || !column || column.top > from.bottom) return setPaths([]); // one below the other: words say it
+      if (!from || !column || column.top > from.bottom) return setPaths([]); // stacked columns get no lines
       const gutter = column.left - origin.left - 22;
       const [x, y] = [from.right - origin.left + 8, from.top + from.height / 2 - origin.top];
       setPaths([...frame.querySelectorAll(".flow-from-memory")].map((strip) => {

@@ -1,10 +1,10 @@
-/** A box of the flow: a small heat map of a node's real numbers and its name, which opens the node's step. */
+/** A box of the Flow screen: a small heat map of a node with its name, linked to the node's step. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useTensor } from "../../state/resource";
 import { scaleOfNode, title } from "../../trace/steps";
 import type { TraceNode } from "../../types";
-import { linkTo } from "../../views/habits";
+import { stepLink } from "../../views/interaction";
 import { Matrix } from "../../views/Matrix";
 
 export interface BoxProps {
@@ -17,22 +17,19 @@ export interface BoxProps {
 
 export function Box({ node, width, height, label, head }: BoxProps) {
   return (
-    <a class="flow-box" {...linkTo(node, head)}>
-      <Mini node={node} width={width} height={height} head={head} />
+    <a class="flow-box" {...stepLink(node, head)}>
+      <MiniHeatMap node={node} width={width} height={height} head={head} />
       <span class="flow-label">{label ?? title(node)}</span>
     </a>
   );
 }
 
-/**
- * The heat map alone. Its numbers are fetched when it comes near the screen; its place is as large before as after,
- * so that nothing moves away under a pointer.
- */
-export function Mini({ node, width, height: most, head }: Omit<BoxProps, "label">) {
+/** The heat map, fetched when it scrolls near the viewport; its size is reserved, to avoid layout shifts. */
+export function MiniHeatMap({ node, width, height: maxHeight, head }: Omit<BoxProps, "label">) {
   const place = useRef<HTMLSpanElement>(null);
   const [near, setNear] = useState(false);
   const rows = node.axes.slice(head === undefined ? 0 : 1, -1).reduce((product, axis) => product * axis.size, 1);
-  const height = Math.min(most, 12 * rows);
+  const height = Math.min(maxHeight, 12 * rows);
   useEffect(() => {
     if (!place.current || near) return;
     const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });

@@ -1,17 +1,17 @@
-/** Where the flow begins, the tokens and their embedding, and where it ends, the logits and the answer. */
+/** The ends of the Flow screen: input tokens with their embedding, and the output with its prediction. */
 import { go } from "../../state/page";
 import { number, percent, visible } from "../../tensors/format";
 import { PROBABILITIES, windowOf } from "../../trace/stepData";
-import { isGiven, written } from "../../trace/writing";
+import { isGiven, outputStream } from "../../trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
-import { linkTo, openStep } from "../../views/habits";
+import { stepLink, openStep } from "../../views/interaction";
 import { Tokens } from "../../views/Tokens";
 import type { Sizes } from "./Blocks";
 import { Box } from "./Box";
 import type { Column } from "./columns";
 
-export function Entrance({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+export function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
   const { ids, rows, scaled, ngrams, spelled, bigrams, paired = spelled, positions, sum = paired } = column.embedding;
   const window = windowOf(trace, column.stream.name);
   return (
@@ -26,7 +26,7 @@ export function Entrance({ column, sizes, trace }: { column: Column; sizes: Size
         {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
         {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
         {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
-        {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="pairs" /></>}
+        {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="bigrams" /></>}
         {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
         {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
       </div>
@@ -34,8 +34,8 @@ export function Entrance({ column, sizes, trace }: { column: Column; sizes: Size
   );
 }
 
-/** From the last state of the stream to the answer. */
-export function Exit({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
+/** From the last state of the residual stream to the prediction. */
+export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
   const boxes = nodes.filter((node) => node.id !== "logits");
   const logits = nodes.find((node) => node.id === "logits");
   const first = trace.predictions[0];
@@ -44,12 +44,12 @@ export function Exit({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes
       <div class="flow-boxes">
         {boxes.map((node) => (
           <span key={node.id} class="flow-boxes">
-            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "one score" : node.id === "pooled" ? `${node.attrs.how} of all tokens` : undefined} />
+            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "logit" : node.id === "pooled" ? `${node.attrs.how} over tokens` : undefined} />
             <span class="flow-arrow" aria-hidden="true">→</span>
           </span>
         ))}
         {logits && (
-          <a class="flow-box flow-words" {...linkTo(logits)}><span class="flow-label">logits</span></a>
+          <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">logits</span></a>
         )}
         <span class="flow-arrow" aria-hidden="true">→</span>
         <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
@@ -64,13 +64,13 @@ export function Exit({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes
   );
 }
 
-/** Under each token the one that follows it and how probable the model found it. */
+/** Below each token the next one, with its probability. */
 function NextTokens({ trace }: { trace: Manifest }) {
-  const { pieces } = written(trace);
+  const { pieces } = outputStream(trace);
   const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
   return (
     <>
-      <p class="note" id="flow-next">What was written after each token; the bar is its probability.</p>
+      <p class="note" id="flow-next">The next token at each position; the bar is its probability.</p>
       <ol class="flow-next" aria-labelledby="flow-next">
         {trace.predictions.map((prediction) => {
           const next = prediction.actual ?? prediction.top[0];

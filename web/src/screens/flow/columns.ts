@@ -1,7 +1,4 @@
-/**
- * The nodes of a trace as an architecture: one column a stack, with its embedding, the blocks of its layers and
- * its end. Drawn by the other files of this folder.
- */
+/** Arranges the nodes of a trace in columns: per stack its embedding, the blocks of its layers and its final norm. */
 import { leaf, role } from "../../trace/steps";
 import type { Manifest, Stream, TraceNode } from "../../types";
 
@@ -9,9 +6,9 @@ export interface Block {
   key: string;
   layer: number;
   kind: "self" | "cross" | "ff";
-  /** By last name: norm, q_proj, weights, out, residual … */
+  /** By last part of the id: norm, q_proj, weights, out, residual … */
   parts: Record<string, TraceNode>;
-  /** Pre-norm: the norm comes first, inside the branch. Post-norm: on the stream, after the sum. */
+  /** Pre-norm: the norm is first, inside the branch. Post-norm: after the residual sum. */
   normFirst: boolean;
 }
 
@@ -47,5 +44,5 @@ export function columnsOf(trace: Manifest): Column[] {
   return (["encoder", "decoder"] as const).map((stack) => column(trace, stack)).filter((one) => one !== null);
 }
 
-/** What follows the last stack: pooled, head, logits. */
+/** The nodes after the last stack: pooled, head, logits. */
 export const outputOf = (trace: Manifest) => trace.nodes.filter((node) => node.stack === "head");

@@ -1,13 +1,13 @@
 /**
- * The Flow screen: the model's real architecture with the numbers of this very text, from the tokens that enter to
- * the answer that leaves. Every box opens its step.
+ * The Flow screen: the architecture of the model with the tensors of this text, from the input tokens to the
+ * prediction. Every box links to its step.
  */
 import { useEffect, useState } from "preact/hooks";
 import { count } from "../../tensors/format";
 import type { Manifest, ModelInfo } from "../../types";
 import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
 import { type Column, columnsOf, outputOf } from "./columns";
-import { Entrance, Exit } from "./Ends";
+import { EmbeddingSection, OutputSection } from "./Ends";
 
 function useWidth(): number {
   const [width, setWidth] = useState(innerWidth);
@@ -42,11 +42,11 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
   );
 }
 
-/** How to read the drawing. */
+/** The introduction of the screen. */
 const introduction = ({ family, d_model, n_params }: ModelInfo) =>
-  `All ${count(n_params)} parameters at work, from top to bottom. Every block reads the thick line, the residual stream (${d_model} numbers a token), and adds (+) what it found. `
-  + (family === "encoder-decoder" ? "Cross-attention also reads the end of the encoder. " : "")
-  + "The pictures are this text’s own numbers, one row a token: orange above zero, blue below, green for shares of 1. Open any of them.";
+  `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `
+  + (family === "encoder-decoder" ? "Cross-attention also reads the output of the encoder. " : "")
+  + "The heat maps show the tensors of this text, one row per token: orange: positive values, blue: negative values, green: values from 0 to 1. Select one to open its step.";
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
@@ -55,8 +55,8 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
   return (
     <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
       <h2>{heading} <span>{size(column, trace)}</span></h2>
-      <Entrance column={column} sizes={sizes} trace={trace} />
-      {begin && <StreamState node={begin} sizes={sizes} label={"the residual stream begins"} />}
+      <EmbeddingSection column={column} sizes={sizes} trace={trace} />
+      {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
           {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
@@ -64,9 +64,9 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
         </div>
       ))}
       {end && (
-        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: what the decoder looks at"} />
+        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: input of cross-attention"} />
       )}
-      {last && <Exit nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
+      {last && <OutputSection nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
     </section>
   );
 }
@@ -74,7 +74,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
 /** "3 layers of 4 heads; reads 10 tokens". */
 function size({ stack, stream }: Column, { model }: Manifest): string {
   const many = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
-  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and writes" : "has written";
+  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and generates" : "generated";
   const layers = many(stack === "encoder" ? model.n_layers : model.n_decoder_layers, "layer");
   return `${layers} of ${many(model.n_heads, "head")}; ${verb} ${many(stream.ids.length, "token")}`;
 }

@@ -1,7 +1,4 @@
-/**
- * How one cell came about: the products that add up to it, largest first, with bars that show their sign and
- * size, and their sum; or the few lines of the formula with the numbers put in.
- */
+/** The arithmetic of one cell: the products that it sums, largest first, or the formula with numbers. */
 import { useState } from "preact/hooks";
 import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
@@ -9,7 +6,7 @@ import { number, signed, visible } from "../../tensors/format";
 import { OPERATIONS } from "../../trace/operations";
 import type { Arithmetic, Cell, Term } from "../../trace/stepData";
 import type { Manifest, TraceNode } from "../../types";
-import { useHeld } from "../../views/habits";
+import { useStableHeight } from "../../views/interaction";
 
 const SHOWN = 8;
 
@@ -18,7 +15,7 @@ export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: C
   const { value: worked, error } = useResource(key, () =>
     OPERATIONS[node.op].cell({ trace, node, get: (id, slice) => source.tensor(trace.id, id, slice) }, cell));
   return (
-    <div {...useHeld(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
+    <div {...useStableHeight(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
       {error && <p class="note">{error.message}</p>}
       {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
       {worked && worked.terms.length > 0 && <Terms worked={worked} />}
@@ -28,7 +25,7 @@ export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: C
 
 function Terms({ worked }: { worked: Arithmetic }) {
   const [all, setAll] = useState(false);
-  const { terms, extra, heads, mark } = worked;
+  const { terms, extra, columns, mark } = worked;
   const sizes = terms.map((term) => Math.abs(term.value)).sort((a, b) => b - a);
   const many = terms.length > SHOWN + 2;
   const least = many && !all ? (sizes[SHOWN - 1] ?? 0) : 0;
@@ -42,26 +39,26 @@ function Terms({ worked }: { worked: Arithmetic }) {
     <>
       <div class="arithmetic-scroll">
         <table>
-          <thead><tr>{heads.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
+          <thead><tr>{columns.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
           <tbody>
             {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} mark={i === mark} />)}
-            {rest > 0 && <TermRow term={{ label: `the other ${rest} together`, value: restSum }} limit={limit} signs={signs} />}
+            {rest > 0 && <TermRow term={{ label: `sum of the other ${rest}`, value: restSum }} limit={limit} signs={signs} />}
             {extra && <TermRow term={extra} limit={limit} signs={signs} />}
           </tbody>
           <tfoot>
-            <tr><th scope="row" colSpan={3} class="label">{heads[1] === "score" ? "all shares" : "sum"}</th>
+            <tr><th scope="row" colSpan={3} class="label">{columns[1] === "score" ? "sum of weights" : "sum"}</th>
               <td class="sum">{number(total(terms) + (extra?.value ?? 0), 4)}</td><td /></tr>
           </tfoot>
         </table>
       </div>
       {many && (
-        <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Only the ${SHOWN} largest` : `All ${terms.length} in order`}</button>
+        <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Show the ${SHOWN} largest` : `Show all ${terms.length} in order`}</button>
       )}
     </>
   );
 }
 
-/** With `signs` the bar grows to either side of the middle, else from the left. */
+/** With `signs`, bars extend from the middle to either side. */
 function TermRow({ term, limit, signs, mark }: { term: Term; limit: number; signs: boolean; mark?: boolean }) {
   const width = `${limit > 0 ? (Math.abs(term.value) / limit) * (signs ? 50 : 100) : 0}%`;
   const left = signs ? "50%" : "0";

@@ -1,14 +1,14 @@
-/** How a step is computed: its formula, what it is computed from, and the lines of our source that do it. */
+/** How a step is computed: its formula, its inputs, and its source lines. */
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { shapeText } from "../../tensors/format";
 import { formula, title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
-import { linkTo } from "../../views/habits";
+import { stepLink } from "../../views/interaction";
 
 /**
- * A formula in a small part of TeX as MathML, which browsers typeset themselves: \frac{a}{b}, \sqrt{a}, {groups},
- * x_sub^sup (in this order), ~ for a space; a letter is slanted, a word upright.
+ * Converts a formula in a subset of TeX to MathML: \frac{a}{b}, \sqrt{a}, {groups}, x_sub^sup (in this order), ~ for a
+ * space. Single letters are italic, words upright.
  */
 function typeset(tex: string): VNode {
   const tokens = tex.match(/\\\w+|[a-z]+|\d+|\S/gi) ?? [];
@@ -43,13 +43,13 @@ export function Formula({ node, model }: { node: TraceNode; model: ModelInfo }) 
   return <div class="formula">{formula(node, model).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
 }
 
-/** What the step is computed from. */
+/** The inputs and parameters of the step. */
 export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
   return (
     <dl class="step-from">
       {inputs.length > 0 && (
-        <div><dt>From</dt><dd>{inputs.map((input, i) => <span key={input.id}>{i > 0 && ", "}<a {...linkTo(input)}>{title(input)}</a></span>)}</dd></div>
+        <div><dt>Inputs</dt><dd>{inputs.map((input, i) => <span key={input.id}>{i > 0 && ", "}<a {...stepLink(input)}>{title(input)}</a></span>)}</dd></div>
       )}
       {Object.entries(step.params).map(([role, id]) => (
         <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</dd></div>
@@ -58,7 +58,7 @@ export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   );
 }
 
-/** The one line that does it is marked and in sight. */
+/** Source code, scrolled to the highlighted line. */
 export function CodeView({ source }: { source: SourceLine }) {
   const box = useRef<HTMLPreElement>(null);
   useLayoutEffect(() => {

@@ -1,4 +1,4 @@
-/** The numbers of a step: its matrix (one head at a time), or the candidates for one next token; and their check. */
+/** The values of a step: its matrix, or the candidates for the next token; and their check. */
 import { setParams, source } from "../../state/page";
 import { useResource, useTensor } from "../../state/resource";
 import { axisNames, count, exact, tiny } from "../../tensors/format";
@@ -37,7 +37,7 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
   );
 }
 
-/** Logits or probabilities of the 50 best candidates after one position, or of all classes. */
+/** Logits or probabilities of the 50 most probable next tokens, or of all classes. */
 function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const prediction = predictionAt(trace, cell.position);
   if (!prediction) return null;
@@ -62,19 +62,19 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
         colName={prediction.position === null ? "class" : "token"}
       />
       {prediction.position !== null && all > numbers.length && (
-        <p class="note">The {numbers.length} likeliest of {count(all)} tokens, best first.</p>
+        <p class="note">The {numbers.length} most probable of {count(all)} tokens, in order.</p>
       )}
     </section>
   );
 }
 
-/** What was checked, as long as the page is open. */
+/** Results of checks, cached. */
 const known = new Map<string, CheckResult>();
 
-/** "Recomputed in your browser": a step's numbers made again here, with the largest difference; red when they disagree. */
+/** The result of the check of a step, with the largest difference. */
 export function CheckLine({ node, position, trace }: { node: TraceNode; position: number; trace: Manifest }) {
   const key = `${trace.id}/${node.id}/${node.axes.at(-1)?.name === "vocab" ? position : ""}`;
-  // The numbers first, their check when they are on the screen.
+  // After the values have been rendered.
   const asked = useResource(known.has(key) ? null : key, async () => {
     const found = await checkNode(trace, node, position, source);
     if (found.state !== "unavailable") known.set(key, found);

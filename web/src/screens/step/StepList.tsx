@@ -1,9 +1,9 @@
-/** All steps of the forward pass, gathered by their place: a list beside the step, and on a phone a menu above it. */
+/** The list of steps, grouped by layer and block; on small screens a menu. */
 import { useEffect, useRef } from "preact/hooks";
 import { setParams } from "../../state/page";
 import { groupsOf, title } from "../../trace/steps";
 import type { TraceNode } from "../../types";
-import { linkTo } from "../../views/habits";
+import { stepLink } from "../../views/interaction";
 
 export function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
   const list = useRef<HTMLElement>(null);
@@ -34,7 +34,7 @@ export function StepList({ steps, current }: { steps: TraceNode[]; current: stri
             <ol>
               {group.steps.map((step) => (
                 <li key={step.id}>
-                  <a {...linkTo(step)} aria-current={step.id === current ? "step" : undefined}>{title(step)}</a>
+                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{title(step)}</a>
                 </li>
               ))}
             </ol>

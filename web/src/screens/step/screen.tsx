@@ -1,15 +1,15 @@
 /**
- * The Step screen: every operation of the forward pass in order, each with its formula, its source line, its
- * numbers, the arithmetic of a cell, and the same numbers recomputed here.
+ * The Step screen: each operation of the forward pass with its formula, source line, values, the arithmetic of a cell,
+ * and a check of the values.
  */
 import { useMemo } from "preact/hooks";
 import { useScreenKeys } from "../../state/keys";
 import { route, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
-import { axisNames, place, shapeText } from "../../tensors/format";
+import { axisNames, nodeLocation, shapeText } from "../../tensors/format";
 import { PROBABILITIES } from "../../trace/stepData";
 import { sentence, stepsOf, title } from "../../trace/steps";
-import { stepIndex } from "../../trace/writing";
+import { predictionIndex } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
@@ -20,12 +20,12 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
   const { head, row, col } = useValue(selection);
   const steps = useMemo(() => stepsOf(trace), [trace]);
-  const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.now.node));
+  const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
   const index = here();
   const step = steps[index];
   const open = params.arithmetic === "1";
   const move = (by: number) => {
-    const next = steps[here() + by]; // of now: keys may come quicker than the screen is drawn
+    const next = steps[here() + by]; // not `index`: keys may repeat before the next render
     if (next) setParams({ node: next.id, cell: null }, { push: true });
   };
   useScreenKeys((event) => {
@@ -35,22 +35,22 @@ export function StepScreen({ trace }: { trace: Manifest }) {
     if (event.key === " " && !at?.matches("button, summary")) move(event.shiftKey ? -1 : 1);
     else if (event.key === "ArrowRight" && !control) move(1);
     else if (event.key === "ArrowLeft" && !control) move(-1);
-    else if (event.key === "Enter" && !control) setParams({ arithmetic: route.now.params.arithmetic === "1" ? null : 1 });
+    else if (event.key === "Enter" && !control) setParams({ arithmetic: route.value.params.arithmetic === "1" ? null : 1 });
     else return false;
     return true;
   });
   if (!step) return null;
-  const position = trace.predictions[stepIndex(trace, params.position)]?.position ?? 0; // whose next token is looked at
-  const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may point beyond
+  const position = trace.predictions[predictionIndex(trace, params.position)]?.position ?? 0; // position of the prediction
+  const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may be out of range
   const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (
     <div class="step">
       <StepList steps={steps} current={step.id} />
       <article class="step-body" aria-labelledby="step-title">
         <div class="step-top">
-          <p class="step-place">{step.id === PROBABILITIES ? "Output" : place(step)}</p>
+          <p class="step-place">{step.id === PROBABILITIES ? "Output" : nodeLocation(step)}</p>
           <div class="step-move">
-            <button type="button" class="quiet" disabled={index === 0} onClick={() => move(-1)}>Before</button>
+            <button type="button" class="quiet" disabled={index === 0} onClick={() => move(-1)}>Previous</button>
             <span class="small">{index + 1} of {steps.length}</span>
             <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
           </div>
@@ -70,7 +70,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
         <CheckLine node={step} position={position} trace={trace} />
         <section class="step-arithmetic">
           <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
-            {open ? "Hide the arithmetic" : "Show the arithmetic of the chosen cell"}
+            {open ? "Hide the arithmetic" : "Show the arithmetic of the selected cell"}
           </button>
           {open && <ArithmeticView node={step} cell={cell} trace={trace} />}
         </section>

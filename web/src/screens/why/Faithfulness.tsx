@@ -1,7 +1,4 @@
-/**
- * Does the ranking of words tell the truth about the model? Two dots, each beside the band that 95% of random
- * rankings fall in. Drawn with one scale, so that the two can be compared.
- */
+/** Comprehensiveness and sufficiency of the ranking, each with the 95% interval of random rankings, on one scale. */
 import { number } from "../../tensors/format";
 import type { Attribution, Faithfulness as Score } from "../../types";
 
@@ -15,11 +12,11 @@ export function Faithfulness({ attribution }: { attribution: Attribution }) {
   const x = (value: number): number => LEFT + ((value - low) / span) * (RIGHT - LEFT);
   return (
     <div class="faithfulness">
-      <Row name="Without the top words" better="right" score={comprehensiveness} x={x} />
-      <Row name="With the top words alone" better="left" score={sufficiency} x={x} />
+      <Row name="Comprehensiveness: top words masked" better="right" score={comprehensiveness} x={x} />
+      <Row name="Sufficiency: only top words kept" better="left" score={sufficiency} x={x} />
       <p class="note">
-        The fall of the quantity, averaged over the top 10, 20 and 50% of words. Grey: what 95% of {n_random} random rankings give, with
-        their mean.
+        The drop of the quantity, averaged over the top 10, 20 and 50% of words. Grey: mean and 95% interval of {n_random} random
+        rankings.
       </p>
     </div>
   );
@@ -28,10 +25,10 @@ export function Faithfulness({ attribution }: { attribution: Attribution }) {
 function Row({ name, better, score, x }: { name: string; better: "left" | "right"; score: Score; x: (v: number) => number }) {
   const { value, random_mean, random_low, random_high, beats_random } = score;
   const leans = better === "right" ? value > random_mean : value < random_mean;
-  const verdict = beats_random ? "the ranking finds words that matter" : leans ? "better, but it may be chance" : "do not lean on this ranking";
+  const verdict = beats_random ? "better than random" : leans ? "not significantly better than random" : "not better than random";
   return (
     <figure data-beats={beats_random}>
-      <figcaption>{name} <span class="note">further {better} is better</span></figcaption>
+      <figcaption>{name} <span class="note">{better === "right" ? "higher" : "lower"} is better</span></figcaption>
       <svg
         class="plot" viewBox="0 0 520 44" role="img"
         aria-label={`${number(value)}; random rankings ${number(random_mean)}, 95% between ${number(random_low)} and ${number(random_high)}`}
@@ -43,7 +40,7 @@ function Row({ name, better, score, x }: { name: string; better: "left" | "right
         <circle cx={x(value)} cy={22} r={7} />
         <text x={x(value)} y={10} text-anchor={anchor(x(value))}>{number(value)}</text>
       </svg>
-      <p>The quantity {moves(value)}, for random words {moves(random_mean)}: {verdict}.</p>
+      <p>The quantity {moves(value)}; with random rankings it {moves(random_mean)}: {verdict}.</p>
     </figure>
   );
 }

@@ -1,13 +1,13 @@
-/** The probability that is explained, as it is and with words erased: two numbers on one bar, and the new favourite. */
+/** The explained probability, before and after words are masked. */
 import { setParams } from "../../state/page";
 import type { Resource } from "../../state/resource";
-import type { Told } from "../../state/signals";
+import type { ErrorMessage } from "../../state/signals";
 import { number, percent, signed, visible } from "../../tensors/format";
 import type { Attribution, Candidate, Erased, Prediction } from "../../types";
 
 interface Props {
   prediction: Prediction;
-  /** The class or token in question. */
+  /** The explained class or token. */
   explained: Candidate;
   attribution: Attribution | null;
   erased: Resource<Erased>;
@@ -19,35 +19,35 @@ export function Probability({ prediction, explained, attribution, erased, nErase
   const answer = nErased > 0 ? erased.value : null;
   const after = answer && probabilityOf(answer, explained, attribution);
   const favourite = answer?.prediction.top[0];
-  const now = nErased === 0 ? p : after; // null: on its way, or not in a saved page
+  const now = nErased === 0 ? p : after; // null: loading, or not in a saved page
   return (
     <section class="probability" aria-label="Probability">
       <p data-role="probability" data-value={now ?? undefined} aria-live="polite">
-        <i>p({visible(explained.piece)})</i> <b>{now === null ? (erased.error ? "not known" : "…") : percent(now)}</b>{" "}
-        {after !== null && `was ${percent(p)}, ${signed(100 * (after - p), 1)} points`}
+        <i>p({visible(explained.piece)})</i> <b>{now === null ? (erased.error ? "unknown" : "…") : percent(now)}</b>{" "}
+        {after !== null && `was ${percent(p)}, ${signed(100 * (after - p), 1)} percentage points`}
       </p>
       <span class="bar-track" aria-hidden="true">
         <span class="bar-fill" style={{ width: `${100 * (now ?? 0)}%` }} />
         <span class="probability-tick" style={{ left: `${100 * p}%` }} />
       </span>
       <p class="note">
-        {nErased === 0 ? "Nothing is erased." : nErased === 1 ? "One word is erased. " : `${nErased} words are erased. `}
-        {favourite && favourite.id !== prediction.top[0]!.id && <>The model now prefers <b>{visible(favourite.piece)}</b> ({percent(Math.exp(favourite.log_prob))}). </>}
-        {answer && `The quantity went from ${number(answer.original)} to ${number(answer.value)}. `}
-        {nErased > 0 && <button type="button" class="link" data-role="restore" onClick={() => setParams({ erased: null })}>Put them back</button>}
+        {nErased === 0 ? "No word is masked." : nErased === 1 ? "One word is masked. " : `${nErased} words are masked. `}
+        {favourite && favourite.id !== prediction.top[0]!.id && <>The most probable is now <b>{visible(favourite.piece)}</b> ({percent(Math.exp(favourite.log_prob))}). </>}
+        {answer && `The quantity changed from ${number(answer.original)} to ${number(answer.value)}. `}
+        {nErased > 0 && <button type="button" class="link" data-role="restore" onClick={() => setParams({ erased: null })}>Unmask all</button>}
       </p>
-      <Trouble error={erased.error} />
+      <ErrorText error={erased.error} />
     </section>
   );
 }
 
-/** From the new prediction's list, or, for a token that left the best 50, from the quantity where that is its log p. */
+/** From the candidates of the new prediction, else from the quantity if that is the token's log p. */
 function probabilityOf({ prediction, value }: Erased, explained: Candidate, attribution: Attribution | null): number | null {
   const found = [...prediction.top, prediction.actual].find((c) => c?.id === explained.id);
   return found ? Math.exp(found.log_prob) : attribution?.foil === null ? Math.exp(value) : null;
 }
 
-/** What kept an answer from coming, in words. */
-export function Trouble({ error }: { error: Told | null }) {
+/** An error message. */
+export function ErrorText({ error }: { error: ErrorMessage | null }) {
   return error && <p role="alert" class="warning">{error.message} {error.hint}</p>;
 }

@@ -1,9 +1,9 @@
-/** What is explained and how: the method, and for a model that writes, the output token and what it is weighed against. */
+/** The quantity to attribute and the method: for generated text the output token and its contrast. */
 import { setParams } from "../../state/page";
 import { percent, visible } from "../../tensors/format";
-import { decides } from "../../trace/writing";
+import { isClassifier } from "../../trace/generation";
 import type { AttributeRequest, Manifest } from "../../types";
-import { WrittenTokens } from "../../views/Tokens";
+import { OutputTokens } from "../../views/Tokens";
 
 interface Props {
   manifest: Manifest;
@@ -13,19 +13,19 @@ interface Props {
 }
 
 const METHODS = [
-  { id: "erase", name: "Erase one word", says: "Each word is replaced alone, and the fall is measured." },
-  { id: "integrated_gradients", name: "Integrated gradients", says: "Gradients are summed on the way from the erased text to this one; the scores share out the whole difference." },
+  { id: "erase", name: "Leave-one-out", description: "Each word is masked alone; its score is the drop of the quantity." },
+  { id: "integrated_gradients", name: "Integrated gradients", description: "Gradients are averaged along the path from the fully masked text to this text; the scores sum to the difference of the quantity." },
 ] as const;
 
 export function Question({ manifest, index, request }: Props) {
   const { top, actual } = manifest.predictions[index]!;
-  const decided = decides(manifest);
-  // A class to explain, or a token to weigh the written one against.
+  const decided = isClassifier(manifest);
+  // Classes to explain, or tokens to contrast with.
   const choices = decided ? top : top.filter((c) => c.id !== actual?.id).slice(0, 20);
   return (
     <>
       {!decided && (
-        <WrittenTokens
+        <OutputTokens
           manifest={manifest} index={index} label="Output token to explain"
           onStep={(i) => setParams({ position: manifest.predictions[i]!.position, foil: null, erased: null })}
         />
@@ -40,18 +40,18 @@ export function Question({ manifest, index, request }: Props) {
         </span>
         {!(decided && top.length === 2) && (
           <label>
-            {decided ? "Class" : "rather than"}{" "}
+            {decided ? "Class" : "Contrast with"}{" "}
             <select
               data-role={decided ? "class" : "foil"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""}
               onChange={({ currentTarget: { value } }) => setParams(decided ? { class: value } : { foil: value || null })}
             >
-              {!decided && <option value="">anything else</option>}
+              {!decided && <option value="">none</option>}
               {choices.map((c) => <option key={c.id} value={c.id}>{visible(c.piece)} {percent(Math.exp(c.log_prob))}</option>)}
             </select>
           </label>
         )}
       </div>
-      <p class="note">{METHODS.find(({ id }) => id === request.method)!.says}</p>
+      <p class="note">{METHODS.find(({ id }) => id === request.method)!.description}</p>
     </>
   );
 }

@@ -1,6 +1,6 @@
 /**
- * A text with its words coloured by score, as a person wrote it: sign by hue, underline and a small mark, strength
- * by intensity, the number on focus. Each word is a button that erases it or puts it back.
+ * A text with its words coloured by score: sign by hue and a mark, magnitude by intensity, the number on focus. Each
+ * word is a button that masks or unmasks it.
  */
 import { signal, useValue } from "../../state/signals";
 import { signed, visible } from "../../tensors/format";
@@ -9,7 +9,7 @@ import { colours, gapBetween, keyOf, type Word } from "./words";
 interface Props {
   words: readonly Word[];
   text: string;
-  /** Largest absolute score anywhere on the page. */
+  /** Largest absolute score of all words. */
   scale: number;
   erased: ReadonlySet<string>;
   erasedWith: string;
@@ -17,7 +17,7 @@ interface Props {
   name: string;
 }
 
-/** The word that is pointed at, here or in a list of words: it alone is drawn again, with its score. */
+/** The word under the pointer, here or in the list of strongest words; only it is rerendered. */
 const pointedWord = signal<string | null>(null);
 
 export function WordText({ words, text, name, ...shared }: Props) {
@@ -37,10 +37,10 @@ function WordButton({ word, scale, erased, erasedWith, onToggle }: { word: Word 
     <button
       type="button" class="word" data-word={word.index} data-of={word.stream} data-score={word.score}
       {...colours(word.score, scale)} data-current={current} aria-pressed={gone}
-      aria-label={`${word.text}, ${signed(word.score)}${gone ? ", erased" : ""}`}
+      aria-label={`${word.text}, ${signed(word.score)}${gone ? ", masked" : ""}`}
       onClick={() => onToggle(word)} {...pointing(key)}
       onKeyDown={(event) => {
-        if (event.key === " ") event.stopPropagation(); // Space is this button's, not the next step
+        if (event.key === " ") event.stopPropagation(); // Space toggles this button
       }}
     >
       {gone ? erasedWith : visible(word.text).replace(/▁/g, " ")}
@@ -49,8 +49,8 @@ function WordButton({ word, scale, erased, erasedWith, onToggle }: { word: Word 
   );
 }
 
-/** A pointer or the focus on something that stands for a word. */
+/** Event handlers that highlight a word on hover and focus. */
 export function pointing(key: string) {
-  const [enter, leave] = [() => (pointedWord.now = key), () => (pointedWord.now = null)];
+  const [enter, leave] = [() => (pointedWord.value = key), () => (pointedWord.value = null)];
   return { onMouseEnter: enter, onFocus: enter, onMouseLeave: leave, onBlur: leave };
 }

@@ -1,28 +1,28 @@
 /**
- * Why: which words the answer hangs on, by a method whose error is shown, beside what random rankings would give;
- * and a text whose words can be erased to see for oneself. Numbers come from the server; nothing is attributed here.
+ * The Why screen: the attribution of a prediction to the input words, its faithfulness compared with random rankings,
+ * and words that can be masked.
  */
 import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
-import { decides, stepIndex } from "../../trace/writing";
+import { isClassifier, predictionIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Faithfulness } from "./Faithfulness";
-import { Probability, Trouble } from "./Probability";
+import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
 import { erasedPositions, keyOf, scaleOf, strongest, type Word, wordsOf } from "./words";
 import { pointing, WordText } from "./WordText";
 
 export function WhyScreen({ trace }: { trace: Manifest }) {
-  return <Explained key={trace.id} manifest={trace} />;
+  return <Attributions key={trace.id} manifest={trace} />;
 }
 
-function Explained({ manifest }: { manifest: Manifest }) {
+function Attributions({ manifest }: { manifest: Manifest }) {
   const { params } = useValue(route);
-  const decided = decides(manifest);
-  const index = decided ? 0 : explainedIndex(manifest, params["position"]);
+  const decided = isClassifier(manifest);
+  const index = decided ? 0 : targetIndex(manifest, params["position"]);
   const prediction = manifest.predictions[index];
   const request = requestOf(manifest, index, params);
   const attribution = useResource(prediction ? JSON.stringify(request) : null, () => source.attribute(request), { within: manifest.id });
@@ -46,24 +46,24 @@ function Explained({ manifest }: { manifest: Manifest }) {
     setParams({ erased: [...next].join(",") || null });
   };
 
-  if (!prediction) return <p>There is nothing to explain: the text is empty.</p>;
+  if (!prediction) return <p>There is nothing to explain, because the text is empty.</p>;
   const explained = prediction.top.find((c) => c.id === request.target) ?? (decided ? prediction.top[0]! : prediction.actual);
   return (
     <>
       <h1>Why</h1>
       <p>
-        Which words does {decided ? "the answer" : "one written token"} hang on? Each is scored by what it does
-        to {decided ? "the answer" : "that token’s probability"}, and can be erased.
+        Attribution of {decided ? "the prediction" : "one output token"} to the input words. Each word has a score and can be
+        masked to see its effect on {decided ? "the prediction" : "the token’s probability"}.
       </p>
       <Question manifest={manifest} index={index} request={request} />
       <div class="columns">
         <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
           {groups.map(({ stream, words }) => {
-            const name = { text: "Text", source: "Source", target: "Written so far" }[stream.name];
+            const name = { text: "Text", source: "Source", target: "Target so far" }[stream.name];
             return (
               <section key={stream.name}>
                 {groups.length > 1 && <h2 class="note">{name}</h2>}
-                {words.length === 0 && <p class="note">no words yet</p>}
+                {words.length === 0 && <p class="note">no words</p>}
                 <WordText
                   words={words} text={stream.text} scale={scale} erased={erased} erasedWith={found?.erased_with ?? "[UNK]"}
                   onToggle={onToggle} name={name}
@@ -73,17 +73,17 @@ function Explained({ manifest }: { manifest: Manifest }) {
           })}
           {found
             ? <p class="note">
-                Explained is the <i>{found.quantity}</i>: <span class="word" data-sign="for">for</span>{" "}
-                and <span class="word" data-sign="against">against</span> it; the strongest colour is {number(scale)}. Click a word to erase it.
+                Explained quantity: <i>{found.quantity}</i>. Words <span class="word" data-sign="for">raise</span> or{" "}
+                <span class="word" data-sign="against">lower</span> it; full colour is {number(scale)}. Click a word to mask it.
               </p>
-            : !attribution.error && <p class="note">Working it out.</p>}
+            : !attribution.error && <p class="note">Computing …</p>}
         </div>
         {explained && <Probability prediction={prediction} explained={explained} attribution={found} erased={after} nErased={wants ? erased.size : 0} />}
       </div>
-      <Trouble error={attribution.error} />
+      <ErrorText error={attribution.error} />
       {found && (
         <div class="columns">
-          <Trust found={found} />
+          <FaithfulnessSection found={found} />
           <section aria-labelledby="strongest-title">
             <h2 id="strongest-title">Strongest words</h2>
             <Bars
@@ -99,16 +99,16 @@ function Explained({ manifest }: { manifest: Manifest }) {
   );
 }
 
-/** As on the Decode screen, but of tokens that were written: the end of a text has none. */
-function explainedIndex(manifest: Manifest, position: string | undefined): number {
+/** Index into `predictions` of the explained token; only predictions with an actual next token. */
+function targetIndex(manifest: Manifest, position: string | undefined): number {
   const answered = manifest.predictions.filter((p) => p.actual).length;
-  return Math.min(stepIndex(manifest, position), Math.max(0, answered - 1));
+  return Math.min(predictionIndex(manifest, position), Math.max(0, answered - 1));
 }
 
 function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
   const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
   const request: AttributeRequest = { trace: manifest.id, method };
-  if (decides(manifest)) {
+  if (isClassifier(manifest)) {
     if (params["class"] !== undefined) request.target = Number(params["class"]);
     return request;
   }
@@ -117,19 +117,19 @@ function requestOf(manifest: Manifest, index: number, params: Record<string, str
   return request;
 }
 
-function Trust({ found }: { found: Attribution }) {
+function FaithfulnessSection({ found }: { found: Attribution }) {
   const { completeness, erased_with, warnings } = found;
   return (
     <section aria-labelledby="trust-title">
-      <h2 id="trust-title">Can it be trusted?</h2>
+      <h2 id="trust-title">Faithfulness</h2>
       {completeness
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
-            The scores should sum to the difference between this text and the erased one. They miss it
-            by <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the range,
-            in {completeness.n_steps} steps{completeness.ok ? "." : ": too much. Take them as rough, or erase one word at a time."} Errors
-            that cancel are not seen in a sum: of no token is the score off by more than {number(completeness.token_error)}, by a second rule.
+            Completeness: the scores should sum to the difference between this text and the fully masked one. The error
+            is <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the difference,
+            with {completeness.n_steps} gradients{completeness.ok ? "." : ": above the limit of 2%. Use leave-one-out instead."} The
+            error of a single token’s score is at most {number(completeness.token_error)}, estimated with a second quadrature rule.
           </p>
-        : <p>A score is the fall when that word alone is replaced by {erased_with}: exact for one word, blind to words that stand in for each other.</p>}
+        : <p>A score is the drop of the quantity when that word alone is replaced by {erased_with}. It is exact for single words, but misses redundant words.</p>}
       <Faithfulness attribution={found} />
       {warnings.map((warning) => <p key={warning} class="warning">{warning}.</p>)}
     </section>

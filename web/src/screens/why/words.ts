@@ -1,23 +1,21 @@
-/**
- * From scores of tokens to scores of words: sums, order, strength of colour, and the erased ones.
- */
+/** Word scores, summed over the tokens of each word, with their order and colours, and the masked words. */
 import type { Stream, StreamName } from "../../types";
 
 export interface Word {
-  /** Number of the word in its stream. */
+  /** Index of the word in its stream. */
   index: number;
   stream: StreamName;
   text: string;
   /** Positions of its tokens. */
   tokens: number[];
   score: number;
-  /** It stands after what the model had read: it cannot have had a part. */
+  /** It is after the explained position, so it has no effect. */
   later: boolean;
-  /** Characters of the stream's text, where known. */
+  /** Characters of the stream's text, if known. */
   span: [number, number] | null;
 }
 
-/** The words of a stream in order; `upTo`: positions from there on had not been read (null: all were). */
+/** The words of a stream; positions from `upTo` on are later than the explained one (null: none). */
 export function wordsOf(stream: Stream, scores: readonly number[] | undefined, upTo: number | null): Word[] {
   const words = new Map<number, Word>();
   stream.words.forEach((index, position) => {
@@ -37,8 +35,8 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
 }
 
 /**
- * The text between two words as it was written: line breaks kept, nothing where words touch. `letters` are the
- * code points of the text, which spans count (an emoji is one, though two to JavaScript's strings).
+ * The text between two words. `letters` are the code points of the text, since spans count code points and JavaScript's
+ * strings UTF-16 units.
  */
 export function gapBetween(letters: readonly string[], before: Word | undefined, word: Word): string {
   if (!word.span) return before ? " " : "";
@@ -51,7 +49,7 @@ export function scaleOf(words: readonly Word[]): number {
   return Math.max(1e-12, ...words.map((word) => Math.abs(word.score)));
 }
 
-/** How a score looks on a `.word`: its sign, and its strength as the depth of the colour. */
+/** The attributes of a `.word`: the sign and strength of its score. */
 export function colours(score: number, scale: number) {
   const share = score / scale;
   return {
@@ -60,12 +58,12 @@ export function colours(score: number, scale: number) {
   };
 }
 
-/** The words that count most, by absolute score. */
+/** The words with the largest absolute scores. */
 export function strongest(words: readonly Word[], n: number): Word[] {
   return [...words].filter((word) => word.score !== 0).sort((a, b) => Math.abs(b.score) - Math.abs(a.score)).slice(0, n);
 }
 
-/** Positions to erase, by stream, for the erase request; empty streams left out. */
+/** Positions to mask, by stream, for the erase request. */
 export function erasedPositions(
   words: readonly Word[], erased: ReadonlySet<string>,
 ): Partial<Record<StreamName, number[]>> {
@@ -77,5 +75,5 @@ export function erasedPositions(
   return result;
 }
 
-/** "text:3": how an erased word is named in the address. */
+/** "text:3": the key of a masked word in the address. */
 export const keyOf = (word: Pick<Word, "stream" | "index">): string => `${word.stream}:${word.index}`;

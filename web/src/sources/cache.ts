@@ -1,64 +1,64 @@
-/** What was fetched stays, up to so many bytes; a part of a tensor that is here as a whole is not kept a second time. */
+/** Caches of limited size. Slices of a cached whole tensor are views, not copies. */
 import { sliceTensor, type TensorValue } from "../tensors/tensor";
 import type { Manifest } from "../types";
 
-/** Up to so many bytes: what was not looked at for the longest time goes first. */
-export class Store<T> {
-  private held = new Map<string, { value: T; bytes: number }>();
+/** A least-recently-used cache of limited size. */
+export class LruCache<T> {
+  private entries = new Map<string, { value: T; bytes: number }>();
   private bytes = 0;
 
   constructor(private limit: number, private bytesOf: (value: T) => number) {}
 
   get(key: string): T | null {
-    const hit = this.held.get(key);
+    const hit = this.entries.get(key);
     if (!hit) return null;
-    this.held.delete(key); // last used goes last: the first of the map is the oldest
-    this.held.set(key, hit);
+    this.entries.delete(key); // a map is in insertion order: move to the end
+    this.entries.set(key, hit);
     return hit.value;
   }
 
-  /** The one that `is` what is looked for. */
+  /** The first value that matches. */
   find(is: (value: T) => boolean): T | null {
-    const hit = [...this.held].find(([, { value }]) => is(value));
+    const hit = [...this.entries].find(([, { value }]) => is(value));
     return hit ? this.get(hit[0]) : null;
   }
 
-  /** The newest stays, however large it is. */
+  /** The newest value is kept even if it exceeds the limit. */
   set(key: string, value: T) {
     this.drop(key);
     const bytes = this.bytesOf(value);
-    this.held.set(key, { value, bytes });
+    this.entries.set(key, { value, bytes });
     this.bytes += bytes;
-    for (const old of this.held.keys()) {
+    for (const old of this.entries.keys()) {
       if (this.bytes <= this.limit || old === key) break;
       this.drop(old);
     }
   }
 
-  /** Forget what has such a key. */
+  /** Drops all entries whose key matches. */
   dropAll(named: (key: string) => boolean) {
-    for (const key of [...this.held.keys()].filter(named)) this.drop(key);
+    for (const key of [...this.entries.keys()].filter(named)) this.drop(key);
   }
 
   private drop(key: string) {
-    this.bytes -= this.held.get(key)?.bytes ?? 0;
-    this.held.delete(key);
+    this.bytes -= this.entries.get(key)?.bytes ?? 0;
+    this.entries.delete(key);
   }
 }
 
 const TENSOR_BYTES = 256e6;
 
-/** All tensors of the page. */
-export class TensorStore {
-  private store: Store<TensorValue>;
-  /** Slices of what is here as a whole, as long as that is: views, which hold no numbers of their own. */
+/** A cache of tensors. */
+export class TensorCache {
+  private store: LruCache<TensorValue>;
+  /** Views of cached whole tensors, by slice. */
   private views = new WeakMap<TensorValue, Map<string, TensorValue>>();
 
   constructor(limit = TENSOR_BYTES) {
-    this.store = new Store(limit, ({ data }) => data.byteLength);
+    this.store = new LruCache(limit, ({ data }) => data.byteLength);
   }
 
-  /** By trace, node or parameter, and slice; `axes` are the names of its dimensions. The same object until it is dropped. */
+  /** `axes` are the names of the dimensions. Returns the same object until it is dropped. */
   get(trace: string, id: string, slice = "", axes: readonly string[] = []): TensorValue | null {
     const exact = this.store.get(`${trace}/${id}?${slice}`);
     if (exact || !slice || !axes.length) return exact;
@@ -73,7 +73,7 @@ export class TensorStore {
     return part;
   }
 
-  /** A whole tensor takes the place of its parts. */
+  /** A whole tensor replaces its slices. */
   set(trace: string, id: string, slice: string, value: TensorValue) {
     if (!slice) this.store.dropAll((key) => key.startsWith(`${trace}/${id}?`));
     this.store.set(`${trace}/${id}?${slice}`, value);

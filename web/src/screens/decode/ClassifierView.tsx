@@ -1,6 +1,6 @@
 /**
- * A classifier's one decision, taken apart: the pooled vector times the head's weights is a sum over tokens, plus a
- * bias, and becomes a probability. Every part is the model's own number; the sum is checked against its logit.
+ * The prediction of a classifier: the contribution of each token to a logit, and the probabilities. The sum of the
+ * contributions is compared with the model's logit.
  */
 import { hrefTo, route, setParams } from "../../state/page";
 import { useTensor } from "../../state/resource";
@@ -10,12 +10,12 @@ import { contributions, type Contributions, softmax } from "../../tensors/poolin
 import type { Candidate, Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Tokens } from "../../views/Tokens";
-import { Knob } from "./Sampling";
+import { SamplingSlider } from "./Sampling";
 
-export function Decision({ manifest }: { manifest: Manifest }) {
+export function ClassifierView({ manifest }: { manifest: Manifest }) {
   const { params } = useValue(route);
   const prediction = manifest.predictions[0];
-  if (!prediction) return <p>The model gave no prediction.</p>;
+  if (!prediction) return <p>This trace has no prediction.</p>;
   const temperature = Math.max(0, Number(params["heat"] ?? 1) || 0);
   const chosen = prediction.top.find((c) => String(c.id) === params["class"]) ?? prediction.top[0]!;
   const logits = [...prediction.top].sort((a, b) => a.id - b.id);
@@ -26,41 +26,41 @@ export function Decision({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>
-        A classifier decides once: the vectors of all tokens are pooled into one, a linear layer turns that
-        into {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} makes probabilities.
+        A classifier predicts once per text: it pools the token vectors into one, a linear layer maps that
+        to {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} gives probabilities.
       </p>
       <div class="columns">
-        <TakenApart manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
+        <ContributionsSection manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
         <section aria-labelledby="probability-title">
           <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
           {binary && temperature > 0 && <Sigmoid logit={second!.logit - first!.logit} temperature={temperature} names={[second!.piece, first!.piece]} />}
-          <Knob knob="temperature" value={temperature} onInput={(value) => setParams({ heat: value === 1 ? null : value })} />
+          <SamplingSlider param="temperature" value={temperature} onInput={(value) => setParams({ heat: value === 1 ? null : value })} />
           <Bars
             label="Classes" bars={prediction.top.map((c, rank) => ({
               key: c.id, label: c.piece, value: p[c.id]!, text: percent(p[c.id]!), note: `logit ${number(c.logit)}`, strong: c === chosen,
               before: temperature === 1 ? undefined : Math.exp(c.log_prob),
               attributes: {
                 ...(rank === 0 && { "data-role": "probability", "data-value": p[c.id]! }),
-                ...(!binary && { "aria-pressed": c === chosen, title: "take this class’s logit apart", onClick: () => setParams({ class: c.id }) }),
+                ...(!binary && { "aria-pressed": c === chosen, title: "show the contributions to this class’s logit", onClick: () => setParams({ class: c.id }) }),
               },
             }))}
           />
-          {binary && <p class="note">Two classes share one logit: that of {visible(first!.piece)} is pinned to 0.</p>}
+          {binary && <p class="note">Two classes share one logit: the logit of {visible(first!.piece)} is fixed at 0.</p>}
         </section>
       </div>
     </>
   );
 }
 
-interface ApartProps {
+interface ContributionsProps {
   manifest: Manifest;
   prediction: Prediction;
   chosen: Candidate;
-  /** The head has one row, the logit of class 1, and that of class 0 is pinned to 0. */
+  /** The head has one row, the logit of class 1; that of class 0 is fixed at 0. */
   binary: boolean;
 }
 
-function TakenApart({ manifest, prediction, chosen, binary }: ApartProps) {
+function ContributionsSection({ manifest, prediction, chosen, binary }: ContributionsProps) {
   const stream = manifest.streams[0]!;
   const pooled = manifest.nodes.find((one) => one.op === "pool");
   const head = manifest.nodes.find((one) => one.op === "linear" && one.inputs[0] === pooled?.id);
@@ -78,33 +78,33 @@ function TakenApart({ manifest, prediction, chosen, binary }: ApartProps) {
     parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
   }
   const error = x.error ?? weight.error ?? bias.error;
-  const missing = error ?? (manifest.window ? "Only a window of this long text is here: the sum cannot be taken apart." : "Fetching the vectors.");
+  const missing = error ?? (manifest.window ? "Only a window of this long text is loaded, so contributions cannot be computed." : "Loading …");
   return (
     <section aria-labelledby="apart-title">
-      <h2 id="apart-title">What each token adds to {quantity}</h2>
-      <p>{SENTENCES[how]} With the bias that makes the logit.</p>
+      <h2 id="apart-title">Contribution of each token to {quantity}</h2>
+      <p>{SENTENCES[how]} With the bias, the contributions sum to the logit.</p>
       {parts
         ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
         : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}
       <p class="note">
-        This is arithmetic, not an explanation: through attention each vector has already read the other tokens. What the answer hangs
-        on is under <a href={hrefTo("why")} data-role="to-why">Why</a>.
+        Contributions are not attributions: through attention, each vector also depends on the other tokens. For attributions,
+        see <a href={hrefTo("why")} data-role="to-why">Why</a>.
       </p>
     </section>
   );
 }
 
 const SENTENCES: Record<string, string> = {
-  mean: "The mean of the token vectors is pooled, so token t adds w · xₜ / n.",
-  max: "The largest value of each feature is pooled, and counts for the token that has it.",
-  "mean+max": "The mean and the largest value of each feature are pooled side by side; the largest counts for the token that has it.",
-  first: "The vector of the first token alone is pooled.",
+  mean: "Mean pooling: token t contributes w · xₜ / n.",
+  max: "Max pooling: each feature counts for the token with the largest value.",
+  "mean+max": "Mean and max pooling, concatenated: each maximum counts for the token with the largest value.",
+  first: "First-token pooling: only the vector of the first token is used.",
 };
 
 interface PartsProps {
   manifest: Manifest;
   parts: Contributions;
-  /** The same by the model's own logits. */
+  /** The logit of the model. */
   model: number;
   quantity: string;
   exported: boolean;
@@ -114,7 +114,7 @@ function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
   const { tokens, bias, logit, size } = parts;
   const sizes = tokens.map(Math.abs);
   const off = Math.abs(logit - model);
-  const ok = off <= (exported ? 2e-3 : 1e-5) * size; // a saved page has three digits of each number
+  const ok = off <= (exported ? 2e-3 : 1e-5) * size; // a saved page holds 16-bit floats
   return (
     <>
       <div class="written">
@@ -125,7 +125,7 @@ function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
       </p>
       <p class={`check check-${ok ? "ok" : "bad"}`} data-check="decision" data-state={ok ? "ok" : "bad"} data-delta={off}>
         <span class="check-mark" aria-hidden="true">{ok ? "✓" : "✗"}</span>
-        {ok ? "Added up in your browser" : "The sum disagrees with the model’s own number"}, Δ {tiny(off)}.
+        {ok ? "Recomputed in your browser" : "The sum differs from the model’s logit"}, Δ {tiny(off)}.
       </p>
     </>
   );
@@ -134,13 +134,13 @@ function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
 interface CurveProps {
   logit: number;
   temperature: number; // above 0
-  /** The class that a large logit speaks for, and the other. */
+  /** The class of a positive logit, and the other. */
   names: [string, string];
 }
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [40, 406, 14, 156];
 
-/** The logistic curve, with the text's logit on it: where a logit becomes a probability. Two classes only. */
+/** The logistic curve, with the logit of this text. Only for two classes. */
 function Sigmoid({ logit, temperature, names: [high, low] }: CurveProps) {
   const reach = Math.max(4, Math.ceil(Math.abs(logit) * 1.25));
   const x = (z: number): number => LEFT + ((z + reach) / (2 * reach)) * (RIGHT - LEFT);

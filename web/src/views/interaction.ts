@@ -1,18 +1,18 @@
-/** Habits of the views: to hold still while something is awaited, to be walked through with arrow keys, and to lead to a step. */
+/** Shared behaviour of views: a stable height while loading, arrow keys in a group of buttons, links to steps. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { go, hrefTo } from "../state/page";
-import { place, shapeText } from "../tensors/format";
+import { nodeLocation, shapeText } from "../tensors/format";
 import { title } from "../trace/steps";
 import type { TraceNode } from "../types";
 
-/** For an element whose content is awaited: it stays as high as it was, and is not flat the first time. */
-export function useHeld(waiting: boolean) {
+/** Keeps the height of an element while its content is loading. */
+export function useStableHeight(waiting: boolean) {
   const ref = useRef<HTMLDivElement>(null);
   return { ref, style: { minHeight: waiting ? `${Math.max(48, ref.current?.clientHeight ?? 0)}px` : "" } };
 }
 
-/** Props of a box of buttons of which one can be tabbed to: an arrow key moves, and the focus follows. */
-export function useArrows(steps: Record<string, number>, move: (by: number) => void) {
+/** Props of a group of buttons with a roving tabindex: arrow keys move the focus. */
+export function useArrowKeys(steps: Record<string, number>, move: (by: number) => void) {
   const ref = useRef<HTMLElement & HTMLDivElement & HTMLOListElement>(null);
   const moved = useRef(false);
   useLayoutEffect(() => {
@@ -34,12 +34,12 @@ const toStep = (node: string, head?: number) => ({ node, cell: null, ...(head ==
 
 export const openStep = (id: string, head?: number) => go("step", toStep(id, head));
 
-/** The attributes of a link to a step. */
-export function linkTo(node: TraceNode, head?: number) {
+/** Attributes of a link to a step. */
+export function stepLink(node: TraceNode, head?: number) {
   return {
     href: hrefTo("step", toStep(node.id, head)),
     "data-node-box": node.id,
-    title: `${title(node)}, ${place(node)}: ${shapeText(node.axes.map((axis) => axis.size))}`,
+    title: `${title(node)}, ${nodeLocation(node)}: ${shapeText(node.axes.map((axis) => axis.size))}`,
     onClick: (event: MouseEvent) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();

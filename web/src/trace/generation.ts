@@ -1,0 +1,75 @@
+/**
+ * The generated text, as the manifest describes it: its stream, its first position, and which tokens can be forced. No
+ * file of the page depends on the task of a model.
+ */
+import type { Manifest, Stream, TraceRequest } from "../types";
+
+/** Whether the model predicts once for the whole text; others predict at each position. */
+export const isClassifier = ({ predictions }: Pick<Manifest, "predictions">) => predictions[0]?.position === null;
+
+/** Whether the model is an encoder-decoder, with a source and a target. */
+export const hasSource = ({ streams }: Pick<Manifest, "streams">) => streams.length > 1;
+
+/** The stream that the model generates: the target, or the continued text. */
+export const outputStream = ({ streams }: Pick<Manifest, "streams">): Stream => streams.at(-1)!;
+
+/** Index into `predictions` of the position in the address, by default of the first generated token. */
+export function predictionIndex({ predictions, wrote }: Manifest, position: string | undefined): number {
+  const wanted = Number.isFinite(Number(position)) ? Number(position) : wrote.first;
+  const nearest = predictions.findIndex((p) => (p.position ?? 0) >= wanted);
+  return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
+}
+
+/** Whether the token after this position is of the prompt or forced. */
+export const isGiven = (manifest: Pick<Manifest, "streams">, position: number) => position + 1 < outputStream(manifest).n_given;
+
+/** Why no token can be forced after this position; null where one can. */
+export function lockReason(manifest: Manifest, position: number, live: boolean): string | null {
+  if (!live) return "A saved page cannot run the model.";
+  if (position + 1 < manifest.wrote.n_fixed) return "This token is part of the prompt.";
+  return null;
+}
+
+/** The prefix that forces `id` after `position`. */
+export function forcedPrefix(manifest: Manifest, position: number, id: number): number[] {
+  return [...outputStream(manifest).ids.slice(manifest.wrote.n_fixed, position + 1), id];
+}
+
+/** The request for the same text with a forced prefix, or without one if `prefix` is empty. */
+export function requestWithPrefix(manifest: Manifest, prefix: number[]): TraceRequest {
+  const { target: _, prefix: __, ...request } = manifest.request;
+  const result: TraceRequest = { ...request };
+  if (prefix.length > 0) {
+    result.prefix = prefix;
+    // Beam search supports a prefix, sampling does not.
+    if (hasSource(manifest)) result.decode = { ...request.decode, sample: false };
+  }
+  return result;
+}
+
+/**
+ * The request for the same tokens under another checkpoint (teacher forcing), so that the rows and columns of both
+ * traces are the same tokens.
+ */
+export function teacherForcedRequest(manifest: Manifest, checkpoint: string): TraceRequest {
+  const { text, decode, member, pad, window_start, target, prefix = [] } = manifest.request;
+  const request: TraceRequest = { text };
+  if (decode) request.decode = decode;
+  if (member) request.member = member;
+  if (pad) request.pad = pad;
+  if (window_start) request.window_start = window_start;
+  if (checkpoint !== "model") request.checkpoint = checkpoint;
+  const { ids, special, n_given, text: wrote } = outputStream(manifest);
+  if (hasSource(manifest)) {
+    request.target = target ?? wrote;
+  } else if (!isClassifier(manifest)) {
+    // All generated tokens but the last: the model generates one more, so that the lengths are equal.
+    const end = special.slice(n_given, -1).indexOf(true);
+    request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];
+    request.decode = { ...request.decode, max_new_tokens: 1 };
+  }
+  return request;
+}
+
+/** Tokens as text: word boundary marks become spaces. */
+export const asText = (pieces: readonly string[]): string => pieces.join("").replace(/▁/g, " ").trim();
