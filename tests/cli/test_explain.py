@@ -86,7 +86,7 @@ def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
         (["RUN", "--compare", "b"], "go with a text"),
         (["RUN", "--checkpoint", "step-00000016"], "go with a text"),
         (["RUN", "--member", "2"], "go with a text"),
-        (["RUN", "a", "--member", "99", "--json"], "member 99 is not there: this run is"),
+        (["RUN", "a", "--member", "99", "--json"], "there is no member 99: this run is"),
         (["RUN", "a", "--member", "0", "--json"], "member should be from 1"),
         (["RUN", "a", "--method", "guess", "--json"], "--method"),
         (["RUN", "a", "--checkpoint", "../x", "--json"], "checkpoint"),

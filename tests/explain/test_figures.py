@@ -23,7 +23,7 @@ from glassformer.explain.attribution.attribute import Attribution, Candidate
 from glassformer.explain.attribution.faithfulness import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import style as fs
-from glassformer.explain.figures.attribution_figure import draw_attribution, words_of
+from glassformer.explain.figures.attribution_figure import draw_attribution, scored_words
 from glassformer.explain.figures.explanation_plots import save_figure
 from glassformer.explain.trace import Trace
 
@@ -184,7 +184,7 @@ def test_attribution_draws_the_sum_of_each_word(explanations: dict[str, Explanat
     streams = explanations["classify"].streams
     (stream,) = streams
     scores = [0.5, -2.0, 0.001, 0.0, 1.0]
-    assert [w.text for w in words_of(stream, scores)] == TEXT["classify"].split()
+    assert [w.text for w in scored_words(stream, scores)] == TEXT["classify"].split()
     figure = draw_attribution(streams, found({"text": scores}))
     (axes,) = figure.axes
     bars = dict(zip(labels(axes.yaxis), axes.patches, strict=True))
@@ -272,7 +272,7 @@ def test_every_kind_is_saved(explanations: dict[str, Explanation], kind: str, tm
         "attention": "Decoder layer 1: cross-attention, head 2",
         "positions": "Sinusoidal positions",
         "alignment": "cross-attention of layer 1, head 2",
-        "attribution": "What speaks for",
+        "attribution": "Attribution of",
     }
     assert said[kind] in text
 

@@ -101,10 +101,10 @@ class ValueFunction:
             with _stop_after(cast(nn.Module, self.model.decoder)):
                 try:
                     answer(self.model, *ids, *([] if len(ids) == 1 else [mask]))
-                except _Reached as reached:
+                except _StopForwardError as stopped:
                     # Projected to the vocabulary, often the most expensive part, at one position instead of all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
-                    return F.linear(reached.output[:, -1], table)
+                    return F.linear(stopped.output[:, -1], table)
         raise RuntimeError("the model did not call its decoder")
 
     @property
@@ -205,7 +205,7 @@ def _replaced_embeddings(
     return instead([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
-class _Reached(Exception):
+class _StopForwardError(Exception):
     """Carries the output of a module out of a forward pass that it ends."""
 
     def __init__(self, output: Tensor) -> None:
@@ -214,9 +214,9 @@ class _Reached(Exception):
 
 
 def _stop_after(module: nn.Module) -> AbstractContextManager[None]:
-    """Return a context in which a forward pass in this thread ends after the module, with `_Reached`."""
+    """Return a context in which a forward pass in this thread ends after the module, with `_StopForwardError`."""
 
     def stop(module: nn.Module, args: Any, output: Tensor) -> None:
-        raise _Reached(output)
+        raise _StopForwardError(output)
 
     return instead([module], stop)

@@ -1,1 +1,1 @@
-"""Pictures of explanations for papers and slides, drawn by matplotlib."""
+"""Draw figures of explanations for papers and slides, with matplotlib."""

@@ -1,14 +1,15 @@
-"""The figures of an explanation: those of its forward pass with tokens written beside them, and what words weigh."""
+"""Plot an explanation: its forward pass with tokens as labels, and attributions of words."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
+from glassformer.explain.attribution.requests import Method
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
@@ -19,37 +20,36 @@ KINDS = ("attention", "positions", "alignment", "attribution")
 
 
 class ExplanationPlots(TracePlots):
-    """`explanation.plot`: the same, with tokens written beside rows and columns, and what each word weighs."""
+    """Figures of an explanation, as `explanation.plot`: with tokens as labels, and attributions."""
 
     def __init__(self, explanation: ExplanationData) -> None:
         start, end = explanation.window or (0, None)
-        pieces = {stream.name: stream.pieces for stream in explanation.streams}
-        cut = {name: p[start:end] if len(p) > MAX_LAYERED_TOKENS else p for name, p in pieces.items()}
-        super().__init__(explanation.records, cut)
+        tokens = {stream.name: stream.pieces for stream in explanation.streams}
+        visible = {name: t[start:end] if len(t) > MAX_LAYERED_TOKENS else t for name, t in tokens.items()}
+        super().__init__(explanation.records, visible)
         self._explanation = explanation
 
     def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
         if self._explanation.window is not None or not self._has_cross or None not in (layer, shifted):
             return super()._reading(layer, shifted)
-        found = readings(self._explanation)
-        fits = [r for r in found if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
-        if not fits:  # there is no such layer
+        fits = [r for r in readings(self._explanation) if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        # There is no such layer.
+        if not fits:
             return super()._reading(layer, shifted)
         best = fits[0]
-        why = f" (of {len(fits)} readings this agrees best with erasing: {best.agreement:.2f}, by chance {best.chance:.2f})"
-        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else why
+        score = f"{best.agreement:.2f}, by chance {best.chance:.2f}"
+        reason = f" (of {len(fits)} readings this agrees best with erasing: {score})"
+        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else reason
 
-    def attribution(
-        self, method: Literal["erase", "integrated_gradients"] = "erase", *, of: Attribution | None = None
-    ) -> Any:
-        """How much each word speaks for what the model said, and how faithful that ranking is.
+    def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Any:
+        """Return a figure of the attribution of a prediction to the words, and of its faithfulness.
 
         Args:
-            method: how words are weighed.
-            of: an attribution that exists already, for another token, class or foil.
+            method: the method of attribution.
+            attribution: an existing attribution, for instance of another token, class or foil.
         """
-        found = of if of is not None else attribute_fields(self._explanation, method=method)
-        return draw_attribution(self._explanation.streams, found.to_json())
+        attribution = attribution or attribute_fields(self._explanation, method=method)
+        return draw_attribution(self._explanation.streams, attribution.to_json())
 
 
 def save_figure(
@@ -59,12 +59,12 @@ def save_figure(
     *,
     layer: int | None = None,
     head: int | None = None,
-    method: Literal["erase", "integrated_gradients"] = "erase",
+    method: Method = "erase",
 ) -> None:
     """Write a figure of an explanation: attention, positions, alignment or attribution.
 
     Raises:
-        UsageError: another kind or suffix, or the model has no such thing.
+        UsageError: the kind or suffix is unknown, or the model has no such records.
         ResourceError: the file cannot be written.
     """
     fs.check_suffix(path)

@@ -1,7 +1,7 @@
-"""How figures for papers look: fonts for every script, colours that survive a grey printer, matrices of cells.
+"""Style figures for papers: fonts for every script, colours that stay distinct in grey, matrices of cells.
 
-Figures are made without pyplot, so drawing needs no display and leaves no figure behind. What is drawn is
-decided in `trace_plots.py` and `attribution_figure.py`; the plots of a training report have their own look.
+Figures are made without pyplot, so drawing needs no display and leaves no figure open. The plots of a training report
+have their own style.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from glassformer.utils.atomic_io import atomic_write_bytes
 
 INK, QUIET, RULE = ps.INK, ps.QUIET, ps.RULE
 PAPER = "#ffffff"
-"""The page of a paper is white, whatever the report's is."""
+"""Papers are white, unlike the report."""
 
 POSITIVE, NEGATIVE = "#d9730d", "#2166c4"
-"""Orange for, blue against, as on the page: told apart by every kind of colour vision, and never by colour alone."""
+"""Orange for positive and blue for negative, as on the page: distinct with any colour vision, never the only sign."""
 
 SEQUENTIAL = ["#ffffff", "#cfe3dc", "#86bcab", "#3c9079", "#0b5a47"]
 DIVERGING = [NEGATIVE, "#90b3e2", "#ffffff", "#ecb986", POSITIVE]
 
 FAMILIES = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
-"""They come with matplotlib, so they are everywhere."""
+"""Fonts that come with matplotlib."""
 
 OTHER_SCRIPTS = [
     *("Noto Serif CJK SC", "Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "PingFang SC"),
@@ -39,26 +39,26 @@ OTHER_SCRIPTS = [
     *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Symbols2"),
     *("Segoe UI Symbol", "Segoe UI Emoji", "Arial Unicode MS"),
 ]
-"""Asked for what the first families lack, if the machine has them."""
+"""Fallbacks for scripts that the first families lack, where installed."""
 
 SUFFIXES = (".pdf", ".png", ".svg")
-SMALLEST = 3.6
-"""Points below which letters are no letters any more."""
+MIN_FONT_SIZE = 3.6
+"""Smallest legible font size, in points."""
 
 MIN_GRID = 0.05
-"""Inches of a cell from which a white line between cells helps."""
+"""Minimum size of a cell, in inches, for a white line between cells."""
 
 MAX_VECTOR_CELLS = 64 * 64
-"""Above this the cells of a matrix become one image of exactly a pixel a cell; the text stays text."""
+"""Maximum cells drawn as vectors; larger matrices become an image of one pixel per cell."""
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in this style, with matplotlib kept quiet."""
+    """Return a context that applies this style and silences matplotlib."""
     with ps.style():
         import matplotlib
 
-        ours: Any = {
+        settings: Any = {
             "font.family": [*FAMILIES, *_installed(tuple(OTHER_SCRIPTS))],
             "font.size": 10.0,
             "figure.facecolor": PAPER,
@@ -66,16 +66,17 @@ def style() -> Iterator[None]:
             "savefig.facecolor": PAPER,
             "axes.grid": False,
             "hatch.linewidth": 0.5,
-            "pdf.fonttype": 42,  # whole glyphs, so that the text of a PDF can be searched and copied
-            "svg.fonttype": "none",  # likewise
+            # Whole glyphs, so that the text of a file can be searched and copied.
+            "pdf.fonttype": 42,
+            "svg.fonttype": "none",
             "svg.hashsalt": "glassformer",
         }
-        with matplotlib.rc_context(ours):
+        with matplotlib.rc_context(settings):
             yield
 
 
 def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
-    """A figure of inches, with a title and a quiet line under it, both flush left."""
+    """Return a figure of a size in inches, with a title and a muted subtitle, both flush left."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -95,19 +96,19 @@ def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
 
 
 def finish(figure: Any) -> Any:
-    """Lay out once while the style holds, so that ticks made late look the same, and return the figure."""
+    """Lay out the figure while the style is active, so that ticks created late have it too, and return it."""
     figure.draw_without_rendering()
     return figure
 
 
 def inset(figure: Any, left: float, top: float, width: float, height: float) -> Any:
-    """Axes at a place in inches, counted from the upper left corner of the figure."""
+    """Return new axes at a position in inches from the upper left corner of the figure."""
     across, down = figure.get_size_inches()
     return figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
 
 
 def colours(signed: bool) -> Any:
-    """The colour map: white to green for weights, blue over white to orange for signed numbers."""
+    """Return the colour map: white to green for weights, blue over white to orange for signed numbers."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("glassformer", DIVERGING if signed else SEQUENTIAL)
@@ -121,22 +122,19 @@ def draw_matrix(
     masked: np.ndarray | None = None,
     signed: bool = False,
 ) -> Any:
-    """Draw rows × columns as cells, row 0 on top, those that are masked hatched instead of coloured.
-
-    Returns:
-        What `scale_bar` takes.
-    """
+    """Draw a matrix of coloured cells, row 0 on top, and hatch masked ones; return the artist for `scale_bar`."""
     n_rows, n_columns = values.shape
-    shown = np.ma.masked_array(values, masked) if masked is not None else values
-    look: Any = {"cmap": colours(signed), "vmin": limits[0], "vmax": limits[1]}
+    cells = np.ma.masked_array(values, masked) if masked is not None else values
+    options: Any = {"cmap": colours(signed), "vmin": limits[0], "vmax": limits[1]}
     if values.size <= MAX_VECTOR_CELLS:
         edges = np.arange(n_columns + 1) - 0.5, np.arange(n_rows + 1) - 0.5
         width, height = axes.get_position().size * axes.figure.get_size_inches()
         line = 0.3 if min(width / n_columns, height / n_rows) > MIN_GRID else 0.1
-        look["edgecolor"] = PAPER if line > 0.2 else "face"  # against hairlines between cells in PDF viewers
-        drawn = axes.pcolormesh(*edges, shown, linewidth=line, **look)
+        # Against hairlines between cells in PDF viewers.
+        options["edgecolor"] = PAPER if line > 0.2 else "face"
+        drawn = axes.pcolormesh(*edges, cells, linewidth=line, **options)
     else:
-        drawn = axes.imshow(shown, interpolation="none", aspect="auto", **look)
+        drawn = axes.imshow(cells, interpolation="none", aspect="auto", **options)
     axes.set_xlim(-0.5, n_columns - 0.5)
     axes.set_ylim(n_rows - 0.5, -0.5)
     axes.spines[:].set_visible(True)
@@ -148,7 +146,7 @@ def draw_matrix(
 
 
 def _hatch(axes: Any, masked: np.ndarray) -> None:
-    """Hatch the cells that are True; neighbours in a row are drawn as one rectangle."""
+    """Hatch the cells that are True; neighbours in a row form one rectangle."""
     from matplotlib.collections import PolyCollection
 
     boxes = []
@@ -163,9 +161,9 @@ def _hatch(axes: Any, masked: np.ndarray) -> None:
     )
 
 
-def scale_bar(figure: Any, drawn: Any, place: tuple[float, float, float, float], label: str) -> None:
-    """A slim bar of the colours with its numbers, at (left, top, width, height) in inches."""
-    axes = inset(figure, *place)
+def scale_bar(figure: Any, drawn: Any, box: tuple[float, float, float, float], label: str) -> None:
+    """Add a slim colour bar at (left, top, width, height) in inches."""
+    axes = inset(figure, *box)
     bar = figure.colorbar(drawn, cax=axes)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8, pad=2)
@@ -182,22 +180,22 @@ def _few_ticks() -> Any:
 
 
 def label_points(cell: float) -> float:
-    """The size of letters beside cells of so many inches."""
+    """Return the font size of labels for cells of a size in inches."""
     return min(9.5, 72 * cell * 0.82)
 
 
 def label_cells(axes: Any, rows: Sequence[str], columns: Sequence[str], cell: float) -> None:
-    """Write tokens beside rows and above columns; where cells are too small for all of them, every n-th."""
+    """Write tokens beside rows and above columns, only every n-th where cells are too small for all."""
     points = label_points(cell)
-    every = 1 if points >= SMALLEST else int(np.ceil(SMALLEST / points))
-    look: Any = {"fontsize": max(points, SMALLEST), "color": INK, "parse_math": False}
-    axes.set_yticks(range(0, len(rows), every), [printable(t) for t in rows[::every]], **look)
+    every = 1 if points >= MIN_FONT_SIZE else int(np.ceil(MIN_FONT_SIZE / points))
+    options: Any = {"fontsize": max(points, MIN_FONT_SIZE), "color": INK, "parse_math": False}
+    axes.set_yticks(range(0, len(rows), every), [printable(t) for t in rows[::every]], **options)
     axes.xaxis.tick_top()
-    axes.set_xticks(range(0, len(columns), every), [printable(t) for t in columns[::every]], rotation=90, **look)
+    axes.set_xticks(range(0, len(columns), every), [printable(t) for t in columns[::every]], rotation=90, **options)
 
 
-def whole_ticks(axes: Any) -> None:
-    """A few numbers at each axis, counted from 0 and whole."""
+def integer_ticks(axes: Any) -> None:
+    """Set a few integer ticks on both axes."""
     from matplotlib.ticker import MaxNLocator
 
     for axis in (axes.xaxis, axes.yaxis):
@@ -206,7 +204,7 @@ def whole_ticks(axes: Any) -> None:
 
 
 def text_width(figure: Any, texts: Sequence[str], points: float) -> list[float]:
-    """Widths in inches of texts as `printable` writes them."""
+    """Return the widths in inches of texts, as `printable` writes them."""
     from matplotlib.font_manager import FontProperties
 
     font, renderer = FontProperties(size=points), figure.canvas.get_renderer()
@@ -214,10 +212,9 @@ def text_width(figure: Any, texts: Sequence[str], points: float) -> list[float]:
 
 
 def printable(text: str) -> str:
-    """The text with what no font here can draw written as its code: U+1F600.
+    """Return the text with characters that no font can draw, and control characters, as codes: U+1F600.
 
-    Line breaks and other controls are written as their codes too, so that a label stays one line. The heavy
-    bar that tokenizers write for a space becomes the lighter open box.
+    The heavy bar of tokenizers for a space becomes the lighter open box.
     """
     text = text.replace("▁", "␣")
     if text.isascii() and text.isprintable():
@@ -226,8 +223,8 @@ def printable(text: str) -> str:
     missing = [c for c in text if not c.isprintable() or ord(c) not in glyphs]
     if any(c.isprintable() for c in missing):
         glyphs = glyphs | _glyphs(_installed(tuple(OTHER_SCRIPTS)))
-    known = {"\n": "↵", "\t": "⇥"}
-    return "".join(c if c.isprintable() and ord(c) in glyphs else known.get(c, f"U+{ord(c):04X}") for c in text)
+    symbols = {"\n": "↵", "\t": "⇥"}
+    return "".join(c if c.isprintable() and ord(c) in glyphs else symbols.get(c, f"U+{ord(c):04X}") for c in text)
 
 
 @functools.cache
@@ -240,39 +237,40 @@ def _installed(families: tuple[str, ...]) -> tuple[str, ...]:
 
 @functools.cache
 def _glyphs(families: tuple[str, ...]) -> frozenset[int]:
-    """Every code point that some family has a glyph for."""
+    """Return the code points that some family has a glyph for."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    found: set[int] = set()
+    glyphs: set[int] = set()
     for name in families:
-        found |= get_font(findfont(FontProperties(family=[name]))).get_charmap().keys()
-    return frozenset(found)
+        glyphs |= get_font(findfont(FontProperties(family=[name]))).get_charmap().keys()
+    return frozenset(glyphs)
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as PDF, PNG or SVG, by the suffix; the same figure gives the same bytes.
+    """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes.
 
     Raises:
-        UsageError: another suffix.
+        UsageError: the suffix is another.
         ResourceError: the file cannot be written.
     """
     check_suffix(path)
     kind, buffer = path.suffix.lower()[1:], BytesIO()
-    nameless: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "pdf": {"CreationDate": None},
         "svg": {"Date": None},
         "png": {"Software": None},
     }
     with style(), warnings.catch_warnings():
-        figure.savefig(buffer, format=kind, metadata=nameless[kind])
+        figure.savefig(buffer, format=kind, metadata=metadata[kind])
     data = buffer.getvalue()
-    if kind == "svg":  # a browser has no STIXGeneral; these have the same widths
+    # Browsers have no STIXGeneral; these fonts have the same widths.
+    if kind == "svg":
         data = data.replace(b"'STIXGeneral', ", b"'STIXGeneral', 'STIX Two Text', 'Times New Roman', ")
     atomic_write_bytes(path, data)
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file name that names no format, before anything is drawn."""
+    """Raise UsageError for a file name of another format, before anything is drawn."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(
             f"a figure is written as {', '.join(SUFFIXES)}; {path.name} is none of them",
