@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.browser.app import App, address
 from tests.browser.test_values import WALK, matrix_of
-from tests.helpers.spelling_runs import spelling_run
+from tests.helpers.ngram_runs import ngram_run
 
 from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
@@ -17,7 +17,7 @@ TEXT = "refunds xyzzy 😀 card"
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return spelling_run(members=3)
+    return ngram_run(members=3)
 
 
 def test_every_cell_is_torchs_and_every_check_agrees(app: Callable[..., App], run: Run) -> None:
@@ -33,7 +33,7 @@ def test_every_cell_is_torchs_and_every_check_agrees(app: Callable[..., App], ru
 
 
 def test_pairs_of_words_are_shown_and_recomputed(app: Callable[..., App]) -> None:
-    run, text = spelling_run(bigrams=40), "card cards card lost"
+    run, text = ngram_run(bigrams=40), "card cards card lost"
     explanation = run.explain(text)
     page = app(run, "step", text=text)
     nodes = ["embedding.pairs", "embedding.bigrams", "embedding.paired", "embedding.sum"]

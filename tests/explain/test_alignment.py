@@ -1,4 +1,4 @@
-"""Alignment at either step, and the choice among layers and steps: against erasing, one word and token at a time."""
+"""Tests of alignment readings: each step and layer, and the choice that agrees best with erasing words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.stand_in import untrained
+from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import alignment as module
@@ -30,7 +30,7 @@ def translated(text: str = "abc!defg", target: str = "abc", **request: Any) -> E
     return explain(untrained("translate", n_layers=2), TraceRequest(text, target=target, **request))
 
 
-def test_either_step_is_read() -> None:
+def test_alignment_reads_either_step() -> None:
     e = translated()
     for layer in (0, 1):
         weights = e.tensor(f"decoder.{layer}.cross.weights").mean(axis=0)
@@ -42,52 +42,52 @@ def test_either_step_is_read() -> None:
 
 
 @pytest.mark.parametrize("pad", [0, 3])
-def test_one_pass_tells_what_erasing_each_word_costs_each_token(pad: int) -> None:
+def test_erasure_drops_equal_those_of_erasing_each_word(pad: int) -> None:
     e = translated(pad=pad)
     source, target = e.streams
     assert source.word_texts == ["abc", "!", "defg"]
-    missed = erasure_drops(e)
-    assert missed.drops.shape == (len(target) - 1, 3)
-    assert [int(w) for w in missed.word_of] == source.words
-    for i, falls in enumerate(missed.drops):
+    drops = erasure_drops(e)
+    assert drops.drops.shape == (len(target) - 1, 3)
+    assert [int(w) for w in drops.word_of] == source.words
+    for i, row_drops in enumerate(drops.drops):
         if target.special[i + 1]:
-            assert not falls.any()
+            assert not row_drops.any()
             continue
-        for word, fall in enumerate(falls):
-            places = [k for k, w in enumerate(source.words) if w == word]
-            erased = erase(e, EraseRequest({"source": places}, prediction=i))
+        for word, fall in enumerate(row_drops):
+            positions = [k for k, w in enumerate(source.words) if w == word]
+            erased = erase(e, EraseRequest({"source": positions}, prediction=i))
             assert fall == pytest.approx(erased.original - erased.value, abs=1e-5)
 
 
-def test_the_best_agrees_always_and_the_worst_never() -> None:
+def test_agreement_is_one_for_the_costliest_words_and_zero_for_others() -> None:
     e = translated()
-    missed, source = erasure_drops(e), e.streams[0]
-    best, worst = np.zeros((2, len(missed.drops), len(source)))
-    for i, falls in enumerate(missed.drops):
-        best[i, source.words.index(int(falls.argmax()))] = 1
-        worst[i, source.words.index(int(falls.argmin()))] = 1
-    assert agreement(best, missed) == (1.0, 1.0)
-    assert agreement(worst, missed) == (0.0, 0.0)
-    nothing = ErasureDrops(missed.word_of, np.zeros_like(missed.drops))
+    drops, source = erasure_drops(e), e.streams[0]
+    best, worst = np.zeros((2, len(drops.drops), len(source)))
+    for i, row_drops in enumerate(drops.drops):
+        best[i, source.words.index(int(row_drops.argmax()))] = 1
+        worst[i, source.words.index(int(row_drops.argmin()))] = 1
+    assert agreement(best, drops) == (1.0, 1.0)
+    assert agreement(worst, drops) == (0.0, 0.0)
+    nothing = ErasureDrops(drops.word_of, np.zeros_like(drops.drops))
     assert math.isnan(agreement(best, nothing)[0])
 
 
 @pytest.mark.parametrize(("layer", "shifted"), [(0, False), (0, True), (1, False), (1, True)])
-def test_the_reading_that_looks_at_the_missed_words_is_chosen(
+def test_readings_put_the_one_that_agrees_best_first(
     monkeypatch: pytest.MonkeyPatch, layer: int, shifted: bool
 ) -> None:
     """One of four readings is made to look where erasing hurts, the others at [EOS]: it comes first."""
     e = translated()
-    missed, real = erasure_drops(e), e.tensor
+    drops, real = erasure_drops(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
     def planted(_: ExplanationData, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":
-            for i, falls in enumerate(missed.drops):
-                place = e.streams[0].words.index(int(falls.argmax()))
-                weights[0, i + shifted] = np.eye(n_source)[place]
+            for i, row_drops in enumerate(drops.drops):
+                index = e.streams[0].words.index(int(row_drops.argmax()))
+                weights[0, i + shifted] = np.eye(n_source)[index]
         return weights if id.endswith("cross.weights") else real(id, slice)
 
     monkeypatch.setattr(module, "get_tensor", planted)
@@ -103,16 +103,16 @@ def test_the_reading_that_looks_at_the_missed_words_is_chosen(
     assert best_reading(e, shifted=not shifted).shifted is not shifted
 
 
-def test_where_nothing_is_missed_the_paper_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_default_to_the_paper_without_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     e = translated()
-    missed = erasure_drops(e)
-    monkeypatch.setattr(module, "erasure_drops", lambda _: ErasureDrops(missed.word_of, 0 * missed.drops))
-    told = readings_json(e.readings())
-    assert told["best"] == {"layer": 0, "shifted": True}
-    assert [one["agreement"] for one in told["readings"]] == [None] * 4
+    drops = erasure_drops(e)
+    monkeypatch.setattr(module, "erasure_drops", lambda _: ErasureDrops(drops.word_of, 0 * drops.drops))
+    data = readings_json(e.readings())
+    assert data["best"] == {"layer": 0, "shifted": True}
+    assert [reading["agreement"] for reading in data["readings"]] == [None] * 4
 
 
-def test_of_many_words_some_are_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erasure_drops_samples_words_of_a_long_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     e = translated("a!b!c!d!e")
     whole = erasure_drops(e)
     monkeypatch.setattr(module, "MAX_WORDS", 5)
@@ -125,7 +125,7 @@ def test_of_many_words_some_are_erased(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["classify", "lm"])
-def test_only_translations_are_aligned(name: str) -> None:
+def test_alignment_rejects_other_tasks(name: str) -> None:
     e = explain(untrained(name), TraceRequest("a b c"))
     with pytest.raises(UsageError, match="cross attention"):
         alignment(e)
@@ -133,13 +133,13 @@ def test_only_translations_are_aligned(name: str) -> None:
         e.readings()
 
 
-def test_the_best_of_many_readings_is_told_beside_chance() -> None:
+def test_chance_agreement_grows_with_the_number_of_readings() -> None:
     """Two words and two tokens: of the two ways to deal them out, one agrees with the reading throughout."""
-    missed = ErasureDrops(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    drops = ErasureDrops(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
     straight, crossed = np.eye(2), np.eye(2)[::-1]
-    assert chance_agreement([straight], missed) == pytest.approx(0.5, abs=0.07)
-    assert chance_agreement([straight, crossed], missed) == 1.0, "one of two readings always agrees"
-    assert math.isnan(chance_agreement([straight], ErasureDrops(missed.word_of, np.zeros((2, 2)))))
+    assert chance_agreement([straight], drops) == pytest.approx(0.5, abs=0.07)
+    assert chance_agreement([straight, crossed], drops) == 1.0, "one of two readings always agrees"
+    assert math.isnan(chance_agreement([straight], ErasureDrops(drops.word_of, np.zeros((2, 2)))))
     e = translated()
-    told, chances = readings_json(e.readings()), {reading.chance for reading in e.readings()}
-    assert chances == {told["chance"]} and 0 < told["chance"] <= 1
+    data, chances = readings_json(e.readings()), {reading.chance for reading in e.readings()}
+    assert chances == {data["chance"]} and 0 < data["chance"] <= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.helpers.stand_in import untrained
+from tests.helpers.inference import untrained
 
 from glassformer.explain.attribution.attention_rollout import attention_rollout, rollout, rollout_decoder
 from glassformer.explain.explanation import TraceRequest, explain
@@ -15,7 +15,7 @@ def random_weights(n_heads: int, n_queries: int, n_keys: int, seed: int) -> np.n
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def test_two_layers_by_hand() -> None:
+def test_rollout_of_two_layers_by_hand() -> None:
     """Everybody looks at token 0, twice: a quarter of each token is left where it was."""
     to_first = np.zeros((1, 3, 3))
     to_first[:, :, 0] = 1
@@ -23,7 +23,7 @@ def test_two_layers_by_hand() -> None:
     assert np.allclose(rollout([to_first, to_first]), expected)
 
 
-def test_the_order_of_layers_matters() -> None:
+def test_rollout_depends_on_the_order_of_layers() -> None:
     """0 → 1 and then 1 → 2 carries token 0 to position 2; the other way round it does not."""
     first, second = np.eye(3)[None].copy(), np.eye(3)[None].copy()
     first[0, 1], second[0, 2] = [1, 0, 0], [0, 1, 0]
@@ -31,26 +31,26 @@ def test_the_order_of_layers_matters() -> None:
     assert rollout([second, first])[2, 0] == 0
 
 
-def test_rows_add_up_even_where_there_is_nothing_to_attend_to() -> None:
+def test_rollout_rows_sum_to_one_when_fully_masked() -> None:
     weights = random_weights(2, 4, 4, 0)
     weights[:, 2] = 0
     assert np.allclose(rollout([weights, weights]).sum(axis=-1), 1)
     cross = random_weights(2, 3, 4, 1)
     cross[:, 0] = 0
-    own = random_weights(2, 3, 3, 2)
-    source, target = rollout_decoder([own, own], [cross, cross], rollout([weights]))
+    self_weights = random_weights(2, 3, 3, 2)
+    source, target = rollout_decoder([self_weights, self_weights], [cross, cross], rollout([weights]))
     assert np.allclose(source.sum(axis=-1) + target.sum(axis=-1), 1)
 
 
-def test_one_decoder_layer_is_half_source() -> None:
-    own, cross = random_weights(2, 3, 3, 0), random_weights(2, 3, 4, 1)
-    source, target = rollout_decoder([own], [cross], np.eye(4))
+def test_rollout_decoder_of_one_layer_is_half_source() -> None:
+    self_weights, cross = random_weights(2, 3, 3, 0), random_weights(2, 3, 4, 1)
+    source, target = rollout_decoder([self_weights], [cross], np.eye(4))
     assert np.allclose(source, cross.mean(axis=0) / 2)
-    assert np.allclose(target, (own.mean(axis=0) / 2 + np.eye(3) / 2) / 2)
+    assert np.allclose(target, (self_weights.mean(axis=0) / 2 + np.eye(3) / 2) / 2)
 
 
 @pytest.mark.parametrize("name", ["classify", "translate", "lm"])
-def test_on_explanations_of_the_three_tasks(name: str) -> None:
+def test_attention_rollout_of_each_task(name: str) -> None:
     subject = untrained(name, n_layers=2)
     explanation = explain(subject, TraceRequest("a b c", target="cba" if name == "translate" else None))
     flow = attention_rollout(explanation)

@@ -1,4 +1,4 @@
-"""Attributions add up, agree with asking the model directly, and say what they cannot do."""
+"""Tests of attributions: scores sum to the change, equal direct evaluations of the model, and warn of their limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.helpers.stand_in import asked, untrained
+from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
@@ -30,9 +30,9 @@ def example(name: str, **model: Any) -> Inference:
     """A text of each task; where there is a target, the question is about its last token but one."""
     subject = untrained(name, **model)
     return {
-        "classify": lambda: asked(subject, "a b c good d e f"),
-        "translate": lambda: asked(subject, "abcdef", "fedcba"),
-        "lm": lambda: asked(subject, "ab cd e fg a"),
+        "classify": lambda: infer(subject, "a b c good d e f"),
+        "translate": lambda: infer(subject, "abcdef", "fedcba"),
+        "lm": lambda: infer(subject, "ab cd e fg a"),
     }[name]()
 
 
@@ -65,61 +65,61 @@ def quantity(explanation: Inference, erased: dict[str, list[int]], request: Attr
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize("name", TASKS)
-def test_erasing_a_word_is_asking_the_model_without_it(name: str, positions: str) -> None:
+def test_attribute_erase_scores_equal_drops_without_the_word(name: str, positions: str) -> None:
     e = example(name, positions=positions)
     request = AttributeRequest(method="erase", prediction=last(e))
-    told = attribute(e, request)
-    assert told.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
+    result = attribute(e, request)
+    assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     seen = 0
     for stream in e.streams:
         end = len(stream) if stream is not e.streams[-1] or name == "classify" else last(e) + 1
         for word in range(len(stream.word_texts)):
             here = [i for i, w in enumerate(stream.words) if w == word and i < end]
-            fall = told.value - quantity(e, {stream.name: here}, request)
-            assert sum(told.scores[stream.name][i] for i in here) == pytest.approx(fall, abs=1e-5)
+            fall = result.value - quantity(e, {stream.name: here}, request)
+            assert sum(result.scores[stream.name][i] for i in here) == pytest.approx(fall, abs=1e-5)
             seen += len(here) > 0
-        assert all(told.scores[stream.name][i] == 0 for i, s in enumerate(stream.special) if s)
-        assert not any(told.scores[stream.name][end:])
+        assert all(result.scores[stream.name][i] == 0 for i, s in enumerate(stream.special) if s)
+        assert not any(result.scores[stream.name][end:])
     assert seen >= 2
     everything = {s.name: [i for i, w in enumerate(s.words) if w >= 0] for s in e.streams}
-    assert told.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
+    assert result.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_erasing_each_is_erasing_one_after_the_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     e = example(name)
     stream = e.streams[0]
     words = [{stream.name: [i]} for i, word in enumerate(stream.words) if word >= 0][:3]
     monkeypatch.setattr("glassformer.explain.attribution.attribute.BATCH_TOKENS", 2 * len(stream))
     together = erase_each(e, EraseRequest({}, prediction=last(e)), words)
-    assert len({told.value for told in together}) == len(words) == 3
-    for told, positions in zip(together, words, strict=True):
+    assert len({result.value for result in together}) == len(words) == 3
+    for result, positions in zip(together, words, strict=True):
         alone = erase(e, EraseRequest(positions, prediction=last(e)))
-        assert told.value == pytest.approx(alone.value, abs=1e-5)
-        assert told.original == pytest.approx(alone.original, abs=1e-5)
-        assert [c.id for c in told.prediction.top] == [c.id for c in alone.prediction.top]
+        assert result.value == pytest.approx(alone.value, abs=1e-5)
+        assert result.original == pytest.approx(alone.original, abs=1e-5)
+        assert [c.id for c in result.prediction.top] == [c.id for c in alone.prediction.top]
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 @pytest.mark.parametrize("name", TASKS)
-def test_of_what_the_model_itself_wrote(name: str, method: Any) -> None:
+def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any) -> None:
     """On real explanations: the first written token by default, any other by its number."""
     e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
-    told = e.attribute(method)
-    stream, said = e.streams[-1], e.predictions
+    result = e.attribute(method)
+    stream, predictions = e.streams[-1], e.predictions
     if name == "classify":
-        assert told.target.id == said[0].top[0].id
+        assert result.target.id == predictions[0].top[0].id
     else:
         first = stream.n_given - 1
-        assert told.target.id == stream.ids[first + 1] and not any(told.scores[stream.name][first + 1 :])
-        assert told.value == pytest.approx(said[first].actual.log_prob, abs=1e-4)
+        assert result.target.id == stream.ids[first + 1] and not any(result.scores[stream.name][first + 1 :])
+        assert result.value == pytest.approx(predictions[first].actual.log_prob, abs=1e-4)
         later = e.attribute(method, prediction=first + 2)
         assert later.target.id == stream.ids[first + 3]
         assert later.scores[stream.name][first + 2] != 0
     shapes = {s.name: len(s) for s in e.streams}
-    for answer in (told, attribute(e)):
+    for answer in (result, attribute(e)):
         assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
-    assert json.loads(json.dumps(told.to_json()))["sufficiency"].keys() == {
+    assert json.loads(json.dumps(result.to_json()))["sufficiency"].keys() == {
         "value",
         "random_mean",
         "random_low",
@@ -128,7 +128,7 @@ def test_of_what_the_model_itself_wrote(name: str, method: Any) -> None:
     }
 
 
-def test_a_given_translation_is_explained_from_its_first_token() -> None:
+def test_attribute_explains_the_first_token_of_a_given_translation() -> None:
     e = explain(untrained("translate"), TraceRequest("abc", target="cba"))
     assert attribute(e).target.piece == "c"
     assert attribute(e, AttributeRequest(prediction=3)).target.piece == "[EOS]"
@@ -136,29 +136,29 @@ def test_a_given_translation_is_explained_from_its_first_token() -> None:
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("name", TASKS)
-def test_integrated_gradients_add_up(name: str, pre_norm: bool) -> None:
+def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> None:
     """On the prediction, or of three texts the one, that changes most between erased and whole."""
     first = example(name, pre_norm=pre_norm)
     texts = ("a b c good d e f", "bad a a", "g f e d c good")
     choices = [(first, i) for i in range(len(first.predictions) - 1)]
-    choices = choices or [(asked(first.subject, text), 0) for text in texts]
+    choices = choices or [(infer(first.subject, text), 0) for text in texts]
 
     def change(choice: tuple[Inference, int]) -> float:
         start, end = make_value_function(choice[0], AttributeRequest(prediction=choice[1])).baseline_and_value()
         return abs(end - start)
 
     e, i = max(choices, key=change)
-    told = attribute(e, AttributeRequest(method="integrated_gradients", prediction=i))
-    assert told.completeness is not None and told.completeness.ok
-    total = sum(sum(scores) for scores in told.scores.values())
-    error = abs(total - (told.value - told.baseline_value))
-    assert error == pytest.approx(told.completeness.error, abs=1e-4)
-    assert error <= 0.02 * abs(told.value - told.baseline_value) + 1e-4
-    assert all(len(told.scores[s.name]) == len(s) for s in e.streams)
-    assert any(told.scores[e.streams[0].name])
+    result = attribute(e, AttributeRequest(method="integrated_gradients", prediction=i))
+    assert result.completeness is not None and result.completeness.ok
+    total = sum(sum(scores) for scores in result.scores.values())
+    error = abs(total - (result.value - result.baseline_value))
+    assert error == pytest.approx(result.completeness.error, abs=1e-4)
+    assert error <= 0.02 * abs(result.value - result.baseline_value) + 1e-4
+    assert all(len(result.scores[s.name]) == len(s) for s in e.streams)
+    assert any(result.scores[e.streams[0].name])
 
 
-def test_too_few_steps_are_admitted() -> None:
+def test_integrated_gradients_report_too_few_steps() -> None:
     """Eight steps cannot follow a path as bent as this one; nothing is passed off as exact."""
     e = example("translate", n_layers=2, pre_norm=False)
     value_fn = make_value_function(e, AttributeRequest(prediction=3))
@@ -172,36 +172,38 @@ def test_too_few_steps_are_admitted() -> None:
     assert 8 < better.n_steps <= 1024 and better.relative < completeness.relative / 10
 
 
-def test_a_foil_is_contrasted() -> None:
+def test_attribute_contrasts_with_a_foil() -> None:
     e = example("translate")
     i = last(e)
     target = actual_of(e, i)
     foil = next(c.id for c in e.predictions[i].top if c.id != target)
     request = AttributeRequest(prediction=i, foil=foil)
-    told = attribute(e, request)
-    assert told.foil is not None and told.foil.id == foil
-    assert told.value == pytest.approx(told.target.log_prob - told.foil.log_prob, abs=1e-5)
-    assert told.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
-    assert told.quantity.startswith("log p of ") and " minus log p of " in told.quantity
+    result = attribute(e, request)
+    assert result.foil is not None and result.foil.id == foil
+    assert result.value == pytest.approx(result.target.log_prob - result.foil.log_prob, abs=1e-5)
+    assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
+    assert result.quantity.startswith("log p of ") and " minus log p of " in result.quantity
 
 
-def test_a_classifier_is_asked_about_its_answer_against_the_runner_up() -> None:
+def test_attribute_contrasts_a_class_with_the_second_best() -> None:
     e = example("classify")
-    told = attribute(e)
+    result = attribute(e)
     names = e.subject.task.label_names or []
     first, second = (c.id for c in e.predictions[0].top)
-    assert told.quantity == f"logit of {names[first]} minus logit of {names[second]}"
-    assert told.value > 0 and told.value == pytest.approx(told.target.logit - (told.foil or told.target).logit)
+    assert result.quantity == f"logit of {names[first]} minus logit of {names[second]}"
+    assert result.value > 0 and result.value == pytest.approx(
+        result.target.logit - (result.foil or result.target).logit
+    )
     other = attribute(e, AttributeRequest(target=second))
     assert other.foil is not None and other.foil.id == first
-    assert np.allclose(other.scores["text"], -np.array(told.scores["text"]), atol=1e-6)
+    assert np.allclose(other.scores["text"], -np.array(result.scores["text"]), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["classify", "translate"])
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_padding_changes_nothing(name: str, method: Any) -> None:
+def test_attribute_ignores_padding(name: str, method: Any) -> None:
     subject = untrained(name)
-    plain, padded = (asked(subject, "abc good de", "ed", n_pad=n) for n in (0, 3))
+    plain, padded = (infer(subject, "abc good de", "ed", n_pad=n) for n in (0, 3))
     request = AttributeRequest(method=method, prediction=1)
     first, second = attribute(plain, request), attribute(padded, request)
     stream = plain.streams[0]
@@ -211,26 +213,26 @@ def test_padding_changes_nothing(name: str, method: Any) -> None:
     assert second.comprehensiveness.value == pytest.approx(first.comprehensiveness.value, abs=1e-5)
 
 
-def test_erase_says_what_the_model_would_have_said() -> None:
+def test_erase_returns_the_prediction_without_the_words() -> None:
     e = example("translate")
     i = last(e)
     request = EraseRequest({"source": [0, 2], "target": [1]}, prediction=i)
-    told = erase(e, request)
-    assert told.original == pytest.approx(quantity(e, {}, AttributeRequest(prediction=i)), abs=1e-5)
+    result = erase(e, request)
+    assert result.original == pytest.approx(quantity(e, {}, AttributeRequest(prediction=i)), abs=1e-5)
     wanted = quantity(e, {"source": [0, 2], "target": [1]}, AttributeRequest(prediction=i))
-    assert told.value == pytest.approx(wanted, abs=1e-5) and abs(told.value - told.original) > 1e-3
-    top, actual = told.prediction.top, told.prediction.actual
-    assert actual is not None and actual.log_prob == pytest.approx(told.value, abs=1e-5)
+    assert result.value == pytest.approx(wanted, abs=1e-5) and abs(result.value - result.original) > 1e-3
+    top, actual = result.prediction.top, result.prediction.actual
+    assert actual is not None and actual.log_prob == pytest.approx(result.value, abs=1e-5)
     assert actual.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
-    assert all(c.log_prob == pytest.approx(c.logit - told.prediction.logsumexp, abs=1e-5) for c in top)
+    assert all(c.log_prob == pytest.approx(c.logit - result.prediction.logsumexp, abs=1e-5) for c in top)
     assert sum(np.exp(c.log_prob) for c in top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
 
 
-def test_what_comes_later_is_no_reason() -> None:
+def test_erase_ignores_later_tokens() -> None:
     """A token after the position asked about may be erased, and nothing changes."""
     e = example("lm")
-    told = erase(e, EraseRequest({"text": [len(e.streams[0]) - 1]}, prediction=2))
-    assert told.value == told.original
+    result = erase(e, EraseRequest({"text": [len(e.streams[0]) - 1]}, prediction=2))
+    assert result.value == result.original
 
 
 @pytest.mark.parametrize(
@@ -251,37 +253,37 @@ def test_what_comes_later_is_no_reason() -> None:
         ({"erase": {}, "why": 1}, "why"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(request_: dict[str, Any], words: str) -> None:
+def test_erase_rejects_invalid_requests(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as error:
         erase(example("translate"), EraseRequest.from_dict(request_))
     assert words in error.value.message
 
 
-def test_a_method_there_is_not() -> None:
+def test_attribute_request_rejects_unknown_methods() -> None:
     with pytest.raises(UsageError, match="method"):
         AttributeRequest.from_dict({"trace": "t1", "method": "gradient_x_input"})
     assert AttributeRequest.from_dict({"trace": "t1", "method": "erase", "foil": None}).foil is None
 
 
-def test_without_word_masking_the_reader_is_warned() -> None:
-    masked, unmasked = (asked(untrained("classify", p), "a b c good") for p in (0.1, 0.0))
+def test_attribute_warns_without_word_masking() -> None:
+    masked, unmasked = (infer(untrained("classify", p), "a b c good") for p in (0.1, 0.0))
     assert attribute(masked).erased_with == "[MASK]" and attribute(unmasked).erased_with == "[UNK]"
     assert not any("masking" in w for w in attribute(masked).warnings)
     assert any("word masking" in w for w in attribute(unmasked).warnings)
 
 
-def test_a_text_of_special_tokens_has_no_words_to_erase() -> None:
-    e = asked(untrained("translate"), "", "ab")
+def test_attribute_handles_a_text_without_words() -> None:
+    e = infer(untrained("translate"), "", "ab")
     for method in ("erase", "integrated_gradients"):
-        told = attribute(e, AttributeRequest(method=method, prediction=0))
-        assert told.scores == {"source": [0.0], "target": [0.0, 0.0, 0.0]}
-        assert told.warnings == ["there is no word to erase"]
-        assert not told.comprehensiveness.beats_random and told.value == told.baseline_value
+        result = attribute(e, AttributeRequest(method=method, prediction=0))
+        assert result.scores == {"source": [0.0], "target": [0.0, 0.0, 0.0]}
+        assert result.warnings == ["there is no word to erase"]
+        assert not result.comprehensiveness.beats_random and result.value == result.baseline_value
 
 
-def test_the_best_possible_ranking_of_a_sum_beats_chance() -> None:
+def test_faithfulness_of_the_best_ranking_beats_random() -> None:
     """Faithfulness of a model that adds up known weights: its own weights rank best, their reverse worst."""
-    e = asked(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
+    e = infer(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
     value_fn = make_value_function(e, AttributeRequest())
     weights = np.linspace(-1, 2, value_fn.n_words)
 
@@ -307,22 +309,22 @@ def test_the_best_possible_ranking_of_a_sum_beats_chance() -> None:
     assert 0.94 <= np.mean((random[:, 0] >= low) & (random[:, 0] <= high)) <= 0.96
 
 
-def test_long_texts_get_fewer_random_rankings_but_a_hundred() -> None:
+def test_random_mean_drops_uses_fewer_rankings_for_long_texts() -> None:
     subject = untrained("classify")
-    value_fn = make_value_function(asked(subject, "a b c"), AttributeRequest())
+    value_fn = make_value_function(infer(subject, "a b c"), AttributeRequest())
     assert len(random_mean_drops(value_fn)) == 200
     wide = replace(value_fn, ids=[torch.zeros(1, 1000, dtype=torch.long)], mask=None)
     wide = replace(wide, words=[replace(value_fn.words[0], word_of=np.full(1000, -1))], n_words=0)
     assert len(random_mean_drops(wide)) == 100
 
 
-def test_one_word_is_erased_and_kept() -> None:
-    value_fn = make_value_function(asked(untrained("classify"), "good"), AttributeRequest())
+def test_mean_drops_of_one_word() -> None:
+    value_fn = make_value_function(infer(untrained("classify"), "good"), AttributeRequest())
     start, end = value_fn.baseline_and_value()
     assert mean_drops(value_fn, np.array([[0]])) == pytest.approx(np.array([[end - start, 0.0]]))
 
 
-def test_training_mode_and_hooks_are_left_as_they_were() -> None:
+def test_attribute_restores_training_mode_and_hooks() -> None:
     e = example("translate", dropout=0.5)
     model = e.subject.model.train()
     first, second = (attribute(e, AttributeRequest(method="integrated_gradients")) for _ in range(2))
@@ -331,7 +333,7 @@ def test_training_mode_and_hooks_are_left_as_they_were() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_another_thread_is_not_disturbed() -> None:
+def test_attribute_does_not_affect_other_threads() -> None:
     """While one thread reads other embeddings and stops early, a second one runs the model as ever."""
     e = example("translate")
     value_fn, model = make_value_function(e, AttributeRequest(prediction=1)), e.subject.model
@@ -352,20 +354,20 @@ def test_another_thread_is_not_disturbed() -> None:
         assert not torch.allclose(changed[0], expected[0, 1])
 
 
-def test_few_words_prove_nothing() -> None:
+def test_attribute_warns_of_few_words() -> None:
     subject = untrained("classify")
-    warnings = [attribute(asked(subject, text)).warnings for text in ("good", "a b", "a b c d e f")]
+    warnings = [attribute(infer(subject, text)).warnings for text in ("good", "a b", "a b c d e f")]
     assert "only one word" in warnings[0][-1] and "only 2 words" in warnings[1][-1]
     assert not any("only" in w for w in warnings[2])
 
 
-def test_errors_that_cancel_in_the_sum_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens whose scores change abruptly, one up and one down: completeness sees nothing."""
-    value_fn = make_value_function(asked(untrained("classify"), "a b"), AttributeRequest())
+    value_fn = make_value_function(infer(untrained("classify"), "a b"), AttributeRequest())
 
-    def along(path: Any, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        peak = np.exp(-(((at - 0.37) / 0.01) ** 2))
-        return np.zeros_like(at), np.stack([peak, -peak], axis=1)
+    def along(path: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        peak = np.exp(-(((points - 0.37) / 0.01) ** 2))
+        return np.zeros_like(points), np.stack([peak, -peak], axis=1)
 
     monkeypatch.setattr(integrated_gradients_module._Path, "_along", along)
     scores, completeness = integrated_gradients(value_fn)
@@ -376,9 +378,9 @@ def test_errors_that_cancel_in_the_sum_are_told(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("n_words", "alone"), [(5, 2), (10, 1), (11, 0)])
-def test_a_ranking_by_single_words_is_not_praised_for_erasing_single_words(n_words: int, alone: int) -> None:
+def test_attribute_warns_of_shares_of_single_words(n_words: int, alone: int) -> None:
     subject = untrained("classify")
     text = " ".join("abcdefghijk"[:n_words])
-    for method, told in (("erase", bool(alone)), ("integrated_gradients", False)):
-        warnings = attribute(asked(subject, text), AttributeRequest(method=method)).warnings
-        assert any(w.startswith(f"{alone} of the 3 parts") for w in warnings) == told
+    for method, expected in (("erase", bool(alone)), ("integrated_gradients", False)):
+        warnings = attribute(infer(subject, text), AttributeRequest(method=method)).warnings
+        assert any(w.startswith(f"{alone} of the 3 parts") for w in warnings) == expected

@@ -1,4 +1,4 @@
-"""Our integrated gradients against Captum's, on models that Captum can handle: one embedding a stream."""
+"""Compare integrated gradients with Captum's, on models that Captum supports: one embedding per stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LayerIntegratedGradients
-from tests.helpers.stand_in import asked, untrained
+from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
@@ -58,24 +58,24 @@ def compare(explanation: Inference, prediction: int, foil: int | None = None) ->
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_classifier(positions: str, pooling: str) -> None:
+def test_integrated_gradients_equal_captum_for_classifiers(positions: str, pooling: str) -> None:
     subject = separate_embeddings("classify", positions=positions, pooling=pooling, activation="gelu")
-    compare(asked(subject, "a b c good d e f", n_pad=2), 0)
+    compare(infer(subject, "a b c good d e f", n_pad=2), 0)
 
 
 @pytest.mark.parametrize("foil", [None, 8])
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_translator_over_source_and_target(pre_norm: bool, foil: int | None) -> None:
+def test_integrated_gradients_equal_captum_for_translators(pre_norm: bool, foil: int | None) -> None:
     subject = separate_embeddings("translate", pre_norm=pre_norm, activation="gelu")
-    compare(asked(subject, "abcdef", "fedcba", n_pad=1), 4, foil)
+    compare(infer(subject, "abcdef", "fedcba", n_pad=1), 4, foil)
 
 
-def test_language_model() -> None:
+def test_integrated_gradients_equal_captum_for_language_models() -> None:
     subject = separate_embeddings("lm", activation="swiglu", norm="rms")
-    compare(asked(subject, "ab cd e fg"), 7)
+    compare(infer(subject, "ab cd e fg"), 7)
 
 
-def test_one_embedding_for_both_streams_is_two_in_disguise() -> None:
+def test_integrated_gradients_of_tied_embeddings_equal_separate_ones() -> None:
     """What Captum cannot be asked: a tied embedding must score as an untied one with equal weights."""
     tied = untrained("translate")
     apart = untrained("translate", tie_embeddings=False)
@@ -84,10 +84,10 @@ def test_one_embedding_for_both_streams_is_two_in_disguise() -> None:
     for name, parameter in apart.model.named_parameters():
         with torch.no_grad():
             parameter.copy_(weights.get(name, table))
-    value_fn, same = (
-        make_value_function(asked(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4))
+    value_fn, untied = (
+        make_value_function(infer(subject, "abcdef", "fedcba"), AttributeRequest(prediction=4))
         for subject in (tied, apart)
     )
-    first, second = integrated_gradients(value_fn)[0], integrated_gradients(same)[0]
-    assert value_fn.embeddings[0] is value_fn.embeddings[1] and same.embeddings[0] is not same.embeddings[1]
+    first, second = integrated_gradients(value_fn)[0], integrated_gradients(untied)[0]
+    assert value_fn.embeddings[0] is value_fn.embeddings[1] and untied.embeddings[0] is not untied.embeddings[1]
     assert all(np.allclose(first[name], second[name], atol=1e-4) for name in ("source", "target"))

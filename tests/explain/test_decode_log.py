@@ -1,4 +1,4 @@
-"""The log of a beam search tells of the search what a naive one would do, and changes nothing in it."""
+"""Compare the log of a beam search with a naive search; logging does not change the search."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def search(table: torch.Tensor, config: DecodeConfig, recorder: SearchRecorder |
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("beam_size", "penalty", "n_prefix"), [(1, 1.0, 0), (3, 0.6, 0), (4, 1.0, 2)])
-def test_every_step_is_the_naive_one(tokenizer, seed, beam_size, penalty, n_prefix) -> None:
+def test_search_recorder_steps_equal_a_naive_search(tokenizer, seed, beam_size, penalty, n_prefix) -> None:
     table = table_of(seed, tokenizer.vocab_size)
     prefix = [5, 6][:n_prefix]
     config = DecodeConfig(beam_size=beam_size, length_penalty=penalty, n_best=min(2, beam_size))
     recorder = SearchRecorder(tokenizer)
-    found = search(table, config, recorder, prefix)
-    assert found == search(table, config, None, prefix)
+    results = search(table, config, recorder, prefix)
+    assert results == search(table, config, None, prefix)
     live: list[tuple[list[int], float]] = [([], 0.0)]
     for t, step in enumerate(recorder.steps):
         extensions = []
@@ -79,15 +79,15 @@ def test_every_step_is_the_naive_one(tokenizer, seed, beam_size, penalty, n_pref
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_hypothesis_can_be_followed_back(tokenizer, seed: int) -> None:
+def test_search_recorder_links_hypotheses_to_candidates(tokenizer, seed: int) -> None:
     config = DecodeConfig(beam_size=3, n_best=2)
     recorder = SearchRecorder(tokenizer)
-    found = search(table_of(seed, tokenizer.vocab_size), config, recorder, [])
-    told = recorder.hypotheses(found)
-    assert [(h.ids, h.score) for h in told[: len(found)]] == [(h.ids, h.score) for h in found]
+    results = search(table_of(seed, tokenizer.vocab_size), config, recorder, [])
+    hypotheses = recorder.hypotheses(results)
+    assert [(h.ids, h.score) for h in hypotheses[: len(results)]] == [(h.ids, h.score) for h in results]
     n_finished = sum(c.finished for step in recorder.steps for c in step)
-    assert sum(h.finished for h in told) == n_finished >= 1
-    for h in told:
+    assert sum(h.finished for h in hypotheses) == n_finished >= 1
+    for h in hypotheses:
         assert h.end is not None
         t, index = h.end
         candidate, ids, log_probs = recorder.steps[t][index], [], []
@@ -102,7 +102,7 @@ def test_each_hypothesis_can_be_followed_back(tokenizer, seed: int) -> None:
         assert math.fsum(log_probs) == pytest.approx(h.log_prob, abs=1e-5)
 
 
-def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
+def test_beam_search_log_skips_finished_sentences(tokenizer) -> None:
     """One of 16 sentences ends at once: too few to leave the batch, but the log no longer hears of it."""
     vocab_size = tokenizer.vocab_size
     model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
@@ -121,7 +121,7 @@ def test_sentences_that_are_done_are_not_told_of(tokenizer) -> None:
     assert all(0 not in sentences for sentences in heard[1:]) and len(heard) > 1
 
 
-def test_sampling_and_searching_say_which_they_are(tokenizer) -> None:
+def test_translate_log_names_its_kind(tokenizer) -> None:
     vocab_size = tokenizer.vocab_size
     model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
     sampled = translate(model, tokenizer, [5, 6, EOS], DecodeConfig(sample=True, n_best=3, max_new_tokens=5), [])

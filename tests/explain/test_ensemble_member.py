@@ -1,4 +1,4 @@
-"""An ensemble is looked into one model at a time, and what all say together stands beside it."""
+"""Tests of explanations of an ensemble: one member is traced, the answer is that of the ensemble."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
 from tests.helpers.small import CPU, config_of, data_of, small_run
-from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.errors import UsageError
@@ -28,29 +28,29 @@ TEXT = "refunds xyzzy card"
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return spelling_run(members=3)
+    return ngram_run(members=3)
 
 
-def test_each_member_is_shown_by_itself_and_all_say_what_predict_says(run: Run) -> None:
+def test_explain_traces_a_member_and_answers_as_the_ensemble(run: Run) -> None:
     [expected] = run.predict(TEXT)
-    said = []
+    probabilities = []
     for member, model in enumerate(run.model.members, start=1):
         e = run.explain(TEXT, member=member)
         with torch.no_grad():
             logits = model(**e.model_inputs)[0]
-        said.append(logits.softmax(-1))
+        probabilities.append(logits.softmax(-1))
         for candidate in e.predictions[0].top:
-            assert math.exp(candidate.log_prob) == pytest.approx(float(said[-1][candidate.id]), abs=1e-6)
+            assert math.exp(candidate.log_prob) == pytest.approx(float(probabilities[-1][candidate.id]), abs=1e-6)
         assert e.together is not None and (e.together.size, e.together.member) == (3, member)
         assert e.answer["headline"] == expected["label"]
         assert e.answer["detail"] == f"{100 * expected['probability']:.1f}%"
         assert e.together.own["headline"] == e.predictions[0].top[0].piece
         assert all(check.ok for check in e.checks)
         assert e.attribute("integrated_gradients").completeness.ok
-    assert not torch.allclose(said[0], said[1], atol=1e-3)
+    assert not torch.allclose(probabilities[0], probabilities[1], atol=1e-3)
 
 
-def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
+def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     e = run.explain(TEXT, member=2)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.together.own, e.answer))
     sentence = f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
@@ -64,27 +64,27 @@ def test_it_is_said_plainly_in_warnings_and_manifest(run: Run) -> None:
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
 
 
-def test_the_first_member_is_shown_by_default(run: Run) -> None:
+def test_explain_traces_the_first_member_by_default(run: Run) -> None:
     e = run.explain(TEXT)
     assert e.subject.model is run.model.members[0]
     assert "member" not in e.request.to_json()
 
 
-def test_a_single_model_is_no_ensemble() -> None:
-    e = spelling_run().explain(TEXT)
+def test_explain_of_a_single_model_has_no_member() -> None:
+    e = ngram_run().explain(TEXT)
     assert e.together is None and e.manifest()["together"] is None
     assert not any("ensemble" in warning for warning in e.warnings)
 
 
-@pytest.mark.parametrize(("members", "told"), [(3, "an ensemble of 3"), (1, "a single model")])
-def test_a_member_that_is_not_there(members: int, told: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no member 4: this run is {told}"):
-        spelling_run(members=members).explain(TEXT, member=4)
+@pytest.mark.parametrize(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
+def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no member 4: this run is {kind}"):
+        ngram_run(members=members).explain(TEXT, member=4)
     with pytest.raises(UsageError, match="member should be from 1"):
         TraceRequest.from_dict({"text": "a", "member": 0})
 
 
-def test_tracing_the_whole_names_the_members_steps(run: Run) -> None:
+def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     inputs = run.explain(TEXT).model_inputs
     with trace(run.model) as t, torch.no_grad():
         run.model(**inputs)
@@ -102,20 +102,20 @@ def test_tracing_the_whole_names_the_members_steps(run: Run) -> None:
     assert check.ok
 
 
-def test_a_report_holds_the_weights_of_each_member_it_shows(run: Run) -> None:
-    one, two = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
-    html, _ = report_html(one, other=two, subject=run)
+def test_report_holds_the_weights_of_each_member(run: Run) -> None:
+    first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
+    html, _ = report_html(first, other=second, subject=run)
     data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
     assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
     assert data["run"]["model"]["members"] == 3
     assert data["tensors"]["t2"]["ngrams.weight"] != data["tensors"]["t3"]["ngrams.weight"]
-    told = data["erased"][0]["erased"]
+    erased = data["erased"][0]["erased"]
     again = explain(run, TraceRequest(TEXT, member=2)).attribute("erase")
-    assert told["original"] == pytest.approx(again.value, abs=1e-6)
+    assert erased["original"] == pytest.approx(again.value, abs=1e-6)
 
 
-def test_a_checkpoint_of_an_ensemble_has_members_too(tmp_path: Path) -> None:
-    run = spelling_run(tmp_path, members=2)
+def test_explain_traces_members_of_a_checkpoint(tmp_path: Path) -> None:
+    run = ngram_run(tmp_path, members=2)
     snapshot = {name: 2 * tensor for name, tensor in run.model.state_dict().items()}
     save_snapshot(tmp_path / "snapshots", 8, snapshot)
     e = run.explain(TEXT, member=2, checkpoint="step-00000008")
@@ -124,7 +124,7 @@ def test_a_checkpoint_of_an_ensemble_has_members_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["translate", "lm"])
-def test_members_that_write_are_looked_into_too(task: str) -> None:
+def test_explain_traces_members_of_generating_models(task: str) -> None:
     config = config_of(task)
     small = small_run(replace(config, model=replace(config.model, members=2)), data_of(task))
     torch.manual_seed(1)
@@ -140,6 +140,6 @@ def test_members_that_write_are_looked_into_too(task: str) -> None:
         assert e.together.own["headline"] == alone.predict(text, **options)[0][key]
         assert compute_decoding(run, e.request)["answer"] == e.answer
     if task == "translate":
-        given = run.explain(text, target="abc")
-        assert given.answer["headline"] == given.together.own["headline"] == "abc"
-        assert given.answer["detail"] != given.together.own["detail"]
+        forced = run.explain(text, target="abc")
+        assert forced.answer["headline"] == forced.together.own["headline"] == "abc"
+        assert forced.answer["detail"] != forced.together.own["detail"]

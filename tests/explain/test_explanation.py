@@ -69,7 +69,7 @@ def fields_of(interface: str) -> set[str]:
 
 
 @pytest.mark.parametrize("text", ["a b good c, d", "Good", "never seen xyz", "a " * 40])
-def test_a_classifiers_answer_is_predicts(runs: dict[str, Run], text: str) -> None:
+def test_explain_answers_as_predict_for_classifiers(runs: dict[str, Run], text: str) -> None:
     e, [expected] = runs["classify"].explain(text), runs["classify"].predict(text)
     best = e.predictions[0].top[0]
     assert e.answer["headline"] == best.piece == expected["label"]
@@ -86,18 +86,20 @@ def test_a_classifiers_answer_is_predicts(runs: dict[str, Run], text: str) -> No
         ("gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
     ],
 )
-def test_a_translation_is_predicts(runs: dict[str, Run], text: str, options: dict[str, object]) -> None:
+def test_explain_answers_as_predict_for_translators(
+    runs: dict[str, Run], text: str, options: dict[str, object]
+) -> None:
     options = options | {"max_new_tokens": 9}
     e, [expected] = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
     assert e.answer["headline"] == expected["translation"] == e.streams[1].text
     assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
     if "n_best" in expected:
-        found = [h.text for h in e.decode.hypotheses[: len(expected["n_best"])]]
-        assert found == [h["translation"] for h in expected["n_best"]]
+        texts = [h.text for h in e.decode.hypotheses[: len(expected["n_best"])]]
+        assert texts == [h["translation"] for h in expected["n_best"]]
 
 
 @pytest.mark.parametrize(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
-def test_a_continuation_is_predicts(runs: dict[str, Run], text: str, seed: int) -> None:
+def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], text: str, seed: int) -> None:
     e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
     n = e.decode.settings.max_new_tokens  # fewer where the context is full
     [expected] = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
@@ -107,24 +109,24 @@ def test_a_continuation_is_predicts(runs: dict[str, Run], text: str, seed: int) 
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> None:
-    told = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told  # no tuple, no NaN, no tensor
+def test_manifest_has_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
+    manifest = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
+    assert json.loads(json.dumps(manifest, allow_nan=False)) == manifest  # no tuple, no NaN, no tensor
     checked = {
-        "Manifest": [told],
-        "ModelInfo": [told["model"]],
-        "Stream": told["streams"],
-        "TraceNode": told["nodes"],
-        "Wrote": [told["wrote"]],
-        "Param": told["params"].values(),
-        "Prediction": told["predictions"],
-        "Candidate": [c for p in told["predictions"] for c in p["top"]],
-        "DecodeLog": [told["decode"]],
-        "DecodeSettings": [told["decode"]["settings"]],
-        "Hypothesis": told["decode"]["hypotheses"],
-        "BeamCandidate": [c for step in told["decode"]["steps"] for c in step],
-        "Check": told["checks"],
-        "SourceLine": [n["source"] for n in told["nodes"] if n["source"]],
+        "Manifest": [manifest],
+        "ModelInfo": [manifest["model"]],
+        "Stream": manifest["streams"],
+        "TraceNode": manifest["nodes"],
+        "Wrote": [manifest["wrote"]],
+        "Param": manifest["params"].values(),
+        "Prediction": manifest["predictions"],
+        "Candidate": [c for p in manifest["predictions"] for c in p["top"]],
+        "DecodeLog": [manifest["decode"]],
+        "DecodeSettings": [manifest["decode"]["settings"]],
+        "Hypothesis": manifest["decode"]["hypotheses"],
+        "BeamCandidate": [c for step in manifest["decode"]["steps"] for c in step],
+        "Check": manifest["checks"],
+        "SourceLine": [n["source"] for n in manifest["nodes"] if n["source"]],
         "RunInfo": [run_info(runs[name])],
     }
     for interface, values in checked.items():
@@ -132,24 +134,24 @@ def test_the_manifest_is_what_types_ts_says(runs: dict[str, Run], name: str) -> 
             assert value.keys() == fields_of(interface), interface
     ops = set(re.findall(r'"(\w+)"', re.search(r"export type Op =(.*?);", TYPES, re.S)[1]))
     axes = set(re.findall(r'\| "(\w+)"', re.search(r"export type AxisName =(.*?);", TYPES, re.S)[1]))
-    assert {node["op"] for node in told["nodes"]} <= ops
-    assert {axis["name"] for node in told["nodes"] for axis in node["axes"]} <= axes
+    assert {node["op"] for node in manifest["nodes"]} <= ops
+    assert {axis["name"] for node in manifest["nodes"] for axis in node["axes"]} <= axes
     known: set[str] = set()
-    for node in told["nodes"]:
+    for node in manifest["nodes"]:
         assert set(node["inputs"]) <= known, node["id"]  # in the order of computation
-        assert set(node["params"].values()) <= told["params"].keys()
+        assert set(node["params"].values()) <= manifest["params"].keys()
         known.add(node["id"])
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_other_answers_and_questions_are_what_types_ts_says(runs: dict[str, Run], name: str) -> None:
+def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
     e = runs[name].explain(TEXTS[name], max_new_tokens=4)
-    told = e.attribute("integrated_gradients").to_json()
+    attribution = e.attribute("integrated_gradients").to_json()
     word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
     erased = erase(e, EraseRequest({e.streams[0].name: word})).to_json()
     answers = {
-        "Attribution": told,
-        "Faithfulness": told["sufficiency"],
+        "Attribution": attribution,
+        "Faithfulness": attribution["sufficiency"],
         "Erased": erased,
         "Prediction": erased["prediction"],
         "ReportData": Page(report_html(e)[0]).data(),
@@ -166,7 +168,7 @@ def test_the_other_answers_and_questions_are_what_types_ts_says(runs: dict[str, 
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_tensors_are_torchs(runs: dict[str, Run], name: str) -> None:
+def test_tensor_equals_the_forward_pass(runs: dict[str, Run], name: str) -> None:
     e = runs[name].explain(TEXTS[name], beam_size=2, max_new_tokens=8)
     with torch.no_grad():
         expected = e.subject.model(**e.model_inputs)[0].numpy()
@@ -183,7 +185,7 @@ def test_tensors_are_torchs(runs: dict[str, Run], name: str) -> None:
     assert all(check.ok for check in e.checks)
 
 
-def test_predictions_are_the_logits_ranked(runs: dict[str, Run]) -> None:
+def test_predictions_rank_the_logits(runs: dict[str, Run]) -> None:
     e = runs["translate"].explain("abcde", beam_size=2)
     best = e.decode.hypotheses[0]
     written = [*best.ids, 3 if best.finished else None]
@@ -200,7 +202,7 @@ def test_predictions_are_the_logits_ranked(runs: dict[str, Run]) -> None:
             assert p.actual.rank == int((logits[t] > logits[t, p.actual.id]).sum())
 
 
-def test_slices_are_indexing(runs: dict[str, Run]) -> None:
+def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
     e = runs["translate"].explain("abcde", beam_size=2)
     whole = e.tensor("decoder.0.cross.weights")
     for part, index in {
@@ -236,19 +238,19 @@ def test_slices_are_indexing(runs: dict[str, Run]) -> None:
         "head:١",
     ],
 )
-def test_slices_that_are_refused(part: str) -> None:
+def test_take_slice_rejects_malformed_slices(part: str) -> None:
     with pytest.raises(UsageError):
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
 
 
 @pytest.mark.parametrize("name", ["nothing", "decoder.0.self.weight", "../model", "", "logits@2"])
-def test_an_unknown_tensor_is_named(runs: dict[str, Run], name: str) -> None:
+def test_tensor_error_names_an_unknown_id(runs: dict[str, Run], name: str) -> None:
     with pytest.raises(UsageError, match="no tensor"):
         runs["lm"].explain("abc", max_new_tokens=2).tensor(name)
 
 
 @pytest.mark.parametrize(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
-def test_padding_changes_nothing(runs: dict[str, Run], name: str, pad: int) -> None:
+def test_explain_ignores_padding(runs: dict[str, Run], name: str, pad: int) -> None:
     plain = explain(runs[name], TraceRequest(TEXTS[name], decode={"max_new_tokens": 4}))
     padded = explain(runs[name], TraceRequest(TEXTS[name], pad=pad, decode={"max_new_tokens": 4}))
     assert len(padded.streams[0]) == len(plain.streams[0]) + pad
@@ -262,20 +264,20 @@ def test_padding_changes_nothing(runs: dict[str, Run], name: str, pad: int) -> N
         assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
 
 
-def test_too_much_padding_is_refused(runs: dict[str, Run]) -> None:
+def test_explain_rejects_too_much_padding(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="pad"):
         explain(runs["translate"], TraceRequest("abc", pad=22))
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_an_empty_text_is_told(runs: dict[str, Run], name: str) -> None:
+def test_explain_warns_of_an_empty_text(runs: dict[str, Run], name: str) -> None:
     e = runs[name].explain("", max_new_tokens=3)
     assert any("is empty" in warning for warning in e.warnings)
     assert np.isfinite(e.tensor("logits")).all()
     json.dumps(e.manifest(), allow_nan=False)
 
 
-def test_what_is_cut_or_unknown_is_told(runs: dict[str, Run]) -> None:
+def test_explain_warns_of_truncated_and_unknown_tokens(runs: dict[str, Run]) -> None:
     text = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20)
     run = run_of("classify", runs["classify"].path)
     object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
@@ -287,7 +289,7 @@ def test_what_is_cut_or_unknown_is_told(runs: dict[str, Run]) -> None:
     assert run.explain("a zzz b").streams[0].unknown == [False, True, False]
 
 
-def test_a_target_is_taken_as_given(runs: dict[str, Run]) -> None:
+def test_explain_scores_a_given_target(runs: dict[str, Run]) -> None:
     run = runs["translate"]
     e = run.explain("abc", target="cba")
     assert e.decode.kind == "given" and e.answer["headline"] == "cba" == e.streams[1].text
@@ -300,7 +302,7 @@ def test_a_target_is_taken_as_given(runs: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize("name", ["translate", "lm"])
-def test_a_prefix_is_forced(runs: dict[str, Run], name: str) -> None:
+def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     free = run.explain("abc", max_new_tokens=6)
     other = next(c.id for c in free.predictions[0].top if c.id > 4 and c.id != free.decode.hypotheses[0].ids[0])
@@ -330,17 +332,19 @@ def test_a_prefix_is_forced(runs: dict[str, Run], name: str) -> None:
         ("lm", TraceRequest("a", checkpoint="../model"), "no checkpoint"),
     ],
 )
-def test_what_cannot_be_asked(runs: dict[str, Run], name: str, request_: TraceRequest, message: str) -> None:
+def test_explain_rejects_invalid_requests(
+    runs: dict[str, Run], name: str, request_: TraceRequest, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         explain(runs[name], request_)
 
 
-def test_a_run_refuses_options_that_are_none(runs: dict[str, Run]) -> None:
+def test_run_explain_rejects_unknown_options(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="beams"):
         runs["lm"].explain("abc", beams=3)
 
 
-def test_a_translation_without_an_end_fills_the_model(runs: dict[str, Run]) -> None:
+def test_explain_of_an_unfinished_translation(runs: dict[str, Run]) -> None:
     model = runs["translate"].model
     assert isinstance(model, Translator)
     with torch.no_grad():
@@ -354,7 +358,7 @@ def test_a_translation_without_an_end_fills_the_model(runs: dict[str, Run]) -> N
     assert e.predictions[-1].actual is not None and len(e.checks) == 2 and all(c.ok for c in e.checks)
 
 
-def test_the_context_is_not_overrun(runs: dict[str, Run]) -> None:
+def test_explain_keeps_to_the_context_length(runs: dict[str, Run]) -> None:
     e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
     stream = e.streams[0]
     assert len(stream) <= 24 and any("only the last" in warning for warning in e.warnings)
@@ -364,7 +368,7 @@ def test_the_context_is_not_overrun(runs: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize("name", ["classify", "translate", "lm"])
-def test_middling_texts_are_held_a_layer_at_a_time(tmp_path: Path, name: str) -> None:
+def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str) -> None:
     run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
     text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
     e = run.explain(text, max_new_tokens=6, beam_size=1)
@@ -382,7 +386,7 @@ def test_middling_texts_are_held_a_layer_at_a_time(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("start", [0, 300, 10**6])
-def test_long_texts_are_shown_through_a_window(tmp_path: Path, start: int) -> None:
+def test_record_store_windows_long_texts(tmp_path: Path, start: int) -> None:
     run = run_of("lm", tmp_path, max_len=700, n_layers=1)
     text = "a b c d e f g " * 40
     e = explain(run, TraceRequest(text, window_start=start, decode={"max_new_tokens": 2}))
@@ -392,15 +396,15 @@ def test_long_texts_are_shown_through_a_window(tmp_path: Path, start: int) -> No
     with torch.no_grad(), trace(e.subject.model) as whole:
         e.subject.model(**e.model_inputs)
     assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
-    shown = np.asarray(whole["decoder.0.self.weights"])[:, low:high, low:high]
-    np.testing.assert_allclose(e.tensor("decoder.0.self.weights"), shown, atol=1e-6)
+    window = np.asarray(whole["decoder.0.self.weights"])[:, low:high, low:high]
+    np.testing.assert_allclose(e.tensor("decoder.0.self.weights"), window, atol=1e-6)
     np.testing.assert_array_equal(e.tensor("embedding.ids"), e.streams[0].ids[low:high])
     assert [p.position for p in e.predictions] == list(range(low, high))
     logits = np.asarray(whole["logits"])
     assert e.predictions[5].top[0].id == int(logits[low + 5].argmax())
 
 
-def test_short_streams_beside_long_ones_are_whole() -> None:
+def test_record_store_keeps_short_streams_whole() -> None:
     model = Translator(replace(MODEL, n_layers=1), 12, 600).eval()
     inputs = {"src": torch.randint(5, 12, (1, 560)), "tgt_in": torch.randint(5, 12, (1, 9))}
     records = RecordStore(model, inputs, {"source": 560, "target": 9}, window_start=7)
@@ -410,7 +414,7 @@ def test_short_streams_beside_long_ones_are_whole() -> None:
     assert records["encoder.0.self.weights"].shape == (2, 128, 128)
 
 
-def test_weights_that_are_not_numbers_are_an_error(tmp_path: Path) -> None:
+def test_explain_rejects_nan_weights(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
     with torch.no_grad():
         next(run.model.parameters()).fill_(float("nan"))
@@ -418,14 +422,14 @@ def test_weights_that_are_not_numbers_are_an_error(tmp_path: Path) -> None:
         run.explain("a b")
 
 
-def test_decoding_alone_is_the_manifests(runs: dict[str, Run]) -> None:
+def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
     for name, text in TEXTS.items():
         request = TraceRequest(text, decode={"max_new_tokens": 5})
-        told = explain(runs[name], request).manifest()
-        assert compute_decoding(runs[name], request) == {k: told[k] for k in ("decode", "answer", "streams")}
+        manifest = explain(runs[name], request).manifest()
+        assert compute_decoding(runs[name], request) == {k: manifest[k] for k in ("decode", "answer", "streams")}
 
 
-def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> None:
+def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
     task, sha = run.task, run.task.tokenizer.sha256
     state = TrainState.start(run_of("classify", tmp_path, seed=5).model, task.config.train)
@@ -455,7 +459,7 @@ def test_checkpoints_and_snapshots_are_weights_to_look_at(tmp_path: Path) -> Non
         run.explain("a", checkpoint="step-00000020")
 
 
-def test_explanations_of_a_checkpoint_share_its_model(tmp_path: Path) -> None:
+def test_with_checkpoint_shares_a_model(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
     save_snapshot(run.path / "snapshots", 7, {name: p.detach() * 2 for name, p in run.model.named_parameters()})
     request = TraceRequest("a b good", checkpoint="step-00000007")
@@ -467,7 +471,7 @@ def test_explanations_of_a_checkpoint_share_its_model(tmp_path: Path) -> None:
     assert model() is None, "and nothing keeps it afterwards"
 
 
-def test_what_is_known_of_a_tensor_can_be_shown_without_it(runs: dict[str, Run]) -> None:
+def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
     explanation = runs["classify"].explain(TEXTS["classify"])
     node = explanation.records.nodes["encoder.0.self.weights"]
     assert repr(node.record) == repr(explanation.records["encoder.0.self.weights"])
@@ -484,7 +488,7 @@ def test_what_is_known_of_a_tensor_can_be_shown_without_it(runs: dict[str, Run])
         ("translate", {"decode": {"sample": True}}),
     ],
 )
-def test_every_pass_has_all_the_bits(
+def test_explain_runs_every_pass_in_full_precision(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
     """As on a GPU, whose products have fewer under "medium": what decoding and erasing give is set beside what
@@ -515,16 +519,17 @@ def test_every_pass_has_all_the_bits(
         ("lm", {"prefix": [7, 8]}, 7),
     ],
 )
-def test_where_the_models_own_writing_begins(
+def test_prediction_index_defaults_to_the_first_generated_token(
     runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
 ) -> None:
     """One answer for the page, for what is explained when nothing is named, and for what a saved page weighs."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-    told = e.manifest()["wrote"]
-    assert told["first"] == first
+    wrote = e.manifest()["wrote"]
+    assert wrote["first"] == first
     assert prediction_index(e, None) == first
     assert name == "classify" or written(e)[0] == first
     stream = e.streams[-1]
     assert (
-        told["n_fixed"] == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
+        wrote["n_fixed"]
+        == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
     )

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what was recorded, every label is there as it was written, and files are vector."""
+"""Tests of figures: they draw the recorded values with all labels, and files are vector graphics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from tests.helpers.stand_in import Subject, untrained
+from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
@@ -63,13 +63,13 @@ def cells(axes: Any) -> np.ma.MaskedArray | None:
 
 def hatched(axes: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Which cells lie under the hatching."""
-    found = np.zeros(shape, dtype=bool)
+    cells_hatched = np.zeros(shape, dtype=bool)
     for artist in axes.collections:
         if isinstance(artist, PolyCollection) and artist.get_hatch():
             for path in artist.get_paths():
                 (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-                found[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
-    return found
+                cells_hatched[round(top + 0.5) : round(bottom + 0.5), round(left + 0.5) : round(right + 0.5)] = True
+    return cells_hatched
 
 
 def labels(axis: Any) -> list[str]:
@@ -77,7 +77,7 @@ def labels(axis: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("task", list(TEXT))
-def test_attention_is_what_was_recorded(explanations: dict[str, Explanation], task: str) -> None:
+def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanation], task: str) -> None:
     explanation = explanations[task]
     stack = "decoder" if task == "lm" else "encoder"
     weights = np.asarray(explanation.records[f"{stack}.1.self.weights"])
@@ -100,7 +100,7 @@ def test_attention_is_what_was_recorded(explanations: dict[str, Explanation], ta
         np.testing.assert_array_equal(drawn.data[seen], weights[head][seen])
 
 
-def test_cross_attention_and_the_stack_that_is_asked_for(explanations: dict[str, Explanation]) -> None:
+def test_attention_selects_block_and_stack(explanations: dict[str, Explanation]) -> None:
     plot, records = explanations["translate"].plot, explanations["translate"].records
     for figure, id in [
         (plot.attention(1, 2, "cross"), "decoder.0.cross.weights"),
@@ -115,7 +115,7 @@ def test_cross_attention_and_the_stack_that_is_asked_for(explanations: dict[str,
         np.testing.assert_array_equal(drawn.data[seen], np.asarray(records[id])[1][seen])
 
 
-def test_alignment_is_read_at_either_step(explanations: dict[str, Explanation]) -> None:
+def test_alignment_draws_either_step(explanations: dict[str, Explanation]) -> None:
     explanation = explanations["translate"]
     weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(axis=0)
     for shifted, rows in ((True, weights[1:]), (False, weights[:-1])):
@@ -131,7 +131,7 @@ def test_alignment_is_read_at_either_step(explanations: dict[str, Explanation]) 
         assert {(int(y), int(x)) for x, y in dots} == {(i, int(row.argmax())) for i, row in enumerate(rows)}
 
 
-def test_alignment_is_read_where_it_agrees_best(explanations: dict[str, Explanation]) -> None:
+def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanation]) -> None:
     explanation = explanations["translate"]
     for layer, n_readings in ((None, 4), (1, 2)):
         best = best_reading(explanation, None if layer is None else layer - 1)
@@ -148,7 +148,7 @@ def test_alignment_is_read_where_it_agrees_best(explanations: dict[str, Explanat
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "none"])
-def test_positions(scheme: str) -> None:
+def test_positions_draws_each_scheme(scheme: str) -> None:
     subject = untrained("lm", positions=scheme, n_layers=1, n_heads=2)
     with trace(subject.model) as t, torch.no_grad():
         subject.model(torch.tensor([[5, 6, 7, 8, 9]]))
@@ -171,7 +171,7 @@ def test_positions(scheme: str) -> None:
     assert likeness[1, 4] == pytest.approx(cosine, abs=1e-6)
 
 
-def found(scores: dict[str, list[float]]) -> dict[str, Any]:
+def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
     """An attribution with these scores."""
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
@@ -180,12 +180,12 @@ def found(scores: dict[str, list[float]]) -> dict[str, Any]:
     ).to_json()
 
 
-def test_attribution_draws_the_sum_of_each_word(explanations: dict[str, Explanation]) -> None:
+def test_draw_attribution_sums_words(explanations: dict[str, Explanation]) -> None:
     streams = explanations["classify"].streams
     (stream,) = streams
     scores = [0.5, -2.0, 0.001, 0.0, 1.0]
     assert [w.text for w in scored_words(stream, scores)] == TEXT["classify"].split()
-    figure = draw_attribution(streams, found({"text": scores}))
+    figure = draw_attribution(streams, attribution_json({"text": scores}))
     (axes,) = figure.axes
     bars = dict(zip(labels(axes.yaxis), axes.patches, strict=True))
     assert {name: bar.get_width() for name, bar in bars.items()} == {"b": -2.0, "d": 1.0, "a": 0.5}
@@ -197,14 +197,14 @@ def test_attribution_draws_the_sum_of_each_word(explanations: dict[str, Explanat
     assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in text for text in written)
 
 
-def test_what_no_word_weighs_is_still_a_figure(explanations: dict[str, Explanation]) -> None:
+def test_draw_attribution_without_scores(explanations: dict[str, Explanation]) -> None:
     streams = explanations["classify"].streams
-    figure = draw_attribution(streams, found({"text": [0.0] * len(streams[0].ids)}))
+    figure = draw_attribution(streams, attribution_json({"text": [0.0] * len(streams[0].ids)}))
     assert not figure.axes and "good" in [text.get_text() for text in figure.texts]
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
-def test_hostile_tokens_and_the_same_bytes_twice(subjects: dict[str, Subject], tmp_path: Path, suffix: str) -> None:
+def test_save_escapes_tokens_and_is_deterministic(subjects: dict[str, Subject], tmp_path: Path, suffix: str) -> None:
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6, 7, 8, 9, 5, 6]]))
     paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
@@ -223,7 +223,7 @@ def test_hostile_tokens_and_the_same_bytes_twice(subjects: dict[str, Subject], t
         assert b"/Subtype /Type0" in data or b"/FontFile2" in data  # fonts inside, so text can be copied
 
 
-def test_a_long_text_keeps_its_numbers(subjects: dict[str, Subject]) -> None:
+def test_attention_of_a_long_text_keeps_its_values(subjects: dict[str, Subject]) -> None:
     model = untrained("lm", n_layers=1, n_heads=1, positions="rotary").model
     ids = torch.randint(5, 12, (1, 100), generator=torch.Generator().manual_seed(0))
     with trace(model) as t, torch.no_grad():
@@ -235,7 +235,7 @@ def test_a_long_text_keeps_its_numbers(subjects: dict[str, Subject]) -> None:
     assert max(figure.get_size_inches()) < 12
 
 
-def test_questions_without_an_answer(
+def test_plots_reject_invalid_requests(
     explanations: dict[str, Explanation], subjects: dict[str, Subject], tmp_path: Path
 ) -> None:
     plot = explanations["classify"].plot
@@ -263,21 +263,21 @@ def test_questions_without_an_answer(
 
 
 @pytest.mark.parametrize("kind", ["attention", "positions", "alignment", "attribution"])
-def test_every_kind_is_saved(explanations: dict[str, Explanation], kind: str, tmp_path: Path) -> None:
+def test_save_figure_writes_every_kind(explanations: dict[str, Explanation], kind: str, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=2)
     assert dict(matplotlib.rcParams) == before
     text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    said = {
+    titles = {
         "attention": "Decoder layer 1: cross-attention, head 2",
         "positions": "Sinusoidal positions",
         "alignment": "cross-attention of layer 1, head 2",
         "attribution": "Attribution of",
     }
-    assert said[kind] in text
+    assert titles[kind] in text
 
 
-def test_a_trace_plots_itself_with_numbers_for_tokens(subjects: dict[str, Subject]) -> None:
+def test_trace_plot_labels_tokens_with_numbers(subjects: dict[str, Subject]) -> None:
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6, 7]]))
     assert isinstance(t, Trace)

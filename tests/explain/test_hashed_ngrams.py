@@ -18,7 +18,7 @@ from glassformer.tasks import TASKS
 TEXT = "abc ba"
 
 
-def ngram_run(**model: object) -> Run:
+def hashed_ngram_run(**model: object) -> Run:
     """A run of random weights, those of the n-grams as large as the others."""
     config = config_of("lm", word_mask_prob=0.0)
     small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4, "ngram_rows": 300}
@@ -34,11 +34,11 @@ def ngram_run(**model: object) -> Run:
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return ngram_run()
+    return hashed_ngram_run()
 
 
 @pytest.mark.parametrize("text", [TEXT, "a", "", "xyz", "abcdefg " * 9])
-def test_what_is_explained_is_what_is_predicted(run: Run, text: str) -> None:
+def test_explain_answers_as_predict(run: Run, text: str) -> None:
     e = run.explain(text, max_new_tokens=6, decode_seed=3)
     n = e.decode.settings.max_new_tokens  # fewer where the context is full
     [expected] = run.predict(text, max_new_tokens=n, decode_seed=3)
@@ -46,16 +46,16 @@ def test_what_is_explained_is_what_is_predicted(run: Run, text: str) -> None:
     assert all(check.ok for check in e.checks)
 
 
-def test_the_n_grams_matter_to_this_model(run: Run) -> None:
+def test_hashed_ngrams_change_the_logits(run: Run) -> None:
     """Else what follows would prove nothing."""
     inputs = run.explain(TEXT, max_new_tokens=1).model_inputs
-    plain = ngram_run()
+    plain = hashed_ngram_run()
     plain.model.ngrams = None
     with torch.no_grad():
         assert (run.model(**inputs) - plain.model(**inputs)).abs().max() > 0.1
 
 
-def test_a_token_names_the_n_grams_that_it_ends(run: Run) -> None:
+def test_add_hashed_ngrams_names_the_ngrams_of_each_token(run: Run) -> None:
     stream = explain(run, TraceRequest(TEXT, pad=2, decode={"max_new_tokens": 1})).streams[0]
     assert stream.ngrams is not None and stream.ngram_ids is not None
     pieces = stream.pieces
@@ -68,8 +68,8 @@ def test_a_token_names_the_n_grams_that_it_ends(run: Run) -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("std", [0.05, None])
-def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, std: float | None) -> None:
-    run = ngram_run(positions=positions, embedding_std=std)
+def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
+    run = hashed_ngram_run(positions=positions, embedding_std=std)
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []
@@ -88,25 +88,27 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_an_erased_word_takes_its_n_grams_with_it(run: Run, method: str) -> None:
+def test_erase_removes_hashed_ngrams(run: Run, method: str) -> None:
     e = run.explain("ab cd e", max_new_tokens=1)
-    told, value_fn = e.attribute(method), make_value_function(e, AttributeRequest())
+    attribution, value_fn = e.attribute(method), make_value_function(e, AttributeRequest())
     [ids] = value_fn.ids
-    erasable = [place for place, word in enumerate(value_fn.words[0].word_of) if word >= 0]
+    erasable = [position for position, word in enumerate(value_fn.words[0].word_of) if word >= 0]
     assert len(erasable) > 4
     gone = torch.full_like(ids, value_fn.erase_id)
     assert run.model.ngrams.numbers(ids, 4).any() and not run.model.ngrams.numbers(gone, 4).any()
 
-    def value(places: list[int]) -> float:
+    def value(positions: list[int]) -> float:
         seen = ids.clone()
-        seen[0, places] = value_fn.erase_id
+        seen[0, positions] = value_fn.erase_id
         with torch.no_grad():
             log_probs = run.model(seen)[0, -1].log_softmax(-1)
-        foil = 0.0 if told.foil is None else float(log_probs[told.foil.id])
-        return float(log_probs[told.target.id]) - foil
+        foil = 0.0 if attribution.foil is None else float(log_probs[attribution.foil.id])
+        return float(log_probs[attribution.target.id]) - foil
 
-    assert told.value == pytest.approx(value([]), abs=1e-5)
-    assert told.baseline_value == pytest.approx(value(erasable), abs=1e-5)
+    assert attribution.value == pytest.approx(value([]), abs=1e-5)
+    assert attribution.baseline_value == pytest.approx(value(erasable), abs=1e-5)
     if method == "integrated_gradients":
-        assert told.completeness.ok
-        assert sum(told.scores["text"]) == pytest.approx(told.value - told.baseline_value, rel=0.03)
+        assert attribution.completeness.ok
+        assert sum(attribution.scores["text"]) == pytest.approx(
+            attribution.value - attribution.baseline_value, rel=0.03
+        )

@@ -1,4 +1,4 @@
-"""A classifier that reads how words are spelled is explained with its n-grams: shown, captured, and erased."""
+"""Tests of explanations of a classifier with character n-grams: shown, recorded and erased."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
+from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
-from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.explain import trace
@@ -23,12 +23,12 @@ TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonde
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return spelling_run()
+    return ngram_run()
 
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("pad", [0, 3])
-def test_what_is_explained_is_what_is_predicted(run: Run, text: str, pad: int) -> None:
+def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
     pad = 0 if len(text) > 100 else pad
     e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
     for candidate in e.predictions[0].top:
@@ -36,14 +36,14 @@ def test_what_is_explained_is_what_is_predicted(run: Run, text: str, pad: int) -
     assert all(check.ok for check in e.checks)
 
 
-def test_the_spelling_matters_to_this_model(run: Run) -> None:
+def test_ngrams_change_the_logits(run: Run) -> None:
     """Else what follows would prove nothing: two unknown words with one id have different answers."""
     a, b = (run.predict(text)[0]["probabilities"]["good"] for text in ("refunding", "moneyed"))
     assert run.task.tokenizer.encode("refunding") == run.task.tokenizer.encode("moneyed")
     assert abs(a - b) > 1e-3
 
 
-def test_n_grams_are_told_as_they_are_written(run: Run) -> None:
+def test_add_ngrams_names_the_ngrams_of_each_token(run: Run) -> None:
     stream = run.explain("refunding 😀").streams[0]
     assert stream.ngrams is not None
     word, emoji = stream.ngrams
@@ -54,7 +54,7 @@ def test_n_grams_are_told_as_they_are_written(run: Run) -> None:
     assert padded.ngrams is not None and [len(n) > 0 for n in padded.ngrams] == [True, False, False]
 
 
-def test_unknown_words_are_said_to_be_spelled(run: Run) -> None:
+def test_explain_warns_that_unknown_words_are_read_by_ngrams(run: Run) -> None:
     assert run.explain("xyzzy card").warnings == [
         "1 of 2 tokens of the text is unknown to the model, which still reads how they are spelled"
     ]
@@ -62,8 +62,8 @@ def test_unknown_words_are_said_to_be_spelled(run: Run) -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("std", [0.05, None])
-def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, std: float | None) -> None:
-    run = spelling_run(positions=positions, embedding_std=std)
+def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
+    run = ngram_run(positions=positions, embedding_std=std)
     e = run.explain("refunds xyzzy card")
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []
@@ -81,22 +81,22 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str, 
     assert {e.records[id].stack for id in [*spelled, *placed]} == {"text"}
 
 
-def test_rows_that_are_not_scaled_begin_the_stream_by_themselves() -> None:
-    run = spelling_run(positions="none")
+def test_trace_of_unscaled_embeddings_has_no_scaled_step() -> None:
+    run = ngram_run(positions="none")
     run.model.ngrams = None
     with trace(run.model) as t, torch.no_grad():
         run.model(torch.tensor([[5, 6]]))
     assert t["encoder.0.self.norm"].inputs == ("embedding.rows",)
 
 
-def test_sources_show_the_lines_that_do_it(run: Run) -> None:
+def test_source_lines_of_ngram_steps(run: Run) -> None:
     records = run.explain("card").records
     marked = {id: record.source.marked for id, record in records.items() if record.source}
     assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.spelled"]
     assert "ngrams_of(" in marked["embedding.spelling"] and "amplitude" in marked["embedding.positions"]
 
 
-def test_only_what_is_asked_for_is_kept(run: Run) -> None:
+def test_trace_only_keeps_ngram_steps(run: Run) -> None:
     inputs = run.explain("card xyzzy").model_inputs
     for only in ("embedding.ngrams", "embedding.spelled", "embedding.sum", "embedding.rows"):
         with trace(run.model, only) as t, torch.no_grad():
@@ -104,7 +104,7 @@ def test_only_what_is_asked_for_is_kept(run: Run) -> None:
         assert list(t) == [only]
 
 
-def test_the_manifest_names_the_table_of_n_grams(run: Run) -> None:
+def test_manifest_names_the_ngram_table(run: Run) -> None:
     e = run.explain("card xyzzy")
     assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
     numbers = e.tensor("embedding.spelling")[0]
@@ -114,32 +114,34 @@ def test_the_manifest_names_the_table_of_n_grams(run: Run) -> None:
 
 @pytest.mark.parametrize("mask_prob", [0.05, 0.0])
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_an_erased_word_loses_its_n_grams_too(method: str, mask_prob: float) -> None:
-    run = spelling_run(word_mask_prob=mask_prob)
+def test_erase_removes_ngrams(method: str, mask_prob: float) -> None:
+    run = ngram_run(word_mask_prob=mask_prob)
     t, e = run.task.tokenizer, run.explain("refunds xyzzy card")
-    told = e.attribute(method)
+    attribution = e.attribute(method)
     erased_id = t.mask_id if mask_prob else t.unk_id
     spelling = e.model_inputs["spelling"]
 
-    def value(places: list[int]) -> float:
+    def value(positions: list[int]) -> float:
         ids, which = e.model_inputs["ids"].clone(), spelling.which.clone()
-        ids[0, places], which[0, places] = erased_id, 0
+        ids[0, positions], which[0, positions] = erased_id, 0
         with torch.no_grad():
             logits = run.model(ids, None, replace(spelling, which=which))[0]
-        return float(logits[told.target.id] - logits[told.foil.id])
+        return float(logits[attribution.target.id] - logits[attribution.foil.id])
 
-    assert told.value == pytest.approx(value([]), abs=1e-5)
-    assert told.baseline_value == pytest.approx(value([0, 1, 2]), abs=1e-5)
+    assert attribution.value == pytest.approx(value([]), abs=1e-5)
+    assert attribution.baseline_value == pytest.approx(value([0, 1, 2]), abs=1e-5)
     if method == "erase":
-        falls = [value([]) - value([place]) for place in range(3)]
-        assert told.scores["text"] == pytest.approx(falls, abs=1e-5)
-        assert min(map(abs, falls)) > 1e-4
+        drops = [value([]) - value([position]) for position in range(3)]
+        assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
+        assert min(map(abs, drops)) > 1e-4
     else:
-        assert told.completeness.ok
-        assert sum(told.scores["text"]) == pytest.approx(told.value - told.baseline_value, rel=0.03)
+        assert attribution.completeness.ok
+        assert sum(attribution.scores["text"]) == pytest.approx(
+            attribution.value - attribution.baseline_value, rel=0.03
+        )
 
 
-def test_integrated_gradients_are_captums_on_row_and_n_grams_together(run: Run) -> None:
+def test_integrated_gradients_equal_captum_with_ngrams(run: Run) -> None:
     e = run.explain("refunds xyzzy card")
     value_fn = make_value_function(e, AttributeRequest())
     ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)

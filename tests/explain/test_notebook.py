@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.helpers.stand_in import untrained
+from tests.helpers.inference import untrained
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
-from tests.helpers.stand_in import Subject, asked
 
 from glassformer.explain.attribution.attribute import attribute
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
@@ -44,51 +44,51 @@ def random() -> Subject:
 
 def about(subject: Subject) -> list[Inference]:
     """Texts that were not trained on."""
-    return [asked(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
+    return [infer(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
 
 
 @cache
 def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
     """Words and their scores, always for "good" against "bad"."""
-    found = []
+    results = []
     for e in about(subject):
         value_fn = make_value_function(e, AttributeRequest(target=1))
         scores = leave_one_out(value_fn) if method == "erase" else integrated_gradients(value_fn)[0]
-        found.append((e.streams[0].pieces, np.array(scores["text"])))
-    return found
+        results.append((e.streams[0].pieces, np.array(scores["text"])))
+    return results
 
 
-def test_the_model_uses_the_planted_word() -> None:
+def test_classifier_uses_the_planted_word() -> None:
     right = [PLANTED[e.predictions[0].top[0].id] in e.streams[0].pieces for e in about(trained())]
     assert np.mean(right) > 0.95
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_the_planted_word_is_found(method: str) -> None:
+def test_attribution_finds_the_planted_word(method: str) -> None:
     """And with the right sign: "good" for the label, "bad" against it."""
-    found = [
+    results = [
         pieces[int(np.abs(scores).argmax())] == PLANTED[int(scores[np.abs(scores).argmax()] > 0)]
         for pieces, scores in scored(method, trained())
     ]
-    assert np.mean(found) > 0.95
+    assert np.mean(results) > 0.95
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_faithfulness_beats_chance(method: Any) -> None:
+def test_faithfulness_beats_random_rankings(method: Any) -> None:
     """Where there are words enough that chance seldom picks the planted one."""
     long = [e for e in about(trained()) if len(e.streams[0]) >= 15][:8]
-    told = [attribute(e, AttributeRequest(method=method)) for e in long]
-    assert len(told) == 8
-    assert all(a.comprehensiveness.value > a.comprehensiveness.random_mean for a in told)
-    assert all(a.sufficiency.value < a.sufficiency.random_mean for a in told)
-    assert np.mean([a.comprehensiveness.beats_random or a.sufficiency.beats_random for a in told]) > 0.5
+    attributions = [attribute(e, AttributeRequest(method=method)) for e in long]
+    assert len(attributions) == 8
+    assert all(a.comprehensiveness.value > a.comprehensiveness.random_mean for a in attributions)
+    assert all(a.sufficiency.value < a.sufficiency.random_mean for a in attributions)
+    assert np.mean([a.comprehensiveness.beats_random or a.sufficiency.beats_random for a in attributions]) > 0.5
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_other_weights_rank_otherwise(method: str) -> None:
+def test_attribution_depends_on_the_weights(method: str) -> None:
     """Spearman's correlation of |scores| between trained and random weights is small on average."""
     pairs = list(zip(scored(method, trained()), scored(method, random()), strict=True))
     ranks = [[np.abs(scores).argsort().argsort() for _, scores in pair] for pair in pairs]
     assert abs(np.mean([np.corrcoef(*pair)[0, 1] for pair in ranks])) < 0.3
-    found = [pieces[int(np.abs(scores).argmax())] in PLANTED for pieces, scores in scored(method, random())]
-    assert np.mean(found) < 0.5
+    results = [pieces[int(np.abs(scores).argmax())] in PLANTED for pieces, scores in scored(method, random())]
+    assert np.mean(results) < 0.5

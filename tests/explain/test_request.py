@@ -1,4 +1,4 @@
-"""Requests from a page: what is sound is read, and whatever else comes is refused by name."""
+"""Tests of the validation of requests from a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.request import TraceRequest, check_decode
 
 
-def test_a_request_is_read_and_written() -> None:
+def test_trace_request_round_trips_through_json() -> None:
     data = {
         "text": "ein\u2028Satz",
         "prefix": [7, 8],
@@ -31,7 +31,7 @@ def test_a_request_is_read_and_written() -> None:
     }
 
 
-def test_every_setting_of_decoding_can_be_asked_for() -> None:
+def test_check_decode_accepts_every_decoding_setting() -> None:
     values = {f.name: f.default for f in fields(DecodeConfig)}
     del values["bleu_tokenize"]  # of scoring: it changes nothing of what is written
     assert check_decode("decode", values) == values
@@ -76,7 +76,7 @@ def test_every_setting_of_decoding_can_be_asked_for() -> None:
         ({"text": "a", "decode": {"top_p": 0}}, "top_p"),
     ],
 )
-def test_what_is_not_sound_is_refused_by_name(data: Any, named: str) -> None:
+def test_trace_request_error_names_the_invalid_field(data: Any, named: str) -> None:
     with pytest.raises(UsageError, match=named) as caught:
         TraceRequest.from_dict(data)
     assert len(caught.value.message) < 200
@@ -91,7 +91,7 @@ JSON = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.dictionaries(st.sampled_from([f.name for f in fields(TraceRequest)]), JSON))
-def test_no_json_brings_it_down(data: dict[str, Any]) -> None:
+def test_trace_request_survives_any_json(data: dict[str, Any]) -> None:
     try:
         request = TraceRequest.from_dict(data)
     except UsageError:

@@ -42,32 +42,32 @@ def stream_of(tokenizer: Tokenizer, text: str):
         ("", []),
     ],
 )
-def test_words_are_what_a_person_would_click_on(text: str, words: list[str]) -> None:
+def test_group_words_splits_text_into_words(text: str, words: list[str]) -> None:
     characters = [(i, i + 1) for i in range(len(text))]
-    word_of, found = group_words(text, characters, [False] * len(text))
-    assert found == words
-    assert all(text[i].isspace() or text[i] in found[word_of[i]] for i in range(len(text)))
+    word_of, words_found = group_words(text, characters, [False] * len(text))
+    assert words_found == words
+    assert all(text[i].isspace() or text[i] in words_found[word_of[i]] for i in range(len(text)))
 
 
-def test_spaces_belong_to_the_word_after_them() -> None:
+def test_group_words_gives_spaces_to_the_next_word() -> None:
     word_of, _ = group_words("ab cd ", [(i, i + 1) for i in range(6)], [False] * 6)
     assert word_of == [0, 0, 1, 1, 1, 1]
     assert group_words("  ", [(0, 1), (1, 2)], [False, False]) == ([0, 0], ["▁"])
 
 
-def test_a_token_over_several_words_makes_them_one() -> None:
-    word_of, found = group_words("[de_DE] 3.", [(0, 7), (7, 9), (9, 10)], [False] * 3)
-    assert (word_of, found) == ([0, 1, 2], ["[de_DE]", "3", "."])
+def test_group_words_merges_words_of_one_token() -> None:
+    word_of, words_found = group_words("[de_DE] 3.", [(0, 7), (7, 9), (9, 10)], [False] * 3)
+    assert (word_of, words_found) == ([0, 1, 2], ["[de_DE]", "3", "."])
 
 
-def test_special_tokens_have_no_word_and_unknown_ones_do() -> None:
+def test_group_words_handles_special_and_unknown_tokens() -> None:
     spans = [None, (0, 1), (1, 1), (2, 3), None]
-    word_of, found = group_words("a b", spans, [False, False, True, False, False])
-    assert (word_of, found) == ([-1, 0, 1, 2, -1], ["a", "[UNK]", "b"])
+    word_of, words_found = group_words("a b", spans, [False, False, True, False, False])
+    assert (word_of, words_found) == ([-1, 0, 1, 2, -1], ["a", "[UNK]", "b"])
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_token_has_a_word_that_holds_it(tokenizer: Tokenizer, text: str) -> None:
+def test_make_stream_gives_every_token_its_word(tokenizer: Tokenizer, text: str) -> None:
     s = stream_of(tokenizer, text)
     assert len(s.ids) == len(s.pieces) == len(s.words) == len(s.spans) == len(s.special) == s.n_given
     assert s.words == sorted(s.words) and set(s.words) == set(range(len(s.word_texts)))
@@ -79,7 +79,7 @@ def test_every_token_has_a_word_that_holds_it(tokenizer: Tokenizer, text: str) -
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=40))
-def test_any_text_can_be_grouped(text: str) -> None:
+def test_group_words_accepts_any_text(text: str) -> None:
     tokenizer = _bytes()
     s = stream_of(tokenizer, text)
     assert all(0 <= word < len(s.word_texts) for word in s.words)
@@ -97,7 +97,7 @@ def _bytes(known: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006  (trained on
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_was_written_is_read_back_token_by_token(tokenizer: Tokenizer, text: str) -> None:
+def test_decoded_spans_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     written, spans = decoded_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token writes nothing
     assert written == tokenizer.decode(ids)
@@ -109,7 +109,7 @@ def test_what_was_written_is_read_back_token_by_token(tokenizer: Tokenizer, text
     assert joined == (written.replace(" ", "") if tokenizer.kind == "word" else written)
 
 
-def test_padding_and_special_tokens_are_marked(tokenizer: Tokenizer) -> None:
+def test_make_stream_marks_padding_and_special_tokens(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("ok day")
     spans = tokenizer.spans("ok day")
     s = make_stream(tokenizer, "target", [2, *ids, 3], [None, *spans, None], "ok day", n_given=1, n_pad=2)

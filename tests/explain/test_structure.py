@@ -54,15 +54,15 @@ def graph() -> dict[str, set[str]]:
     return {module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES}
 
 
-def test_every_module_has_its_place() -> None:
+def test_modules_are_listed_in_order() -> None:
     assert {part_of(name) for name in KNOWN} - {""} == set().union(*ORDER)
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_modules_have_no_import_cycles() -> None:
     assert circles(graph()) == set()
 
 
-def test_data_knows_no_functions_and_nothing_knows_the_facade() -> None:
+def test_modules_import_only_earlier_groups() -> None:
     backwards = {
         (part_of(name), part_of(other)): f"{name} imports {other}"
         for name, others in graph().items()
@@ -72,7 +72,7 @@ def test_data_knows_no_functions_and_nothing_knows_the_facade() -> None:
     assert backwards.keys() == EXCEPTIONS.keys(), backwards
 
 
-def test_an_explanation_is_described_once() -> None:
+def test_explain_has_one_protocol() -> None:
     """By its dataclass: the one protocol is what is asked of a run, which is made further up."""
     protocols = [
         f"{path.relative_to(PACKAGE)}: {line.strip()}"
@@ -83,17 +83,17 @@ def test_an_explanation_is_described_once() -> None:
     assert protocols == ["explain/subject.py: class Subject(Protocol):"]
 
 
-def test_an_explanation_is_its_data_and_nothing_else() -> None:
+def test_explanation_adds_no_fields_to_its_data() -> None:
     """The facade adds methods; nothing of it can be set, and nothing about it is kept in it."""
     assert fields(Explanation) == fields(ExplanationData)
     assert not vars(Explanation).get("__annotations__")
     assert {f.name for f in fields(Inference)} < {f.name for f in fields(ExplanationData)}
 
 
-def places(what: Callable[[ast.AST], bool]) -> set[str]:
+def files_with(condition: Callable[[ast.AST], bool]) -> set[str]:
     """The files of `explain/` in which there is such a node."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-    return {path.name for path, tree in trees.items() if any(map(what, ast.walk(tree)))}
+    return {path.name for path, tree in trees.items() if any(map(condition, ast.walk(tree)))}
 
 
 def called(node: ast.AST) -> str:
@@ -101,7 +101,7 @@ def called(node: ast.AST) -> str:
     return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
-def test_there_is_one_way_into_a_forward_pass() -> None:
+def test_models_are_called_in_one_module() -> None:
     """A model is called in one place, under `exactly`, and hooks are put on modules in one."""
-    assert places(lambda node: called(node) in ("model", "_model")) == {"exactly.py"}
-    assert places(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}
+    assert files_with(lambda node: called(node) in ("model", "_model")) == {"exactly.py"}
+    assert files_with(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}

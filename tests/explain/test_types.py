@@ -1,4 +1,4 @@
-"""What is sent is what `types.ts` says: every answer is held against the classes that the types are made from."""
+"""Compare every JSON object that is sent with the class that its TypeScript interface is made from."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ NAMES = {"Op": set(OPERATIONS), "AxisName": set(AXES), "StreamName": set(get_arg
 PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType}
 
 
-def wrong(value: Any, hint: Any, at: str = "") -> Iterator[str]:
+def wrong(value: Any, hint: Any, path: str = "") -> Iterator[str]:
     """Where a value, as JSON has it, is not of a type."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated and isinstance(args[1], str):
         if value not in NAMES.get(args[1], [value]):
-            yield f"{at} is {value!r}, no {args[1]}"
+            yield f"{path} is {value!r}, no {args[1]}"
     elif origin in (Annotated, NotRequired):
-        yield from wrong(value, args[-1] if origin is Annotated else args[0], at)
+        yield from wrong(value, args[-1] if origin is Annotated else args[0], path)
     elif origin in (Union, UnionType):
         if all(any(wrong(value, kind)) for kind in args):
-            yield f"{at} is {value!r:.60}, none of {args}"
+            yield f"{path} is {value!r:.60}, none of {args}"
     elif origin is Literal:
         if value not in args:
-            yield f"{at} is {value!r:.60}, none of {args}"
+            yield f"{path} is {value!r:.60}, none of {args}"
     elif origin in (list, tuple):
         several = origin is list or ... in args
         if not isinstance(value, list) or not (several or len(value) == len(args)):
-            yield f"{at} is {value!r:.60}, no list like {hint}"
+            yield f"{path} is {value!r:.60}, no list like {hint}"
         else:
-            for i, one in enumerate(value):
-                yield from wrong(one, args[0 if several else i], f"{at}[{i}]")
+            for i, item in enumerate(value):
+                yield from wrong(item, args[0 if several else i], f"{path}[{i}]")
     elif origin in (dict, Mapping):
-        for name, one in value.items():
-            yield from wrong(one, args[1], f"{at}.{name}")
+        for name, item in value.items():
+            yield from wrong(item, args[1], f"{path}.{name}")
     elif hint in INTERFACES:
-        yield from wrong_interface(value, hint, at)
+        yield from wrong_interface(value, hint, path)
     elif not isinstance(value, PLAIN[hint]) or (hint is not bool and isinstance(value, bool)):
-        yield f"{at} is {value!r:.60}, no {hint}"
+        yield f"{path} is {value!r:.60}, no {hint}"
 
 
-def wrong_interface(value: Any, kind: type, at: str) -> Iterator[str]:
+def wrong_interface(value: Any, kind: type, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{at} is {value!r:.60}, no {INTERFACES[kind]}"
+        yield f"{path} is {value!r:.60}, no {INTERFACES[kind]}"
         return
     hints = get_type_hints(kind, include_extras=True)
     hints = {name: hint for name, hint in hints.items() if name not in NOT_SENT.get(kind, ())}
@@ -71,13 +71,13 @@ def wrong_interface(value: Any, kind: type, at: str) -> Iterator[str]:
         defaults = {f.name for f in fields(kind)} - REQUESTS[kind] if is_dataclass(kind) else set[str]()
         needed -= defaults
     if not needed <= value.keys() <= hints.keys():
-        yield f"{at} has {sorted(value)}, and {INTERFACES[kind]} has {sorted(hints)}"
+        yield f"{path} has {sorted(value)}, and {INTERFACES[kind]} has {sorted(hints)}"
     for name in hints.keys() & value.keys():
-        yield from wrong(value[name], hints[name], f"{at}.{name}")
+        yield from wrong(value[name], hints[name], f"{path}.{name}")
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_answer_is_of_its_type(name: str) -> None:
+def test_json_matches_its_type(name: str) -> None:
     run = tiny_run(name)
     service = Service(run, [{"text": TEXTS[name]}])
     manifest = service.trace({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
@@ -98,12 +98,12 @@ def test_every_answer_is_of_its_type(name: str) -> None:
         assert not list(wrong(json.loads(json.dumps(value)), kind, kind.__name__))
 
 
-def test_what_is_wrong_is_found() -> None:
+def test_wrong_reports_mismatches() -> None:
     """The search above sees a field too few, a name that is none, and a type that is another."""
     stream = {f.name: None for f in fields(Stream)}
-    found = list(wrong(stream | {"name": "sauce", "ids": [1, "2"]}, Stream, "s"))
-    assert any("s.name" in one for one in found) and any("s.ids[1]" in one for one in found)
-    assert any("Stream has" in one for one in wrong({"name": "text"}, Stream))
+    problems = list(wrong(stream | {"name": "sauce", "ids": [1, "2"]}, Stream, "s"))
+    assert any("s.name" in p for p in problems) and any("s.ids[1]" in p for p in problems)
+    assert any("Stream has" in p for p in wrong({"name": "text"}, Stream))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Unknown:
     path: Path
 
 
-def test_a_type_without_its_interface_is_refused() -> None:
+def test_type_ts_rejects_types_without_interface() -> None:
     with pytest.raises(KeyError):
         type_ts(get_type_hints(Unknown)["path"])
 
@@ -128,5 +128,5 @@ def test_a_type_without_its_interface_is_refused() -> None:
         (Literal["a", "b"], '"a" | "b"'),
     ],
 )
-def test_a_type_of_python_is_one_of_typescript(hint: Any, expected: str) -> None:
+def test_type_ts_translates_python_types(hint: Any, expected: str) -> None:
     assert type_ts(hint) == expected

@@ -14,7 +14,7 @@ from glassformer.explain.explanation import Explanation
 
 
 def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
-    """The value of a record as its operation defines it; None for what is given (ids, masks, inputs)."""
+    """Return the value of a record by the definition of its operation; None for ids, masks and inputs."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     p = {role: named[name].detach() for role, name in record.params.items()}
     p = {role: value.double() for role, value in p.items()}
@@ -71,7 +71,7 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
 
 
 def check_every_record(e: Explanation, model: nn.Module) -> None:
-    """Every record of an explanation has its source line, and is what its operation makes of its inputs."""
+    """Assert that every record of an explanation has a source line and equals its recomputation."""
     assert e.trace is not None
     for record in e.records.values():
         again = recompute(e.trace, model, record)

@@ -1,4 +1,4 @@
-"""Explanations without a trace: just what attributions read of one, for tiny tasks and made-up models."""
+"""Make inferences without a trace, as attributions need them, for small tasks and random models."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Subject:
     device: torch.device = CPU
 
 
-def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
-    """One text, what the model was called with, and what it says."""
-    given, task = streams[-1].n_given, subject.task
-    wrote = Wrote(given - 1, given, []) if task.name == "lm" else Wrote(0, 0, [])
+def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
+    """Return the inference of a model for one text."""
+    n_given, task = streams[-1].n_given, subject.task
+    wrote = Wrote(n_given - 1, n_given, []) if task.name == "lm" else Wrote(0, 0, [])
     with torch.inference_mode():
         logits = subject.model.eval()(**model_inputs)[0]
     ids = streams[-1].ids
@@ -40,7 +40,7 @@ def said(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) 
 
 
 def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:
-    """A task on made data and a random model whose answers depend strongly on its input."""
+    """Return a task on synthetic data with a random model whose predictions depend strongly on its input."""
     config = config_of(name, word_mask_prob=word_mask_prob)
     config = replace(config, model=replace(config.model, **({"dropout": 0.0} | model)))
     task = TASKS[config.task].fit(config, data_of(name))
@@ -52,21 +52,21 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     return Subject(task, network.eval())
 
 
-def asked(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Inference:
-    """The stand-in for `explain(subject, text)`; a translation, or what goes on after a prompt, is given."""
+def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Inference:
+    """Return what `explain(subject, text)` would infer; the target of a translator is an argument."""
     t = subject.task.tokenizer
     name = subject.task.name
     ids, spans = t.encode(text), list(t.spans(text))
     if name == "lm":
-        return said(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
+        return run_model(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
     if name == "translate":
         ids, spans = [*ids, t.eos_id], [*spans, None]
     stream = make_stream(t, "text" if name == "classify" else "source", ids, spans, text, n_pad=n_pad)
     padding = torch.tensor([[not p for p in stream.padding]])
-    read = torch.tensor([stream.ids])
+    ids_tensor = torch.tensor([stream.ids])
     if name == "classify":
-        return said(subject, {"ids": read, "padding_mask": padding}, [stream])
+        return run_model(subject, {"ids": ids_tensor, "padding_mask": padding}, [stream])
     tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.spans(target)]
-    written = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
-    inputs = {"src": read, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
-    return said(subject, inputs, [stream, written])
+    target_stream = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
+    inputs = {"src": ids_tensor, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
+    return run_model(subject, inputs, [stream, target_stream])

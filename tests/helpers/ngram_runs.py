@@ -1,4 +1,4 @@
-"""Classifiers that read n-grams, and pairs where asked, alone or three together, with random weights whose answers depend on the text."""
+"""Make runs of classifiers with n-grams, bigrams or several members, and random weights that react to the text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ WORDS = "refund refunded funding money moneys card cards lost losing wonderful w
 
 
 def data(common_pairs: bool = False) -> TextData:
-    """Short texts of words that share n-grams, every other one three times if pairs shall be common."""
+    """Return short texts of words that share n-grams, every other one three times for common pairs."""
     texts = [f"{a} {b}" for a in WORDS for b in WORDS if a != b]
     texts += texts[::2] * 2 if common_pairs else []
     labels = [("bad", "good", "odd")[i % 3] for i in range(len(texts))]
     return TextData(*(Split(texts, labels, name) for name in ("train", "valid", "test")))
 
 
-def spelling_run(path: Path = Path("runs/spelled"), members: int = 1, **changes: Any) -> Run:
-    """A run; `changes` are of its model, of its text (`bigrams`) or of its training (`word_mask_prob`)."""
+def ngram_run(path: Path = Path("runs/spelled"), members: int = 1, **changes: Any) -> Run:
+    """Return a run with changed fields of its model, text (`bigrams`) or training (`word_mask_prob`)."""
     config = config_of("classify", word_mask_prob=changes.pop("word_mask_prob", 0.05))
     bigrams = changes.pop("bigrams", 0)
     model = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "embedding_std": 0.05} | changes

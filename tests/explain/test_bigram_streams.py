@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 import torch
+from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
-from tests.helpers.spelling_runs import spelling_run
 
 from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
@@ -19,23 +19,23 @@ TEXT = "card cards card lost xyzzy card"
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    run = spelling_run(bigrams=40)
+    run = ngram_run(bigrams=40)
     assert len(run.task.tokenizer.bigrams) > 5
     return run
 
 
 @pytest.mark.parametrize("text", [TEXT, "card", "", "card " * 30])
 @pytest.mark.parametrize("pad", [0, 3])
-def test_what_is_explained_is_what_is_predicted(run: Run, text: str, pad: int) -> None:
+def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
     pad = 0 if len(text) > 100 else pad
     e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
     for candidate in e.predictions[0].top:
-        said = expected["probabilities"][candidate.piece]
-        assert math.exp(candidate.log_prob) == pytest.approx(said, abs=1e-6)
+        probability = expected["probabilities"][candidate.piece]
+        assert math.exp(candidate.log_prob) == pytest.approx(probability, abs=1e-6)
     assert all(check.ok for check in e.checks)
 
 
-def test_a_token_names_the_pair_that_it_ends(run: Run) -> None:
+def test_add_bigrams_names_the_bigram_of_each_token(run: Run) -> None:
     stream = run.explain(TEXT).streams[0]
     listed = {tuple(run.task.tokenizer.pieces(pair)) for pair in run.task.tokenizer.bigrams}
     words = TEXT.split()
@@ -46,8 +46,8 @@ def test_a_token_names_the_pair_that_it_ends(run: Run) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
-def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str) -> None:
-    run = spelling_run(positions=positions, bigrams=40)
+def test_records_equal_their_recomputation(positions: str) -> None:
+    run = ngram_run(positions=positions, bigrams=40)
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     assert e.records["embedding.bigrams"].value.abs().max() > 0.1
@@ -59,8 +59,8 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(positions: str) 
     assert [axis["name"] for axis in axes] == ["bigram", "feature"]
 
 
-def test_without_n_grams_pairs_are_added_to_the_row() -> None:
-    run = spelling_run(bigrams=40)
+def test_trace_adds_bigrams_without_ngrams() -> None:
+    run = ngram_run(bigrams=40)
     run.model.ngrams = None
     records = run.explain(TEXT).records
     assert records["embedding.paired"].inputs == ("embedding.rows", "embedding.bigrams")
@@ -68,23 +68,25 @@ def test_without_n_grams_pairs_are_added_to_the_row() -> None:
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_an_erased_word_takes_its_pairs_with_it(method: str) -> None:
-    run = spelling_run(bigrams=40, word_mask_prob=0.05)
+def test_erase_removes_bigrams(method: str) -> None:
+    run = ngram_run(bigrams=40, word_mask_prob=0.05)
     e, n = run.explain(TEXT), len(TEXT.split())
-    told, spelling = e.attribute(method), e.model_inputs["spelling"]
+    attribution, spelling = e.attribute(method), e.model_inputs["spelling"]
 
-    def value(places: list[int]) -> float:
+    def value(positions: list[int]) -> float:
         ids, which = e.model_inputs["ids"].clone(), spelling.which.clone()
-        ids[0, places], which[0, places] = run.task.tokenizer.mask_id, 0
+        ids[0, positions], which[0, positions] = run.task.tokenizer.mask_id, 0
         with torch.no_grad():
             logits = run.model(ids, None, replace(spelling, which=which))[0]
-        return float(logits[told.target.id] - logits[told.foil.id])
+        return float(logits[attribution.target.id] - logits[attribution.foil.id])
 
-    assert told.value == pytest.approx(value([]), abs=1e-5)
-    assert told.baseline_value == pytest.approx(value([*range(n)]), abs=1e-5)
+    assert attribution.value == pytest.approx(value([]), abs=1e-5)
+    assert attribution.baseline_value == pytest.approx(value([*range(n)]), abs=1e-5)
     if method == "erase":
-        falls = [value([]) - value([place]) for place in range(n)]
-        assert told.scores["text"] == pytest.approx(falls, abs=1e-5)
+        drops = [value([]) - value([position]) for position in range(n)]
+        assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
     else:
-        assert told.completeness.ok
-        assert sum(told.scores["text"]) == pytest.approx(told.value - told.baseline_value, rel=0.03)
+        assert attribution.completeness.ok
+        assert sum(attribution.scores["text"]) == pytest.approx(
+            attribution.value - attribution.baseline_value, rel=0.03
+        )
