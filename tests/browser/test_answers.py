@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.helpers.attention_rollout import attention_rollout
 
-from glassformer.explain.attribution.attention_rollout import attention_rollout
 from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.attention_rollout import attention_rollout, rollout, rollout_decoder
 from tests.helpers.inference import untrained
 
-from glassformer.explain.attribution.attention_rollout import attention_rollout, rollout, rollout_decoder
 from glassformer.explain.explanation import TraceRequest, explain
 
 

@@ -236,7 +236,7 @@ def test_erase_ignores_later_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_, words",
+    ("request_", "words"),
     [
         ({"erase": {"source": [99]}}, "99"),
         ({"erase": {"target": [0]}}, "[BOS]"),

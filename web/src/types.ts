@@ -22,148 +22,30 @@ export type AxisName =
   | "out" // rows of a weight
   | "in"; // columns of a weight
 
-/** The line of this package that computes a record. */
-export interface SourceLine {
-  /** Relative to the package: "nn/attention.py". */
-  file: string;
-  /** Number of the first line of `code`, from 1. */
-  line: number;
-  /** Number of the line that does it, from 1. */
-  mark: number;
-  /** That line with a few around it, not indented. */
-  code: string;
-}
-
-/** A step of the forward pass, without its values. */
-export interface TraceNode {
-  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py. */
+/** All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id. */
+export interface Manifest {
+  format: "glassformer-trace-1";
   id: string;
-  op: Op;
-  inputs: string[];
-  /** Parameter id by role ("weight", "bias"). */
-  params: Record<string, string>;
-  attrs: Record<string, number | string | boolean>;
-  axes: Axis[];
-  dtype: "f32" | "i32" | "u8";
-  /** Minimum of the finite values; null for an empty tensor. */
-  min: number | null;
-  max: number | null;
-  source: SourceLine | null;
-  /** source, target, text: the embedding of that stream. */
-  stack: StreamName | "encoder" | "decoder" | "head";
-  /** Counted from 0. */
-  layer: number | null;
-  block: "self" | "cross" | "ff" | null;
-}
-
-/** A parameter that some node uses. */
-export interface Param {
-  axes: Axis[];
-}
-
-/** One stream of tokens. */
-export interface Stream {
-  name: StreamName;
-  ids: number[];
-  /** The tokens in readable form: "▁" for a space, "refunds [UNK]" for an unknown word read by its n-grams. */
-  pieces: string[];
-  /** True for [BOS], [EOS], [PAD] and [MASK]. */
-  special: boolean[];
-  unknown: boolean[];
-  padding: boolean[];
-  /** Index of the word each token belongs to; -1 for special tokens. */
-  words: number[];
-  /** The words as written in the text. */
-  word_texts: string[];
-  /** Characters (start, end) of `text` each token stands for; null for special tokens. */
-  spans: ([number, number] | null)[];
-  text: string;
-  /** Number of tokens of the prompt or the forced prefix; the model generated the rest. */
-  n_given: number;
-  /** The n-grams of each token, "<ref" or "0xE2" for a byte; null: the model reads none. */
-  ngrams: string[][] | null;
-  /** Ids of the n-grams, padded with 0. */
-  ngram_ids: number[][] | null;
-  /** The word bigram that ends at each token, "" where the table has no row; null: the model reads none. */
-  bigrams: string[] | null;
-  /** Rows of the bigrams in the table, 0 for none. */
-  bigram_ids: number[] | null;
-}
-
-/** A class or token with its logit and log-probability (nats). */
-export interface Candidate {
-  id: number;
-  /** The class, or the token in readable form. */
-  piece: string;
-  logit: number;
-  log_prob: number;
-}
-
-/** The token that actually follows. */
-export interface NextToken extends Candidate {
-  /** Number of tokens with a larger logit. */
-  rank: number;
-}
-
-/** The prediction at one position, or for a whole text. */
-export interface Prediction {
-  /** null: for the whole text, by a classifier. */
-  position: number | null;
-  logsumexp: number;
-  /** At most 50, best first; all classes, for a classifier. */
-  top: Candidate[];
-  /** The token that actually follows. */
-  actual: NextToken | null;
-}
-
-/** One extension of one hypothesis. */
-export interface BeamCandidate {
-  /** Row among the live hypotheses of the previous step; 0 in the first step. */
-  parent: number;
-  id: number;
-  piece: string;
-  /** Log-probability of this token. */
-  log_prob: number;
-  /** Sum of log-probabilities so far. */
-  total: number;
-  /** total / length ** length_penalty. */
-  score: number;
-  /** Row among the live hypotheses after this step; null: pruned or finished. */
-  row: number | null;
-  finished: boolean;
-}
-
-/** How the target was decoded. */
-export interface DecodeLog {
-  /** given: the target was part of the request; none: a classifier. */
-  kind: "beam" | "sample" | "given" | "none";
-  /** Settings of decoding. */
-  settings: DecodeSettings;
-  /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
-  hypotheses: Hypothesis[];
-  /** The candidates of each step of a beam search, best first. */
-  steps: BeamCandidate[][];
-  /** Ids of the forced prefix. */
-  prefix: number[];
-}
-
-/** Where the model's own writing begins, and what it may not write. */
-export interface Wrote {
-  /** Position after which the first token stands that the model chose itself, or, where a whole translation was given, that it was asked about; 0 for a classifier, which writes nothing. */
-  first: number;
-  /** Tokens of the last stream that no prefix can change: [BOS], or the prompt as it was typed. */
-  n_fixed: number;
-  /** Ids that are never written. */
-  banned: number[];
-}
-
-/** Ids of the special tokens. */
-export interface SpecialIds {
-  pad: number;
-  unk: number;
-  bos: number;
-  eos: number;
-  mask: number;
+  model: ModelInfo;
+  request: TraceRequest;
+  /** ["text"], or ["source", "target"]. */
+  streams: Stream[];
+  answer: Answer;
+  /** The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model. */
+  together: EnsembleMember | null;
+  /** In order of computation. */
+  nodes: TraceNode[];
+  params: Record<string, Param>;
+  predictions: Prediction[];
+  decode: DecodeLog;
+  wrote: Wrote;
+  checks: Check[];
+  omitted: Omitted[];
+  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
+  warnings: string[];
+  /** Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all. */
+  window: [number, number] | null;
+  seconds: number;
 }
 
 /** The model: task, checkpoint, size, hyperparameters and tokenizer. */
@@ -201,38 +83,13 @@ export interface ModelInfo {
   versions: Record<string, string>;
 }
 
-/** A comparison of two ways to compute the same: how far apart they are, and how far they may be. */
-export interface Check {
-  name: string;
-  value: number;
-  tolerance: number;
-  ok: boolean;
-  /** One sentence. */
-  meaning: string;
-}
-
-/** The model's output in one line, with its probability. */
-export interface Answer {
-  /** A class, a translation, a continuation. */
-  headline: string;
-  /** Its probability in percent, or its log-probability. */
-  detail: string;
-}
-
-/** The model of an ensemble that is traced. */
-export interface EnsembleMember {
-  /** Number of models in the ensemble. */
-  size: number;
-  /** Which of them is traced, counted from 1. */
-  member: number;
-  /** Answer of this model alone; the answer of an explanation is that of the ensemble. */
-  own: Answer;
-}
-
-/** Something that is not shown, and the reason, one sentence each. */
-export interface Omitted {
-  what: string;
-  why: string;
+/** Ids of the special tokens. */
+export interface SpecialIds {
+  pad: number;
+  unk: number;
+  bos: number;
+  eos: number;
+  mask: number;
 }
 
 /** One text to explain. */
@@ -255,30 +112,244 @@ export interface TraceRequest {
   window_start?: number;
 }
 
-/** All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id. */
-export interface Manifest {
-  format: "glassformer-trace-1";
+/** One stream of tokens. */
+export interface Stream {
+  name: StreamName;
+  ids: number[];
+  /** The tokens in readable form: "▁" for a space, "refunds [UNK]" for an unknown word read by its n-grams. */
+  pieces: string[];
+  /** True for [BOS], [EOS], [PAD] and [MASK]. */
+  special: boolean[];
+  unknown: boolean[];
+  padding: boolean[];
+  /** Index of the word each token belongs to; -1 for special tokens. */
+  words: number[];
+  /** The words as written in the text. */
+  word_texts: string[];
+  /** Characters (start, end) of `text` each token stands for; null for special tokens. */
+  spans: ([number, number] | null)[];
+  text: string;
+  /** Number of tokens of the prompt or the forced prefix; the model generated the rest. */
+  n_given: number;
+  /** The n-grams of each token, "<ref" or "0xE2" for a byte; null: the model reads none. */
+  ngrams: string[][] | null;
+  /** Ids of the n-grams, padded with 0. */
+  ngram_ids: number[][] | null;
+  /** The word bigram that ends at each token, "" where the table has no row; null: the model reads none. */
+  bigrams: string[] | null;
+  /** Rows of the bigrams in the table, 0 for none. */
+  bigram_ids: number[] | null;
+}
+
+/** The model's output in one line, with its probability. */
+export interface Answer {
+  /** A class, a translation, a continuation. */
+  headline: string;
+  /** Its probability in percent, or its log-probability. */
+  detail: string;
+}
+
+/** The model of an ensemble that is traced. */
+export interface EnsembleMember {
+  /** Number of models in the ensemble. */
+  size: number;
+  /** Which of them is traced, counted from 1. */
+  member: number;
+  /** Answer of this model alone; the answer of an explanation is that of the ensemble. */
+  own: Answer;
+}
+
+/** A step of the forward pass, without its values. */
+export interface TraceNode {
+  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py. */
   id: string;
+  op: Op;
+  inputs: string[];
+  /** Parameter id by role ("weight", "bias"). */
+  params: Record<string, string>;
+  attrs: Record<string, number | string | boolean>;
+  axes: Axis[];
+  dtype: "f32" | "i32" | "u8";
+  /** Minimum of the finite values; null for an empty tensor. */
+  min: number | null;
+  max: number | null;
+  source: SourceLine | null;
+  /** source, target, text: the embedding of that stream. */
+  stack: StreamName | "encoder" | "decoder" | "head";
+  /** Counted from 0. */
+  layer: number | null;
+  block: "self" | "cross" | "ff" | null;
+}
+
+/** One axis of a tensor; `stream` names the tokens along it. */
+export interface Axis {
+  name: AxisName;
+  size: number;
+  stream?: StreamName;
+}
+
+/** The line of this package that computes a record. */
+export interface SourceLine {
+  /** Relative to the package: "nn/attention.py". */
+  file: string;
+  /** Number of the first line of `code`, from 1. */
+  line: number;
+  /** Number of the line that does it, from 1. */
+  mark: number;
+  /** That line with a few around it, not indented. */
+  code: string;
+}
+
+/** A parameter that some node uses. */
+export interface Param {
+  axes: Axis[];
+}
+
+/** The prediction at one position, or for a whole text. */
+export interface Prediction {
+  /** null: for the whole text, by a classifier. */
+  position: number | null;
+  logsumexp: number;
+  /** At most 50, best first; all classes, for a classifier. */
+  top: Candidate[];
+  /** The token that actually follows. */
+  actual: NextToken | null;
+}
+
+/** A class or token with its logit and log-probability (nats). */
+export interface Candidate {
+  id: number;
+  /** The class, or the token in readable form. */
+  piece: string;
+  logit: number;
+  log_prob: number;
+}
+
+/** The token that actually follows. */
+export interface NextToken extends Candidate {
+  /** Number of tokens with a larger logit. */
+  rank: number;
+}
+
+/** How the target was decoded. */
+export interface DecodeLog {
+  /** given: the target was part of the request; none: a classifier. */
+  kind: "beam" | "sample" | "given" | "none";
+  /** Settings of decoding. */
+  settings: DecodeSettings;
+  /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
+  hypotheses: Hypothesis[];
+  /** The candidates of each step of a beam search, best first. */
+  steps: BeamCandidate[][];
+  /** Ids of the forced prefix. */
+  prefix: number[];
+}
+
+/** How a translator or a language model writes. */
+export interface DecodeSettings {
+  /** Hypotheses kept a step; 1 is greedy. */
+  beam_size: number;
+  /** Scores are divided by length ** this. */
+  length_penalty: number;
+  /** Hypotheses returned for each input. */
+  n_best: number;
+  /** Most tokens to write. */
+  max_new_tokens: number;
+  /** Sample instead of searching (a language model always samples). */
+  sample: boolean;
+  /** Logits are divided by this before sampling; 0 is greedy. */
+  temperature: number;
+  /** Sample among the k most probable tokens; 0 for all. */
+  top_k: number;
+  /** Sample among the fewest tokens that hold this share of the probability. */
+  top_p: number;
+  /** Drop tokens less probable than this share of the most probable one's. */
+  min_p: number;
+  /** Seed of sampling; the text for one prompt does not depend on the others. */
+  decode_seed: number;
+}
+
+/** One decoded text. */
+export interface Hypothesis {
+  ids: number[];
+  pieces: string[];
+  text: string;
+  score: number;
+  log_prob: number;
+  finished: boolean;
+  /** Step, and index among the candidates of that step, of its last candidate. */
+  end: [number, number] | null;
+}
+
+/** One extension of one hypothesis. */
+export interface BeamCandidate {
+  /** Row among the live hypotheses of the previous step; 0 in the first step. */
+  parent: number;
+  id: number;
+  piece: string;
+  /** Log-probability of this token. */
+  log_prob: number;
+  /** Sum of log-probabilities so far. */
+  total: number;
+  /** total / length ** length_penalty. */
+  score: number;
+  /** Row among the live hypotheses after this step; null: pruned or finished. */
+  row: number | null;
+  finished: boolean;
+}
+
+/** Where the model's own writing begins, and what it may not write. */
+export interface Wrote {
+  /** Position after which the first token stands that the model chose itself, or, where a whole translation was given, that it was asked about; 0 for a classifier, which writes nothing. */
+  first: number;
+  /** Tokens of the last stream that no prefix can change: [BOS], or the prompt as it was typed. */
+  n_fixed: number;
+  /** Ids that are never written. */
+  banned: number[];
+}
+
+/** A comparison of two ways to compute the same: how far apart they are, and how far they may be. */
+export interface Check {
+  name: string;
+  value: number;
+  tolerance: number;
+  ok: boolean;
+  /** One sentence. */
+  meaning: string;
+}
+
+/** Something that is not shown, and the reason, one sentence each. */
+export interface Omitted {
+  what: string;
+  why: string;
+}
+
+/** Description of a run, sent before anything is traced (GET /api/run). */
+export interface RunInfo {
   model: ModelInfo;
-  request: TraceRequest;
-  /** ["text"], or ["source", "target"]. */
-  streams: Stream[];
-  answer: Answer;
-  /** The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model. */
-  together: EnsembleMember | null;
-  /** In order of computation. */
-  nodes: TraceNode[];
-  params: Record<string, Param>;
-  predictions: Prediction[];
-  decode: DecodeLog;
-  wrote: Wrote;
-  checks: Check[];
-  omitted: Omitted[];
-  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
-  warnings: string[];
-  /** Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all. */
-  window: [number, number] | null;
-  seconds: number;
+  /** Example texts, from the evaluation of the run where it has been evaluated. */
+  examples: string[];
+  /** Oldest first, "model" last. */
+  checkpoints: CheckpointInfo[];
+  defaults: DecodeSettings;
+  limits: Limits;
+  version: string;
+  /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
+  start?: TraceRequest[];
+}
+
+/** A saved set of weights, and its training step. */
+export interface CheckpointInfo {
+  name: string;
+  step: number | null;
+}
+
+/** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
+export interface Limits {
+  full: number;
+  layered: number;
+  max_traces: number;
+  max_text_bytes: number;
 }
 
 /** The prediction to explain, and the method. */
@@ -291,32 +362,6 @@ export interface AttributeRequest {
   target?: number;
   /** Class or token id to contrast with; default: the second most probable class, or none for tokens. */
   foil?: number;
-}
-
-/** A mean drop, compared with that of random rankings. */
-export interface Faithfulness {
-  value: number;
-  random_mean: number;
-  /** 2.5th percentile of random rankings. */
-  random_low: number;
-  /** 97.5th percentile of random rankings. */
-  random_high: number;
-  /** The value is better than that interval. */
-  beats_random: boolean;
-}
-
-/** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */
-export interface Completeness {
-  /** |sum of scores − (f(x) − f(x'))|, in the units of the quantity. */
-  error: number;
-  /** The error divided by |f(x) − f(x')|. */
-  relative: number;
-  /** Number of points of the path at which a gradient was computed. */
-  n_steps: number;
-  /** The relative error is at most 2%. */
-  ok: boolean;
-  /** Estimate of the largest error of a token's score, as errors can cancel in the sum: the difference from a second quadrature rule with one more point in each panel. */
-  token_error: number;
 }
 
 /** The scores of an attribution, with their error and faithfulness. */
@@ -346,6 +391,32 @@ export interface Attribution {
   seconds: number;
 }
 
+/** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */
+export interface Completeness {
+  /** |sum of scores − (f(x) − f(x'))|, in the units of the quantity. */
+  error: number;
+  /** The error divided by |f(x) − f(x')|. */
+  relative: number;
+  /** Number of points of the path at which a gradient was computed. */
+  n_steps: number;
+  /** The relative error is at most 2%. */
+  ok: boolean;
+  /** Estimate of the largest error of a token's score, as errors can cancel in the sum: the difference from a second quadrature rule with one more point in each panel. */
+  token_error: number;
+}
+
+/** A mean drop, compared with that of random rankings. */
+export interface Faithfulness {
+  value: number;
+  random_mean: number;
+  /** 2.5th percentile of random rankings. */
+  random_low: number;
+  /** 97.5th percentile of random rankings. */
+  random_high: number;
+  /** The value is better than that interval. */
+  beats_random: boolean;
+}
+
 /** The tokens to erase, and the prediction to repeat without them. */
 export interface EraseRequest {
   /** Positions of the tokens by stream. */
@@ -365,6 +436,14 @@ export interface Erased {
   original: number;
 }
 
+/** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
+export interface Alignments {
+  best: ReadingKey;
+  /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
+  chance: number | null;
+  readings: ReadingScore[];
+}
+
 /** A decoder layer and step to read an alignment from. */
 export interface ReadingKey {
   layer: number;
@@ -378,61 +457,6 @@ export interface ReadingScore {
   shifted: boolean;
   /** Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing. */
   agreement: number | null;
-}
-
-/** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
-export interface Alignments {
-  best: ReadingKey;
-  /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
-  chance: number | null;
-  readings: ReadingScore[];
-}
-
-/** A saved set of weights, and its training step. */
-export interface CheckpointInfo {
-  name: string;
-  step: number | null;
-}
-
-/** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
-export interface Limits {
-  full: number;
-  layered: number;
-  max_traces: number;
-  max_text_bytes: number;
-}
-
-/** Description of a run, sent before anything is traced (GET /api/run). */
-export interface RunInfo {
-  model: ModelInfo;
-  /** Example texts, from the evaluation of the run where it has been evaluated. */
-  examples: string[];
-  /** Oldest first, "model" last. */
-  checkpoints: CheckpointInfo[];
-  defaults: DecodeSettings;
-  limits: Limits;
-  version: string;
-  /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
-  start?: TraceRequest[];
-}
-
-/** The weights of words, and what was asked. */
-export interface Weighed {
-  request: AttributeRequest;
-  attribution: Attribution;
-}
-
-/** What is said with a word erased, and which one was. */
-export interface WordErased {
-  request: EraseRequest;
-  erased: Erased;
-}
-
-/** A tensor in a file: little-endian, in base64. */
-export interface Packed {
-  dtype: "f16" | "f32" | "i32" | "u8";
-  shape: number[];
-  data: string;
 }
 
 /** What a saved page holds instead of a server. */
@@ -451,52 +475,28 @@ export interface ReportData {
   dropped: string[];
 }
 
+/** A tensor in a file: little-endian, in base64. */
+export interface Packed {
+  dtype: "f16" | "f32" | "i32" | "u8";
+  shape: number[];
+  data: string;
+}
+
+/** The weights of words, and what was asked. */
+export interface Weighed {
+  request: AttributeRequest;
+  attribution: Attribution;
+}
+
+/** What is said with a word erased, and which one was. */
+export interface WordErased {
+  request: EraseRequest;
+  erased: Erased;
+}
+
 /** Every error of the server, which has its HTTP status. */
 export interface ApiError {
   error: ApiProblem;
-}
-
-/** One axis of a tensor; `stream` names the tokens along it. */
-export interface Axis {
-  name: AxisName;
-  size: number;
-  stream?: StreamName;
-}
-
-/** One decoded text. */
-export interface Hypothesis {
-  ids: number[];
-  pieces: string[];
-  text: string;
-  score: number;
-  log_prob: number;
-  finished: boolean;
-  /** Step, and index among the candidates of that step, of its last candidate. */
-  end: [number, number] | null;
-}
-
-/** How a translator or a language model writes. */
-export interface DecodeSettings {
-  /** Hypotheses kept a step; 1 is greedy. */
-  beam_size: number;
-  /** Scores are divided by length ** this. */
-  length_penalty: number;
-  /** Hypotheses returned for each input. */
-  n_best: number;
-  /** Most tokens to write. */
-  max_new_tokens: number;
-  /** Sample instead of searching (a language model always samples). */
-  sample: boolean;
-  /** Logits are divided by this before sampling; 0 is greedy. */
-  temperature: number;
-  /** Sample among the k most probable tokens; 0 for all. */
-  top_k: number;
-  /** Sample among the fewest tokens that hold this share of the probability. */
-  top_p: number;
-  /** Drop tokens less probable than this share of the most probable one's. */
-  min_p: number;
-  /** Seed of sampling; the text for one prompt does not depend on the others. */
-  decode_seed: number;
 }
 
 /** What went wrong, in a sentence, and what to do. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from glassformer.errors import UsageError
@@ -38,10 +38,6 @@ class EnsembleMember:
             f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "
             f"the ensemble predicts {ensemble_text}"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
 
 def ensemble_class_answer(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:

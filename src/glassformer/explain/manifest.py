@@ -103,7 +103,7 @@ def manifest(explanation: ExplanationData) -> Manifest:
         "request": explanation.request.to_json(),
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
-        "together": explanation.together and explanation.together.to_json(),
+        "together": explanation.together and asdict(explanation.together),
         "nodes": [node_json(node) for node in nodes],
         "params": params_json(explanation.subject.model, nodes),
         "predictions": [prediction.to_json() for prediction in explanation.predictions],

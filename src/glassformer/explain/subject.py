@@ -44,22 +44,18 @@ class Subject(Protocol):
     @property
     def path(self) -> Path:
         """Return the run folder, which need not exist."""
-        ...
 
     @property
     def task(self) -> Task:
         """Return the task: tokenizer and configuration."""
-        ...
 
     @property
     def model(self) -> nn.Module:
         """Return the model, in evaluation mode."""
-        ...
 
     @property
     def device(self) -> torch.device:
         """Return the model's device."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

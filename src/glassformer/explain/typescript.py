@@ -11,79 +11,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import docstrings
-from glassformer.explain.answers import Answer
-from glassformer.explain.attribution.alignment import Alignments, ReadingKey, ReadingScore
+from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
-from glassformer.explain.attribution.faithfulness import Faithfulness
-from glassformer.explain.attribution.integrated_gradients import Completeness
-from glassformer.explain.capture.records import Check, SourceLine
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-from glassformer.explain.decode_log import SCORING_FIELDS, BeamCandidate, DecodeLog, LoggedHypothesis
-from glassformer.explain.ensemble_member import EnsembleMember
-from glassformer.explain.explanation_data import Omitted
-from glassformer.explain.manifest import Manifest, Param, SizedAxis, TraceNode
-from glassformer.explain.page.report import Packed, ReportData
+from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
+from glassformer.explain.manifest import Manifest, SizedAxis
+from glassformer.explain.page.report import ReportData
 from glassformer.explain.page.responses import ApiError, Problem
-from glassformer.explain.page.weighed import Weighed, WordErased
-from glassformer.explain.predictions import Candidate, NextToken, Prediction
-from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.run_info import Limits, ModelInfo, RunInfo, SpecialIds
-from glassformer.explain.streams import Stream, StreamName
-from glassformer.explain.subject import CheckpointInfo
+from glassformer.explain.run_info import RunInfo
+from glassformer.explain.streams import StreamName
 
-INTERFACES: dict[type, str] = {
-    kind: kind.__name__
-    for kind in (
-        SourceLine,
-        TraceNode,
-        Param,
-        Stream,
-        Candidate,
-        NextToken,
-        Prediction,
-        BeamCandidate,
-        DecodeLog,
-        Wrote,
-        SpecialIds,
-        ModelInfo,
-        Check,
-        Answer,
-        EnsembleMember,
-        Omitted,
-        TraceRequest,
-        Manifest,
-        AttributeRequest,
-        Faithfulness,
-        Completeness,
-        Attribution,
-        EraseRequest,
-        Erased,
-        ReadingKey,
-        ReadingScore,
-        Alignments,
-        CheckpointInfo,
-        Limits,
-        RunInfo,
-        Weighed,
-        WordErased,
-        Packed,
-        ReportData,
-        ApiError,
-    )
-} | {
-    SizedAxis: "Axis",
-    LoggedHypothesis: "Hypothesis",
-    DecodeConfig: "DecodeSettings",
-    Problem: "ApiProblem",
-}
-"""The classes whose objects are sent, with the names of their interfaces."""
+SENT = (Manifest, RunInfo, AttributeRequest, Attribution, EraseRequest, Erased, Alignments, ReportData, ApiError)
+"""The classes whose objects are requests or responses."""
+RENAMED = {SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem"}
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
     AttributeRequest: {"trace", "method"},
@@ -145,6 +92,18 @@ def types_ts() -> str:
     )
 
 
+def _collect(hint: Any, names: dict[type, str]) -> None:
+    """Add the classes that a type consists of to the names of interfaces."""
+    if not (is_dataclass(hint) or is_typeddict(hint)):
+        for argument in get_args(hint):
+            _collect(argument, names)
+    elif hint not in names:
+        kind: Any = hint
+        names[kind] = RENAMED.get(kind, kind.__name__)
+        for part in (*kind.__bases__, *get_type_hints(kind, include_extras=True).values()):
+            _collect(part, names)
+
+
 def _interface(kind: type) -> list[str]:
     """Return the lines of one interface."""
     hints, comments = get_type_hints(kind, include_extras=True), docstrings(kind)
@@ -189,6 +148,10 @@ def type_ts(hint: Any, optional: bool = False) -> str:
     return INTERFACES[hint] if hint in INTERFACES else _PLAIN[hint]
 
 
+INTERFACES: dict[type, str] = {}
+"""The names of the interfaces, by class: of every class that a request or response consists of."""
+for _kind in SENT:
+    _collect(_kind, INTERFACES)
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null"}
 
 

@@ -1,6 +1,6 @@
 /**
  * Attention rollout (Abnar and Zuidema 2020, section 3): the mean weights of each layer are averaged with the identity
- * for the residual connection, and the layers are multiplied. explain/attribution/attention_rollout.py computes the
+ * for the residual connection, and the layers are multiplied. tests/helpers/attention_rollout.py computes the
  * same in Python; a saved page needs it here. A browser test compares the two.
  */
 import { at, fill, type Grid } from "./grid";

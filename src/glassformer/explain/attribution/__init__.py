@@ -1,1 +1,1 @@
-"""Attribute predictions to input words, by leave-one-out or integrated gradients; describe attention by rollout."""
+"""Attribute predictions to input words, by leave-one-out or integrated gradients."""

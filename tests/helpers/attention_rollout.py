@@ -1,7 +1,7 @@
 """Compute attention rollout: attention weights multiplied through the layers (Abnar and Zuidema 2020).
 
 It describes attention and does not explain a prediction: weights do not show what the vectors they mix contain, nor how
-the result is used (Jain and Wallace 2019). For attributions see `attribute.py`.
+the result is used (Jain and Wallace 2019).
 """
 
 from __future__ import annotations
