@@ -59,7 +59,7 @@ def folder_of(kind: str, sizes: ModelConfig, place: Path, max_len: int) -> Path:
     split = Split(texts, labels if kind == "classify" else None, "made up")
     text = TextConfig(tokenizer="word", vocab_size=VOCABULARY, max_len=max_len)
     config = Config(task=kind, text=text, model=sizes)
-    task = task_class(kind).fit(config, TextData(split, split, split))
+    task = task_class(kind).from_data(config, TextData(split, split, split))
     torch.manual_seed(0)
     task.tokenizer.save(place / "tokenizer.json")
     tokenizer = {"tokenizer.json": (place / "tokenizer.json").read_bytes()}

@@ -58,8 +58,8 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
     if not runs:
         return None
     first, scores = runs[0], [run.score.value for run in runs if run.score.value is not None]
-    telling, evaluation = first.telling, first.evaluation or Evaluation()
-    others = [name for name in telling.names(evaluation) if name != first.score.metric.name][:2]
+    task_report, evaluation = first.task_report, first.evaluation or Evaluation()
+    others = [name for name in task_report.names(evaluation) if name != first.score.metric.name][:2]
     env = first.env
     machine = [
         env.get("device_name") or env.get("device"),
@@ -77,7 +77,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "ci95": first.score.interval if len(runs) == 1 else None,
         "n_test": evaluation.n,
         "also": {
-            telling.metric(name).title: mean_text(first, [run.evaluation for run in runs], name) for name in others
+            task_report.metric(name).title: mean_text(first, [run.evaluation for run in runs], name) for name in others
         }
         | ({"the seeds as one": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
@@ -100,9 +100,9 @@ def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts |
     runs = [f"{run}/" for run in (scores or {}).get("joined", [])]
     if len(parts) < len(names) or not all(any(name in run for run in runs) for name in names):
         return None
-    telling, evaluation = task_class(scores["task"]).telling, Evaluation(scores=scores)
-    score = telling.score(evaluation)
-    others = [name for name in telling.names(evaluation) if name != score.metric.name][:2]
+    task_report, evaluation = task_class(scores["task"]).report, Evaluation(scores=scores)
+    score = task_report.score(evaluation)
+    others = [name for name in task_report.names(evaluation) if name != score.metric.name][:2]
     assert score.value is not None
     return {
         "section": wanted["section"],
@@ -114,7 +114,7 @@ def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts |
         "score": spread_of([score.value]),
         "ci95": score.interval,
         "n_test": evaluation.n,
-        "also": {telling.metric(name).title: telling.score(evaluation, name).text for name in others},
+        "also": {task_report.metric(name).title: task_report.score(evaluation, name).text for name in others},
         "baselines": {},
         **{
             cost: sum(part[cost] * part["score"]["n"] for part in parts)
@@ -165,16 +165,16 @@ def without_paths(command: str) -> str:
 
 def mean_text(run: RunFacts, evaluations: Sequence[Evaluation | None], name: str) -> str:
     """The mean of a score over evaluations that have it, written as the task of a run writes it; "" where none has."""
-    scores = [run.telling.score(e, name).value for e in evaluations if e]
+    scores = [run.task_report.score(e, name).value for e in evaluations if e]
     known = [score for score in scores if score is not None]
-    return run.telling.score(Evaluation(scores={name: fmean(known)}), name).text if known else ""
+    return run.task_report.score(Evaluation(scores={name: fmean(known)}), name).text if known else ""
 
 
 def _baselines(runs: Sequence[RunFacts]) -> dict[str, str]:
     """Yardsticks by what they are called, in the metric of the runs and their mean: some take part of a run."""
     first, rivals = runs[0], [run.evaluation.baselines for run in runs if run.evaluation]
     told = {
-        first.telling.baselines.get(name, name): mean_text(
+        first.task_report.baselines.get(name, name): mean_text(
             first, [Evaluation(scores=each[name]) for each in rivals if name in each], first.score.metric.name
         )
         for name in (rivals[0] if rivals else {})

@@ -96,7 +96,7 @@ def results_table(results: dict[str, Facts]) -> str:
 
 def score_text(facts: Facts) -> str:
     """`Accuracy 87.3% (sd 0.4, 86.9–87.7%)` of several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` of one run."""
-    metric, score = task_class(facts["task"]).telling.metric(facts["metric"]), facts["score"]
+    metric, score = task_class(facts["task"]).report.metric(facts["metric"]), facts["score"]
     if score["n"] > 1:
         return f"{metric.title} {metric.around(score['mean'], score['sd'], score['min'], score['max'])}"
     spread = metric.between(facts["ci95"])
@@ -105,7 +105,7 @@ def score_text(facts: Facts) -> str:
 
 def validation_metric(facts: Facts) -> Metric:
     """What a result was validated on, and its curve shows."""
-    return task_class(facts["task"]).telling.metric(facts["valid_metric"])
+    return task_class(facts["task"]).report.metric(facts["valid_metric"])
 
 
 def _validated(facts: Facts) -> str:

@@ -124,8 +124,8 @@ def save_reviews(path: Path) -> int:
 
     config = load_recipe("imdb-tutorial")
     kind = task_class(config.task)
-    data = load_text_data(kind.form, config.data)
-    task, arrays = kind.fit(config, data), {}
+    data = load_text_data(kind.schema, config.data)
+    task, arrays = kind.from_data(config, data), {}
     for prefix, split in (("", data.train), ("test_", data.test or data.valid)):
         corpus = task.encode(split, training=False)
         rows = np.zeros((len(corpus), config.text.max_len), np.int32)

@@ -192,7 +192,7 @@ def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     from glassformer.data.datasets.loading import load_text_data
 
     run = glassformer.load(str(options.checkpoint), device="cpu")
-    data = load_text_data(run.task.form, run.config.data)
+    data = load_text_data(run.task.schema, run.config.data)
     texts = (data.test or data.valid).text
     texts = [texts[i % len(texts)] for i in range(options.sentences)]
     eos = run.task.tokenizer.eos_id

@@ -136,7 +136,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
-    data = load_text_data(run.task.form, run.config.data)
+    data = load_text_data(run.task.schema, run.config.data)
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)
@@ -263,8 +263,8 @@ class Run:
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
-            return load_test(self.task.own_form, data), self._training_texts(), "file"
-        everything = load_text_data(self.task.form, data or self.config.data)
+            return load_test(self.task.eval_schema, data), self._training_texts(), "file"
+        everything = load_text_data(self.task.schema, data or self.config.data)
         if (chosen := everything.splits().get(name)) is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
         if chosen.shards is not None:
@@ -277,7 +277,7 @@ class Run:
         if not self.task.fits_baselines:
             return None
         try:
-            return load_text_data(self.task.form, self.config.data).train
+            return load_text_data(self.task.schema, self.config.data).train
         except (DataError, UsageError):  # no longer there, or a model folder alone, which names no data
             return None
 

@@ -197,6 +197,6 @@ def test_a_text_encoder_is_pretrained_on_shards_in_windows(files: Path, tmp_path
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
     (answer,) = run.predict("the cat sat on [MASK] mats")
     assert answer["guesses"]
-    corpus = run.task.encode(load_text_data(run.task.form, run.config.data).train, training=True)
+    corpus = run.task.encode(load_text_data(run.task.schema, run.config.data).train, training=True)
     seen = [run.task.make_batch(corpus, index).ids.flatten() for index in run.task.epoch_batches(corpus, 0)]
     assert sum(len(ids[ids != 0]) for ids in seen) == corpus.stats["n_tokens"]

@@ -61,7 +61,7 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
         model=replace(config.model, **(small | model)),
         text=replace(config.text, max_len=max_len, **text),
     )
-    task = TASKS[config.task].fit(config, data or data_of(name))
+    task = TASKS[config.task].from_data(config, data or data_of(name))
     torch.manual_seed(1)
     network = task.build_model()
     with torch.no_grad():

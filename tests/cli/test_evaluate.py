@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.tasks.classify.reporting import ClassifyTelling
+from glassformer.tasks.classify.reporting import ClassifyReport
 
 from .conftest import Runs
 
@@ -80,5 +80,5 @@ def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, 
 
 
 def test_help_counts_the_baselines_there_are(cli: Callable) -> None:
-    count = ("no", "one", "two", "three", "four")[len(ClassifyTelling.baselines)]
+    count = ("no", "one", "two", "three", "four")[len(ClassifyReport.baselines)]
     assert f"classification and {count} baselines" in cli("evaluate", "--help").out

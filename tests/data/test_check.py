@@ -106,7 +106,7 @@ def inject(files: Files, kind: str, form: str, path: Path, row: int) -> int:
 def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts, data):
     files = valid_files(tmp_path, form, texts)
     files.write()
-    assert check_data(TASKS[files.task].form, files.config).errors == []
+    assert check_data(TASKS[files.task].schema, files.config).errors == []
 
     # an unknown label is one that training does not have, so it can only be in the test part
     candidates = [path for path in files.lines if kind != "label" or path.stem == "test"]
@@ -114,7 +114,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts
     row = data.draw(st.integers(1, len(files.lines[path]) - 1))
     line = inject(files, kind, form, path, row)
     files.write()
-    report = check_data(TASKS[files.task].form, files.config)
+    report = check_data(TASKS[files.task].schema, files.config)
     assert not report.ok and report.n_errors == len(report.errors) == 1
     [problem] = report.errors
     assert (problem.kind, problem.line) == (kind, line)
@@ -125,7 +125,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts
     else:
         assert problem.path == str(path)
     with pytest.raises(DataError) as caught:
-        load(TASKS[files.task].form, files.config)
+        load(TASKS[files.task].schema, files.config)
     assert f"{problem.path}:{line}" in caught.value.message
 
 
@@ -134,7 +134,7 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     train.write_bytes(b"text,label\nok,a\n\xff,b\nthree,col,umns\nfine,b\n")
     test.write_bytes(b"text,label\nok,c\nok,\n")
     report = check_data(
-        TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test)))
+        TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test)))
     )
     assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
         ("a.csv", 3, "encoding"),
@@ -150,7 +150,7 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     path.write_bytes("\ufefftext,label\r\none,a\r\none,a\r\n\r\n ,b\r\ntwo,b\r\n".encode())
     test.write_bytes(b"text,label\ntwo,a\nthree,b\n")
     config = DataConfig(files=FilesConfig(train_file=str(path), test_file=str(test)))
-    report = check_data(TASKS["classify"].form, config)
+    report = check_data(TASKS["classify"].schema, config)
     assert report.ok
     assert report.counts == {
         "byte order marks": 1,
@@ -162,13 +162,13 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     }
     assert report.sizes == {"train": 4, "test": 2}
     assert report.n_errors == 0
-    assert load(TASKS["classify"].form, config).test is not None
+    assert load(TASKS["classify"].schema, config).test is not None
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
-    assert check_data(TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=str(path)))).counts == {
+    assert check_data(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=str(path)))).counts == {
         "train: empty": 2
     }
 
@@ -177,7 +177,7 @@ def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
     report = check_data(
-        TASKS["classify"].form,
+        TASKS["classify"].schema,
         DataConfig(files=FilesConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))),
     )
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [
@@ -190,7 +190,7 @@ def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
 def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,label\none,a\n"two,b\nthree,a\n"four",b\n')
-    [problem] = check_data(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(path)))).errors
+    [problem] = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path)))).errors
     assert (problem.kind, problem.line) == ("quote", 3)
     assert "line 5" in problem.message
 
@@ -204,12 +204,12 @@ def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
         '{"text": "", "label": 0}',
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    report = check_data(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=str(path))))
+    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]
 
 
 def test_a_built_in_data_set_is_counted():
-    report = check_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=500)))
+    report = check_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=500)))
     assert report.ok and report.sizes["train"] == 500
     assert "test: also in training" not in report.counts
 
@@ -217,12 +217,12 @@ def test_a_built_in_data_set_is_counted():
 def test_no_files_named_is_a_usage_error():
     for task in ("classify", "translate", "lm"):
         with pytest.raises(UsageError, match="no training data"):
-            check_data(TASKS[task].form, DataConfig())
+            check_data(TASKS[task].schema, DataConfig())
 
 
 def test_labels_with_one_example_are_counted(tmp_path):
     rows = [f"text {i},{'ab'[i % 2]}" for i in range(10)] + ["odd one,c", "odd two,d"]
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     files = FilesConfig(train_file=str(tmp_path / "a.csv"))
-    report = check_data(TASKS["classify"].form, DataConfig(files=files))
+    report = check_data(TASKS["classify"].schema, DataConfig(files=files))
     assert report.ok and report.counts == {"train: labels with one example": 2}

@@ -71,7 +71,7 @@ def test_seeds_and_rows_differ(toy, model):
 
 
 def test_banned_tokens_are_not_written(toy, model):
-    texts = generate_ids(model, [[5]] * 20, DecodeConfig(max_new_tokens=20), banned=[toy.PAD, 7])
+    texts = generate_ids(model, [[5]] * 20, DecodeConfig(max_new_tokens=20), suppress_tokens=[toy.PAD, 7])
     assert not {toy.PAD, 7} & {token for text in texts for token in text}
 
 

@@ -79,9 +79,9 @@ def test_no_temperature_is_greedy(temperature):
 
 def test_banned_tokens_are_never_drawn():
     logits = torch.zeros(2000, 4)
-    token, _ = draw(logits, DecodeConfig(), uniform(0, torch.arange(2000), 0), banned=[1, 3])
+    token, _ = draw(logits, DecodeConfig(), uniform(0, torch.arange(2000), 0), suppress_tokens=[1, 3])
     assert set(token.tolist()) == {0, 2}
-    greedy, _ = draw(logits, DecodeConfig(temperature=0), uniform(0, torch.arange(2000), 0), banned=[0])
+    greedy, _ = draw(logits, DecodeConfig(temperature=0), uniform(0, torch.arange(2000), 0), suppress_tokens=[0])
     assert set(greedy.tolist()) == {1}
 
 

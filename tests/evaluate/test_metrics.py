@@ -43,6 +43,6 @@ def test_intervals_are_written_in_the_metrics_own_unit() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_validated_and_quoted_by_a_known_metric(name: str) -> None:
-    telling = TASKS[name].telling
-    known = METRICS.keys() | {metric.name for metric in telling.metrics}
-    assert {TASKS[name].metric, telling.headline, *telling.shown} <= known
+    task_report = TASKS[name].report
+    known = METRICS.keys() | {metric.name for metric in task_report.metrics}
+    assert {TASKS[name].metric, task_report.headline, *task_report.table_metrics} <= known

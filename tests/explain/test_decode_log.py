@@ -35,7 +35,7 @@ class Table:
 @pytest.fixture(scope="module")
 def tokenizer():
     config = config_of("translate")
-    return TASKS["translate"].fit(config, data_of("translate")).tokenizer
+    return TASKS["translate"].from_data(config, data_of("translate")).tokenizer
 
 
 def table_of(seed: int, vocab_size: int) -> torch.Tensor:

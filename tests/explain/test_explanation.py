@@ -47,7 +47,7 @@ def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: obj
     """A run with random weights, decided enough that rounding decides nothing."""
     config = replace(config_of(name), model=replace(MODEL, **model))
     config = replace(config, text=replace(config.text, max_len=max_len))
-    task = TASKS[config.task].fit(config, data_of(name))
+    task = TASKS[config.task].from_data(config, data_of(name))
     torch.manual_seed(seed)
     network = task.build_model()
     with torch.no_grad():

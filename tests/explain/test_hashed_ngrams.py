@@ -23,7 +23,7 @@ def hashed_ngram_run(**model: object) -> Run:
     config = config_of("lm", word_mask_prob=0.0)
     small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4, "ngram_rows": 300}
     config = replace(config, model=replace(config.model, **(small | model)))
-    task = TASKS["lm"].fit(config, data_of("lm"))
+    task = TASKS["lm"].from_data(config, data_of("lm"))
     torch.manual_seed(2)
     network = task.build_model()
     with torch.no_grad():

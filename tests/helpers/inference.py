@@ -43,7 +43,7 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     """Return a task on synthetic data with a random model whose predictions depend strongly on its input."""
     config = config_of(name, word_mask_prob=word_mask_prob)
     config = replace(config, model=replace(config.model, **({"dropout": 0.0} | model)))
-    task = TASKS[config.task].fit(config, data_of(name))
+    task = TASKS[config.task].from_data(config, data_of(name))
     torch.manual_seed(seed)
     network = task.build_model()
     with torch.no_grad():

@@ -34,7 +34,7 @@ def ngram_run(path: Path = Path("runs/spelled"), members: int = 1, **changes: An
         model=replace(config.model, members=members, **model),
         text=replace(config.text, ngrams=200, bigrams=bigrams, vocab_size=12),
     )
-    task = TASKS["classify"].fit(config, data(common_pairs=bigrams > 0))
+    task = TASKS["classify"].from_data(config, data(common_pairs=bigrams > 0))
     torch.manual_seed(2)
     network = task.build_model()
     with torch.no_grad():

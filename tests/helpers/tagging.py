@@ -30,7 +30,7 @@ from glassformer.nn.cache import positions_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.masks import Mask
 from glassformer.tasks import Task, register
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import percent
 
 TAGS = Role("tags", "--label-column", ("tags", "pos", "ner"))
@@ -67,26 +67,26 @@ class Tagger(nn.Module):
         return self.head(x)
 
 
-class TagTelling(Telling):
+class TagReport(TaskReport):
     """A metric of its own, and its words."""
 
-    what = "tagger"
+    model_name = "tagger"
     family = "encoder"
     unit = "words"
     loss_unit = "nats a word"
     metrics = (Metric("tag_accuracy", "Tag accuracy", "share of words tagged right", percent),)
     headline = "tag_accuracy"
     limits = "It knows the tags of its training data and no other."
-    compared: ClassVar = ("truth", "tags")
+    comparison_keys: ClassVar = ("truth", "tags")
 
 
 class Tag(Task):
     """Validated on the share of words whose tag is right."""
 
     name = "tag"
-    form = Form("tag", (TEXT, TAGS), check=check_tags)
+    schema = Form("tag", (TEXT, TAGS), check=check_tags)
     metric = "tag_accuracy"
-    telling = TagTelling()
+    report = TagReport()
     ignores = frozenset({"decode", "model.pooling", "model.n_decoder_layers", "model.tie_embeddings"})
 
     @classmethod
@@ -97,7 +97,7 @@ class Tag(Task):
     def tags(self) -> list[str]:
         return self.label_names or []
 
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         number = {tag: i for i, tag in enumerate(self.tags)}
         encoder.begin("ids", "target")
         for part in encoder.chunks(split):
@@ -120,7 +120,7 @@ class Tag(Task):
             n_labels=n,
         )
 
-    def build_member(self) -> Tagger:
+    def build_single_model(self) -> Tagger:
         text = self.config.text
         return Tagger(self.config.model, self.tokenizer.vocab_size, len(self.tags), text.max_len)
 

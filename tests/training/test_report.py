@@ -22,7 +22,7 @@ from glassformer.report.write import write_report
 from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
 from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 
 MakeRun = Callable[..., Path]
 
@@ -246,7 +246,7 @@ def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
 def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
     fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Classify, "telling", Telling())
+    monkeypatch.setattr(Classify, "report", TaskReport())
     run = fake_run("classify")
     text = report_of(run)
     assert re.findall(r"^## (.+)$", text, flags=re.MULTILINE) == [
@@ -268,8 +268,8 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
 
 
 def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tagging(Telling):
-        what = "tagger"
+    class Tagging(TaskReport):
+        model_name = "tagger"
         metrics = (Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),)
         headline = "slips"
         captions: ClassVar = {"tags": "What is tagged as what."}
@@ -277,7 +277,7 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
         def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
             return {"tags": b"a picture"}
 
-    monkeypatch.setattr(Classify, "telling", Tagging())
+    monkeypatch.setattr(Classify, "report", Tagging())
     run = fake_run("classify")
     edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
     edit(run / "data.json", lambda d: d.update(metric="slips"))

@@ -58,7 +58,7 @@ def _check(config: Config, as_json: bool) -> int:
     from glassformer.data.check import check_data
     from glassformer.tasks import task_class
 
-    report = check_data(task_class(config.task).form, config.data)
+    report = check_data(task_class(config.task).schema, config.data)
     if as_json:
         console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
@@ -83,7 +83,7 @@ def _show(config: Config, arguments: DataArguments) -> int:
     from glassformer.tasks import task_class
 
     kind = task_class(config.task)
-    data = load_text_data(kind.form, config.data)
+    data = load_text_data(kind.schema, config.data)
     for note in data.notes:
         console.say(note)
     splits = data.splits()

@@ -65,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
         if arguments.json:
             console.write(json.dumps(result, ensure_ascii=False))
         else:
-            for line in trained.task.telling.answer_lines(result):
+            for line in trained.task.report.answer_lines(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
         console.warn(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")

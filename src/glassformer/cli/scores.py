@@ -25,7 +25,7 @@ def headline_of(evaluation: Evaluation) -> str:
     """The one score to quote, in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
     from glassformer.tasks import task_class
 
-    metric, value, interval = task_class(evaluation.task).telling.score(evaluation)
+    metric, value, interval = task_class(evaluation.task).report.score(evaluation)
     between = f" (95% interval {_plain(interval)})" if interval else ""
     quoted = f"{metric.name.replace('_', ' ')} {_plain(value)}{between}"
     return f"{quoted} on {counted(evaluation.n, f'{evaluation.split} examples')}"

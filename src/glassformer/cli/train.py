@@ -133,5 +133,5 @@ def _finish(out: Path, as_json: bool) -> None:
         console.say(f"report: {folder.report}")
     console.say(f"use it:  glassformer predict {out} …")
     asked = several.best if several.exists else folder
-    if task_class(asked.read_config().task).telling.explained is not None:
+    if task_class(asked.read_config().task).explain_as is not None:
         console.say(f"look inside: glassformer explain {out}")

@@ -29,7 +29,7 @@ def generate_ids(
     config: DecodeConfig,
     *,
     eos: int | None = None,
-    banned: Sequence[int] = (),
+    suppress_tokens: Sequence[int] = (),
     first_row: int = 0,
     batch_rows: int = BATCH_ROWS,
     use_cache: bool = True,
@@ -70,7 +70,7 @@ def generate_ids(
             limits=[config.max_new_tokens] * len(batch),
             rows=[first_row + i for i in batch],
             eos=eos,
-            banned=banned,
+            suppress_tokens=suppress_tokens,
         )
         return [text.ids for text in texts]
 

@@ -40,7 +40,7 @@ def sample(
     limits: Sequence[int],
     rows: Sequence[int],
     eos: int | None = None,
-    banned: Sequence[int] = (),
+    suppress_tokens: Sequence[int] = (),
 ) -> list[Hypothesis]:
     """Continue each prompt by tokens drawn from the model.
 
@@ -80,7 +80,7 @@ def sample(
             start = seen = now
         logits = stepper.advance(texts.tokens[:, seen : texts.length]).to(drawing)
         seen = texts.length
-        token, log_prob = draw(logits, config, uniform(config.decode_seed, hashed, seen), banned)
+        token, log_prob = draw(logits, config, uniform(config.decode_seed, hashed, seen), suppress_tokens)
         for i in texts.append(token.to(stepper.device), log_prob.to(stepper.device), eos):
             ids, log_prob_sum, finished = texts.result(i)
             norm = norms[len(ids) + finished]
@@ -134,7 +134,7 @@ class _Texts:
 
 
 def draw(
-    logits: Float[Tensor, "R V"], config: DecodeConfig, u: Float[Tensor, " R"], banned: Sequence[int] = ()
+    logits: Float[Tensor, "R V"], config: DecodeConfig, u: Float[Tensor, " R"], suppress_tokens: Sequence[int] = ()
 ) -> tuple[Int[Tensor, " R"], Float[Tensor, " R"]]:
     """A token for each row, and its log-probability under the model.
 
@@ -147,8 +147,8 @@ def draw(
     """
     log_probs = logits.log_softmax(dim=-1)
     refuse_nan(log_probs[:, 0])
-    if banned:
-        logits = logits.index_fill(1, torch.tensor(banned, device=logits.device), float("-inf"))
+    if suppress_tokens:
+        logits = logits.index_fill(1, torch.tensor(suppress_tokens, device=logits.device), float("-inf"))
     if config.temperature == 0:
         token = logits.argmax(dim=-1)
     else:

@@ -92,12 +92,12 @@ class _Beam:
         limit: Int[Tensor, " B"],
         forced: Int[Tensor, "B P"],
         eos: int,
-        banned: list[int],
+        suppress_tokens: list[int],
         log: SearchLog | None,
     ) -> None:
         n, device, longest = len(limit), limit.device, int(limit.max())
         self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
-        self.eos, self.banned, self.log = eos, banned, log
+        self.eos, self.suppress_tokens, self.log = eos, suppress_tokens, log
         self.norms = torch.tensor(length_norms(longest, config.length_penalty), device=device)
         self.sentence = torch.arange(n, device=device)  # number of each sentence in the caller's list
         self.done = torch.zeros(n, dtype=torch.bool, device=device)
@@ -195,7 +195,7 @@ class _Beam:
         said = logits.log_softmax(dim=-1)
         if t == 0:
             refuse_nan(said[:, :, self.eos])
-        said[:, :, self.banned] = DEAD
+        said[:, :, self.suppress_tokens] = DEAD
         if t < self.forced.shape[1]:
             # Under a forced token the beam is one hypothesis, its first; the other places are dead.
             token = self.forced[:, t]

@@ -109,8 +109,10 @@ class _Job:
         limits = [length_limit(n, longest, self.config.max_new_tokens) for n in lengths]
         if self.config.sample:
             rows = [(self.first_row + i) * each + k for i in batch.tolist() for k in range(each)]
-            begin, banned = [[bos]] * len(rows), [bos, pad]
-            samples = sample(stepper, begin, self.config, limits=limits, rows=rows, eos=eos, banned=banned)
+            begin, suppress_tokens = [[bos]] * len(rows), [bos, pad]
+            samples = sample(
+                stepper, begin, self.config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress_tokens
+            )
             found = [samples[i : i + each] for i in range(0, len(samples), each)]
         else:
             forced = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]

@@ -1,7 +1,7 @@
 """The metrics there are: what each is called, how a value of it is written, and which way is better.
 
-The one table that choosing weights, drawing, telling and comparing go by. A task with a metric of its own
-describes it in its `Telling`; how a metric is computed is in the files beside this one.
+The one table that choosing weights, plots, reports and comparisons go by. A task with a metric of its own
+describes it in its `TaskReport`; how a metric is computed is in the files beside this one.
 """
 
 from __future__ import annotations

@@ -189,5 +189,7 @@ def generate(
     t = tokenizer
     with asking(model):
         limits = [config.max_new_tokens]
-        result = sample(writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, banned=banned)[0]
+        result = sample(
+            writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=banned
+        )[0]
     return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result

@@ -91,8 +91,8 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
     for test, p_value in zip(comparison.tests, corrected, strict=True):
         test["p_holm"] = p_value
         run = next(one.run for one in compared if str(one.path) == test["first"])
-        unit = test.get("unit", run.telling.unit)
-        comparison.verdicts.append(verdict(test, run.telling.metric(test["metric"]), unit, len(corrected)))
+        unit = test.get("unit", run.task_report.unit)
+        comparison.verdicts.append(verdict(test, run.task_report.metric(test["metric"]), unit, len(corrected)))
     return comparison
 
 
@@ -122,7 +122,7 @@ def load_predictions(run: RunFacts) -> Answers | None:
 
     A CheckpointError names a line that does not hold both.
     """
-    columns, folder = run.telling.compared, RunFolder(run.path)
+    columns, folder = run.task_report.comparison_keys, RunFolder(run.path)
     rows = folder.read_predictions() if columns else None
     if columns is None or rows is None:
         return None
@@ -183,8 +183,8 @@ def _scored_split(run: RunFacts) -> SplitFacts:
 
 
 def _paired(first: RunFacts, second: RunFacts, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
-    if first.telling.compared is None:
-        return f"there is no paired test of a {first.telling.what}."
+    if first.task_report.comparison_keys is None:
+        return f"there is no paired test of a {first.task_report.model_name}."
     of_first, of_second = answers
     if of_first is None or of_second is None:
         where = " or ".join(str(run.path) for run, of in zip((first, second), answers, strict=True) if not of)
@@ -193,4 +193,4 @@ def _paired(first: RunFacts, second: RunFacts, answers: Sequence[Answers | None]
     (truth, one), (others, two) = of_first, of_second
     if truth != others or not truth:
         return "they were not evaluated on the same examples."
-    return first.telling.paired_test(one, two, truth, first.score.metric.name)
+    return first.task_report.paired_test(one, two, truth, first.score.metric.name)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from glassformer.report.facts import RunFacts
+from glassformer.tasks import task_class
 
 PADDING = 0.25
 UNKNOWN = 0.05
@@ -107,7 +108,7 @@ def _solved(facts: RunFacts, loss: float) -> bool:
 
 def text(facts: RunFacts) -> Iterator[Finding]:
     """Slots computed for nothing; what the model never saw: unknown tokens, cut texts; and too few examples."""
-    train, telling, shares = facts.data.train, facts.telling, facts.logged("padding")
+    train, task_report, shares = facts.data.train, facts.task_report, facts.logged("padding")
     if shares and (mean := statistics.fmean(shares)) > PADDING:
         yield Finding(
             f"{mean:.0%} of the computation is padding",
@@ -119,11 +120,11 @@ def text(facts: RunFacts) -> Iterator[Finding]:
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")
-    if telling.running_text or train.n == 0:
+    if task_class(facts.config.task).running_text or train.n == 0:
         return
     truncated = (train.n_truncated or 0) / train.n
     if truncated > TRUNCATED:
-        yield Finding(f"{truncated:.0%} of the texts are cut", telling.cut_remedy)
+        yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
     if train.n < FEW_EXAMPLES:
         remedy = "more data helps more than any setting; keep the model small"
         yield Finding(f"there are only {train.n} training examples", remedy)

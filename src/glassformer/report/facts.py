@@ -15,7 +15,7 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine
 from glassformer.tasks import task_class
-from glassformer.tasks.reporting import Score, Telling
+from glassformer.tasks.reporting import Score, TaskReport
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class RunFacts:
     diverged: Divergence | None = None
 
     @property
-    def telling(self) -> Telling:
+    def task_report(self) -> TaskReport:
         """How runs of this task are told."""
-        return task_class(self.config.task).telling
+        return task_class(self.config.task).report
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class RunFacts:
     @property
     def score(self) -> Score:
         """The test score to quote first."""
-        return self.telling.score(self.evaluation or Evaluation())
+        return self.task_report.score(self.evaluation or Evaluation())
 
     @property
     def metric(self) -> Metric:
@@ -82,7 +82,7 @@ class RunFacts:
         logged = [name for row in self.validations for name in row.valid or {}]
         wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]
         others = [name for name in logged if name != "loss"]
-        return self.telling.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
+        return self.task_report.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
 
     def validation_score(self, row: MetricsLine) -> float:
         """Return the metric of a validation; NaN where it has none."""

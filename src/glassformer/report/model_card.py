@@ -32,16 +32,16 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     """
     facts = load_facts(run_dir)
     share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
-    cut = f"; {percent(share)} of the {facts.telling.lengths_of} were longer" if share else ""
+    cut = f"; {percent(share)} of the {facts.task_report.inputs_name} were longer" if share else ""
     labels = model.get("label_names") or []
     shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
     classes = f"{shown} and {more} more" if more > 0 else shown
     parts = [
         f"# {cell_text(facts.name)}",
-        f"A {facts.telling.what} trained from scratch with Glassformer on {sentences.dataset(facts)}. "
+        f"A {facts.task_report.model_name} trained from scratch with Glassformer on {sentences.dataset(facts)}. "
         f"{sentences.model(facts)}",
         *("## Score", sentences.headline(facts), *_scores(facts), *sentences.warnings(facts)),
-        *("## Limits", facts.telling.limits),
+        *("## Limits", facts.task_report.limits),
         f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
         *(("## Classes", classes) if labels else ()),
         *("## Use it", sentences.use(facts, "path/to/run"), "## Files", FILES),
@@ -52,8 +52,8 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
 def _scores(facts: RunFacts) -> list[str]:
     """Return the test scores in a list; before a test, the validation that chose the weights."""
     if facts.evaluation:
-        names = facts.telling.names(facts.evaluation)
-        scores = [facts.telling.score(facts.evaluation, name) for name in names]
+        names = facts.task_report.names(facts.evaluation)
+        scores = [facts.task_report.score(facts.evaluation, name) for name in names]
         return ["\n".join(f"- {score.metric.title}: {score.text}" for score in scores)] if scores else []
     best = facts.best_validation()
     if best is None:

@@ -24,7 +24,7 @@ def draw_all(facts: RunFacts) -> dict[str, bytes]:
     """Draw every plot a run has numbers for, by file name without suffix."""
     with ps.style():
         drawn = {draw.__name__: draw(facts) for draw in (loss, metric, learning_rate, lengths)}
-        of_scores = facts.telling.plots(facts.evaluation) if facts.evaluation else {}
+        of_scores = facts.task_report.plots(facts.evaluation) if facts.evaluation else {}
     return {name: image for name, image in drawn.items() if image is not None} | of_scores
 
 
@@ -34,7 +34,7 @@ def loss(facts: RunFacts) -> bytes | None:
     valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
     if len(steps) < 2 and len(valid_steps) < 2:
         return None
-    subtitle = f"Cross-entropy, {facts.telling.loss_unit}; lower is better"
+    subtitle = f"Cross-entropy, {facts.task_report.loss_unit}; lower is better"
     figure, (axes,) = ps.new_figure(3.7, "Loss", subtitle, right=1.35)
     labels: list[tuple[Number, Number, str, str]] = []
     if len(steps) >= 2:
@@ -79,7 +79,7 @@ def metric(facts: RunFacts) -> bytes | None:
     last = max(float(steps[-1]), facts.steps)
     edge = last * 1.035  # the test score stands just outside: it is no point of the curve
     labels, seen = [(edge, values[-1], f"validation {metric.write(values[-1])}", ps.ACCENT)], list(values)
-    _, test, interval = facts.telling.score(facts.evaluation or Evaluation(), metric.name)
+    _, test, interval = facts.task_report.score(facts.evaluation or Evaluation(), metric.name)
     if test is not None and facts.evaluation and facts.evaluation.split == "test":
         spread = interval or [test, test]
         axes.plot([edge, edge], spread, color=ps.INK, linewidth=1.3, clip_on=False)
@@ -97,7 +97,7 @@ def _metric_axes(axes: Any, facts: RunFacts, seen: Sequence[Number]) -> None:
     metric, low, high = facts.metric, min(seen), max(seen)
     reach = max(high - low, 0.02 * abs(high), 1e-9)
     baselines = facts.evaluation.baselines.items() if facts.evaluation else ()
-    scored = [(facts.telling.baselines.get(key, key), row.get(metric.name)) for key, row in baselines]
+    scored = [(facts.task_report.baselines.get(key, key), row.get(metric.name)) for key, row in baselines]
     near = [(name, v) for name, v in scored if v is not None and low - reach < v < high + reach]
     low, high = min([low, *(v for _, v in near)]), max([high, *(v for _, v in near)])
     below = low - 0.1 * (high - low) - 1e-9
@@ -156,7 +156,7 @@ def lengths(facts: RunFacts) -> bytes | None:
     edges, counts = (np.asarray((train.lengths or {}).get(key, []), float) for key in ("edges", "counts"))
     if len(counts) < 2 or len(edges) != len(counts) + 1 or counts.sum() < 2 or not np.isfinite(edges).all():
         return None
-    subtitle = f"Share of {facts.telling.lengths_of} by tokens, as the model sees them"
+    subtitle = f"Share of {facts.task_report.inputs_name} by tokens, as the model sees them"
     figure, (axes,) = ps.new_figure(3.3, "Length of texts", subtitle)
     shares = counts / counts.sum()
     axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=ps.SOFT, ec=ps.PAPER, lw=0.6)

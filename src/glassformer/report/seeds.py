@@ -57,7 +57,7 @@ class SeedsFacts:
     @property
     def ensemble(self) -> Score | None:
         """The score to quote first of all runs as one."""
-        return None if self.evaluation is None else self.runs[0].telling.score(self.evaluation)
+        return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
     def scores(self) -> list[float]:
         """The test score of each run, the one to quote first."""
@@ -183,7 +183,7 @@ def seeds_markdown(facts: SeedsFacts) -> str:
     ]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
-        f"A {first.telling.what} trained on {sentences.dataset(first)}, again and again from other random weights, in "
+        f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, again and again from other random weights, in "
         f"another order. {headline(facts)}",
         f"*{sentences.model(first)}*",
         *sentences.warnings(best),
@@ -197,5 +197,5 @@ def seeds_markdown(facts: SeedsFacts) -> str:
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
         parts.append(f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`.")
-    parts += ["## Use it", fenced(first.telling.example_command(facts.path.name), "sh")]
+    parts += ["## Use it", fenced(first.task_report.example_command(facts.path.name), "sh")]
     return "\n\n".join(parts) + "\n"

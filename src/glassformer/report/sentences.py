@@ -22,13 +22,13 @@ def headline(facts: RunFacts) -> str:
     if value is None:
         return "Its evaluation holds no score."
     spread = f" (95% interval {metric.between(interval)})" if interval else ""
-    over = f"over {counted(evaluation.n, facts.telling.unit)}"
+    over = f"over {counted(evaluation.n, facts.task_report.unit)}"
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 
 def model(facts: RunFacts) -> str:
     """Return what the model is: family, layers, width, heads, parameters, tokenizer."""
-    model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.telling.family
+    model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.task_report.family
     n = model.n_layers
     parts = [f"{counted(n, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"]
     if facts.n_parameters:
@@ -79,7 +79,7 @@ def caveats(facts: RunFacts) -> list[str]:
     found = [NO_TEST] if evaluation.split != "test" else []
     return found + [
         *_few_scored(facts),
-        *facts.telling.caveats(evaluation),
+        *facts.task_report.warnings(evaluation),
         *(evaluation.scores.get("notes") or []),
     ]
 
@@ -94,7 +94,7 @@ def _few_scored(facts: RunFacts) -> list[str]:
     evaluation, (metric, value, interval) = facts.evaluation, facts.score
     if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
         return []
-    n, unit = evaluation.n, facts.telling.unit
+    n, unit = evaluation.n, facts.task_report.unit
     few = f"Only {counted(n, unit)} {'was' if n == 1 else 'were'} scored"
     low, high = map(metric.write, interval)
     if low == high:  # drawn again and again from one sentence, which is always the same
@@ -104,6 +104,6 @@ def _few_scored(facts: RunFacts) -> list[str]:
 
 def use(facts: RunFacts, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
-    shell = f"{facts.telling.example_command(run)}\nglassformer evaluate {run} --json"
+    shell = f"{facts.task_report.example_command(run)}\nglassformer evaluate {run} --json"
     python = f'import glassformer\n\nrun = glassformer.load("{run}")\nprint(run.predict(["…"]))'
     return "\n\n".join([fenced(shell, "sh"), fenced(python, "python")])

@@ -45,7 +45,7 @@ def report_markdown(facts: RunFacts, plots: list[str]) -> str:
 
 def _images(facts: RunFacts, plots: list[str], names: Iterable[str]) -> list[str]:
     """Return pictures with their captions, those of them that exist."""
-    captions, there = {**CAPTIONS, **facts.telling.captions}, [name for name in names if name in plots]
+    captions, there = {**CAPTIONS, **facts.task_report.captions}, [name for name in names if name in plots]
     return [f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*" for name in there]
 
 
@@ -54,7 +54,7 @@ def _opening(facts: RunFacts) -> list[str]:
     on = f" on {cell_text(device)}" if device else ""
     return [
         f"# {cell_text(facts.name)}",
-        f"A {facts.telling.what} trained on {sentences.dataset(facts)}{on}. {sentences.headline(facts)}",
+        f"A {facts.task_report.model_name} trained on {sentences.dataset(facts)}{on}. {sentences.headline(facts)}",
         f"*{sentences.model(facts)}*",
         *([quoted(facts.config.note)] if facts.config.note else []),
         *sentences.warnings(facts),
@@ -62,25 +62,25 @@ def _opening(facts: RunFacts) -> list[str]:
 
 
 def _result(facts: RunFacts, plots: list[str]) -> list[str]:
-    evaluation, telling = facts.evaluation, facts.telling
+    evaluation, task_report = facts.evaluation, facts.task_report
     if evaluation is None:
         return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
-    names, rivals = telling.names(evaluation), evaluation.baselines
-    scores = [telling.score(evaluation, name) for name in names]
-    called = {key: telling.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}
+    names, rivals = task_report.names(evaluation), evaluation.baselines
+    scores = [task_report.score(evaluation, name) for name in names]
+    called = {key: task_report.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}
     columns = {"this model": [score.text for score in scores]}
     if any(score.interval for score in scores):
         columns["95% interval"] = [score.metric.between(score.interval) for score in scores]
     for key, row in rivals.items():
-        columns[called[key]] = [telling.score(Evaluation(scores=row), name).text for name in names]
+        columns[called[key]] = [task_report.score(Evaluation(scores=row), name).text for name in names]
     rows = [[score.metric.title, *cells] for score, *cells in zip(scores, *columns.values(), strict=True)]
     parts = [table(["", *columns], rows)]
     told = [f"{called[key]}: {row['settings']}" for key, row in rivals.items() if row.get("settings")]
     if told:
         parts.append(f"Beside it, on the same data. {'. '.join(s[0].upper() + s[1:] for s in told)}.")
-    parts += [*telling.details(evaluation), *_images(facts, plots, telling.captions)]
+    parts += [*task_report.details(evaluation), *_images(facts, plots, task_report.captions)]
     if evaluation.examples:
-        parts += ["### Examples", telling.examples_note, telling.example_table(evaluation.examples)]
+        parts += ["### Examples", task_report.examples_note, task_report.example_table(evaluation.examples)]
     return parts
 
 
@@ -124,7 +124,7 @@ def _validations(facts: RunFacts) -> list[str]:
     if not rows:
         return ["There was no validation."]
     every = -(-len(rows) // MOST_VALIDATIONS)
-    metrics = [facts.telling.metric(key) for key in rows[-1].valid or {}]
+    metrics = [facts.task_report.metric(key) for key in rows[-1].valid or {}]
     body = []
     for row in rows[::-1][::every][::-1]:  # counted from the end: the last is always there
         scores = [(metric, (row.valid or {}).get(metric.name)) for metric in metrics]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.cpu_threads import make_room
 
@@ -58,20 +58,24 @@ class Task(ABC):
 
     Attributes:
         name: what the configuration calls it.
-        form: what it reads: the columns of a table, or running text.
+        schema: what it reads: the columns of a table, or running text.
         metric: the score that chooses the weights.
-        telling: how its runs are told.
+        report: how its runs are reported.
         ignores: settings it has no use for: fields ("model.pooling") and whole sections ("decode").
-        fits_baselines: whether `evaluate` fits baselines, and so wants the training texts.
+        fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
+        running_text: whether its data is one text, in which single examples and truncation have no meaning.
+        explain_as: the kind of model that `explain` traces; None where it cannot.
         ranks: who shares the work of `validate`; a process alone unless `among` says otherwise.
     """
 
     name: ClassVar[str]
-    form: ClassVar[Form]
+    schema: ClassVar[Form]
     metric: str
-    telling: ClassVar[Telling] = Telling()
+    report: ClassVar[TaskReport] = TaskReport()
     ignores: ClassVar[frozenset[str]] = frozenset()
     fits_baselines: ClassVar[bool] = False
+    running_text: ClassVar[bool] = False
+    explain_as: ClassVar[Literal["decider", "translator", "writer"] | None] = None
     ranks: Ranks = ALONE
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -80,10 +84,10 @@ class Task(ABC):
     @property
     def higher_is_better(self) -> bool:
         """Which way the metric is better."""
-        return self.telling.metric(self.metric).higher_is_better
+        return self.report.metric(self.metric).higher_is_better
 
     @property
-    def banned(self) -> list[int]:
+    def suppress_tokens(self) -> list[int]:
         """Ids that its models never write."""
         return []
 
@@ -102,7 +106,7 @@ class Task(ABC):
     # --- from the data to settings --------------------------------------------------------------------------
 
     @classmethod
-    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         """Settings that suit this data, by field, and the reason in words; for a recipe to name in `fit`.
 
         They look at the training split alone, and at nothing of it but sizes; and at what `config` has chosen already.
@@ -112,14 +116,14 @@ class Task(ABC):
     # --- from texts to ids ----------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """The task with a tokenizer trained on the training split alone, or with one trained before."""
         tokenizer = tokenizer or data.tokenizer
-        tokenizer = tokenizer or Tokenizer.train(cls.tokenized(data.train), config.text, data.extra_tokens)
+        tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
     @classmethod
-    def tokenized(cls, train: Split) -> list[str]:
+    def tokenizer_texts(cls, train: Split) -> list[str]:
         """The texts the tokenizer is trained on."""
         return train.text
 
@@ -129,9 +133,9 @@ class Task(ABC):
         return None
 
     @property
-    def own_form(self) -> Form:
-        """`form`, its check knowing what this trained task knows; for test files that come later."""
-        return self.form
+    def eval_schema(self) -> Form:
+        """`schema`, its check knowing what this trained task knows; for test files that come later."""
+        return self.schema
 
     def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
         """A split as ids, in memory or mapped from a cache folder; `training` may leave examples out.
@@ -147,25 +151,25 @@ class Task(ABC):
             return [self.name, text.max_len, text.truncate, training, *known]
 
         encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
-        return encode_split(split, encoder, partial(self.write, training=training), settings, cache)
+        return encode_split(split, encoder, partial(self.encode_into, training=training), settings, cache)
 
     @abstractmethod
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         """Put the columns of a split into an encoder; a function of its arguments and of `encode`'s settings."""
 
     # --- from ids to batches --------------------------------------------------------------------------------
 
-    def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
+    def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         """(N,) what an example costs a batch (the width it forces), and (N,) what to sort equal costs by."""
         return np.maximum(corpus.lengths, 1), np.zeros(len(corpus), np.int64)
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
         """The batches of an epoch: a pure function of the corpus, the configuration and the epoch."""
-        return shuffled_by_length(*self.costs(corpus), self.config.train, epoch)
+        return shuffled_by_length(*self.batch_costs(corpus), self.config.train, epoch)
 
     def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> Plan:
         """Batches that visit every example once."""
-        cost, tie = self.costs(corpus)
+        cost, tie = self.batch_costs(corpus)
         return by_length(cost, max_tokens, tie)
 
     @abstractmethod
@@ -176,11 +180,11 @@ class Task(ABC):
 
     def build_model(self) -> nn.Module:
         """A new model for this tokenizer, randomly initialised: one, or an ensemble of as many as are asked for."""
-        members = [self.build_member() for _ in range(self.config.model.members)]
+        members = [self.build_single_model() for _ in range(self.config.model.members)]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @abstractmethod
-    def build_member(self) -> nn.Module:
+    def build_single_model(self) -> nn.Module:
         """One new model."""
 
     @classmethod
@@ -202,9 +206,9 @@ class Task(ABC):
         Of an ensemble in training the mean over its members, each of which learns by itself; else that of their mean.
         """
         asked = members_of(model) if model.training else [model]
-        return torch.stack([self.loss_sum_of_one(each, batch, label_smoothing) for each in asked]).mean()
+        return torch.stack([self.single_loss_sum(each, batch, label_smoothing) for each in asked]).mean()
 
-    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """`loss_sum` of a model as it stands."""
         return cross_entropy_sum(self.logits(model, batch), batch.labels, label_smoothing)
 

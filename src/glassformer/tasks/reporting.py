@@ -6,7 +6,7 @@ A task that says little still gets a true report, since every answer here has a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
@@ -27,39 +27,35 @@ class Score(NamedTuple):
         return "" if self.value is None else self.metric.write(self.value)
 
 
-class Telling:
+class TaskReport:
     """What is said of a task's runs; it has no state. Text is Markdown where it goes into a report.
 
     Attributes:
-        what: what a model of it is, after "a". family: the Transformer it is. unit: what an evaluation's `n`
-            counts. loss_unit: of its training loss. lengths_of: whose lengths `data.json` has.
-        running_text: its data is one text cut into pieces, so that cut and few examples mean nothing.
-        cut_remedy: what to do when many texts are cut.
+        model_name: what a model of it is, after "a". family: the Transformer it is. unit: what an evaluation's `n`
+            counts. loss_unit: of its training loss. inputs_name: whose lengths `data.json` has.
+        truncation_hint: what to do when many texts are cut.
         metrics: its own, beside the common ones. headline: the score to quote first, unless the evaluation
-            names another. shown: the scores of the result table; every known one where this is empty.
+            names another. table_metrics: the scores of the result table; every known one where this is empty.
         baselines: what its yardsticks are called. captions: of its own plots, in the order of the report.
         limits: what its models cannot do. examples_note: how the examples were chosen.
-        explained: as what `explain` looks into its models; None where it does not.
-        compared: the keys of a stored prediction that hold what was right and what was predicted; None when
+        comparison_keys: the keys of a stored prediction that hold what was right and what was predicted; None when
             its runs are not compared example by example.
     """
 
-    what: ClassVar[str] = "model"
+    model_name: ClassVar[str] = "model"
     family: ClassVar[str] = ""
     unit: ClassVar[str] = "examples"
     loss_unit: ClassVar[str] = "nats a label"
-    lengths_of: ClassVar[str] = "training texts"
-    running_text: ClassVar[bool] = False
-    cut_remedy: ClassVar[str] = "a larger --text.max-len"
+    inputs_name: ClassVar[str] = "training texts"
+    truncation_hint: ClassVar[str] = "a larger --text.max-len"
     metrics: ClassVar[tuple[Metric, ...]] = ()
     headline: ClassVar[str] = ""
-    shown: ClassVar[tuple[str, ...]] = ()
+    table_metrics: ClassVar[tuple[str, ...]] = ()
     baselines: ClassVar[Mapping[str, str]] = {}
     captions: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: ClassVar[str] = "The first of the split, not chosen."
-    explained: ClassVar[Literal["decider", "translator", "writer"] | None] = None
-    compared: ClassVar[tuple[str, str] | None] = None
+    comparison_keys: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:
         """Return the metric of a name, the task's own first."""
@@ -72,14 +68,14 @@ class Telling:
 
     def names(self, evaluation: Evaluation) -> list[str]:
         """Return the scores of the result table that an evaluation has."""
-        known = self.shown or [*(own.name for own in self.metrics), *METRICS]
+        known = self.table_metrics or [*(own.name for own in self.metrics), *METRICS]
         return [name for name in known if evaluation.value(name) is not None]
 
     def details(self, evaluation: Evaluation) -> list[str]:
         """Return what follows the result table, such as how answers were decoded, or a table of classes."""
         return []
 
-    def caveats(self, evaluation: Evaluation) -> list[str]:
+    def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return what a reader must know before believing a score."""
         return []
 

@@ -23,7 +23,7 @@ def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Confi
     names = config.fit.split()
     if not names:
         return config, data
-    found, reason = kind.rules(data, config)
+    found, reason = kind.suggest_settings(data, config)
     if missing := [name for name in names if name not in found]:
         told = f"the task {kind.name} has no rule for {missing[0]}"
         raise UsageError(told, f"it has rules for: {', '.join(found) or 'nothing'}; set it, or take it out of fit")

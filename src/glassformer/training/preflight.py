@@ -115,7 +115,7 @@ def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
 def _too_few(run: RunContext) -> Iterator[str]:
     """What can be expected of few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
-    if run.task.telling.running_text or run.train.running:
+    if run.task.running_text or run.train.running:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
@@ -135,7 +135,7 @@ def _too_few(run: RunContext) -> Iterator[str]:
 
 def _lopsided(run: RunContext) -> Iterator[str]:
     """Classes that training hardly shows, or shows almost alone."""
-    if run.task.form.answers != "label":
+    if run.task.schema.answers != "label":
         return
     counts = Counter(run.data.train.answers).most_common()
     lonely, (commonest, most) = sorted(label for label, n in counts if n == 1), counts[0]
@@ -161,7 +161,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
     parts = {"train": (p.train, p.data.train), "valid": (p.valid, p.data.valid)}
     splits = {name: _describe_split(p.task, *part) for name, part in parts.items()}
     if (test := p.data.test) is not None:
-        running, text = p.task.telling.running_text, p.config.text
+        running, text = p.task.running_text, p.config.text
         n_tokens, n_cut, n_unknown, n_texts = count_unknown(p.task.tokenizer, test.text, text, running)
         splits["test"] = SplitFacts(
             len(test),
@@ -178,7 +178,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitFacts:
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
-    running = task.telling.running_text or corpus.running
+    running = task.running_text or corpus.running
     n_texts = None if running else unknown_texts(columns, task.tokenizer.unk_id)
     return SplitFacts(
         **stats | {"n": len(corpus)},

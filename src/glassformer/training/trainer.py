@@ -61,8 +61,8 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         base = read_base(config.train.init_from)
         check_base(config, base)
         tokenizer = base.tokenizer
-    config, data = fit_to_data(config, kind, load_text_data(kind.form, config.data))
-    if kind.form.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
+    config, data = fit_to_data(config, kind, load_text_data(kind.schema, config.data))
+    if kind.schema.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
         what = (
             f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
         )
@@ -70,7 +70,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     if (n_chars := sum(map(len, data.train.text))) >= MANY_CHARS:
         told = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
         console.say(f"reading     {told}: tokenizer and encoding can take minutes")
-    task = kind.fit(config, data, tokenizer)
+    task = kind.from_data(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
     valid = task.encode(data.valid, training=False, cache=cache)

@@ -40,7 +40,7 @@ def pairs(tmp_path):
 
 def load_pairs(place, **options):
     config = override(Config(), {"dataset": "multi30k", "data_dir": place, **options})
-    return load_text_data(TASKS["translate"].form, config.data)
+    return load_text_data(TASKS["translate"].schema, config.data)
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
@@ -92,7 +92,7 @@ def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypat
     monkeypatch.setattr(multi30k, "fetch", fetch)
     config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version=version))
     with pytest.raises(DataError, match="is not train"):
-        load_text_data(TASKS["translate"].form, config)
+        load_text_data(TASKS["translate"].schema, config)
     published = {name: hashlib.sha256(b"").hexdigest() for name in multi30k.SHA256}
     for path in pairs.iterdir():
         raw = path.read_bytes()
@@ -100,7 +100,7 @@ def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypat
         published[path.name.removesuffix(".gz")] = hashlib.sha256(raw).hexdigest()
     monkeypatch.setattr(multi30k, "SHA256", published)
     asked.clear()
-    data = load_text_data(TASKS["translate"].form, config)
+    data = load_text_data(TASKS["translate"].schema, config)
     assert len(data.train) == 30 and len(asked) == 6
     place = "raw/train.en.gz" if version == "raw" else "tok/train.lc.norm.tok.en"
     assert asked[0] == f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/{place}"
@@ -110,12 +110,12 @@ def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_pa
     text = "".join(chr(97 + i % 26) for i in range(1003)) + "é\n"
     (tmp_path / "input.txt").write_text(text, encoding="utf-8", newline="")
     config = DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0.1)
-    data = load_text_data(TASKS["lm"].form, config)
+    data = load_text_data(TASKS["lm"].schema, config)
     (train,), (valid,), (test,) = data.train.text, data.valid.text, data.test.text
     assert valid + train + test == text, "training runs up to the test part"
     assert (len(train), len(valid), len(test)) == (814, 90, 101)
     whole = load_text_data(
-        TASKS["lm"].form,
+        TASKS["lm"].schema,
         DataConfig(dataset="shakespeare", data_dir=str(tmp_path), use_test_as_validation=True),
     )
     assert whole.train.text[0] == text[:904] and whole.valid.text == [test]
@@ -124,17 +124,17 @@ def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_pa
 def test_shakespeare_names_what_is_wrong(tmp_path):
     config = DataConfig(dataset="shakespeare", data_dir=str(tmp_path))
     with pytest.raises(DataError, match="there is no tiny Shakespeare"):
-        load_text_data(TASKS["lm"].form, config)
+        load_text_data(TASKS["lm"].schema, config)
     (tmp_path / "input.txt").write_bytes(b"a\nb\nc\xff\n" * 50)
     with pytest.raises(DataError, match=r"input\.txt:3: this line is not UTF-8"):
-        load_text_data(TASKS["lm"].form, config)
+        load_text_data(TASKS["lm"].schema, config)
     (tmp_path / "input.txt").write_bytes(b"short")
     with pytest.raises(DataError, match="5 characters are too few"):
-        load_text_data(TASKS["lm"].form, config)
+        load_text_data(TASKS["lm"].schema, config)
     with pytest.raises(UsageError, match="limit counts examples"):
-        load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
+        load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
     with pytest.raises(UsageError, match="valid_fraction"):
-        load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
+        load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
 
 
 def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
@@ -146,15 +146,15 @@ def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):
 
     monkeypatch.setattr(shakespeare, "fetch", fetch)
     with pytest.raises(DataError, match="is not tiny Shakespeare"):
-        load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare"))
+        load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare"))
     monkeypatch.setattr(shakespeare, "SHA256", hashlib.sha256(b"words, words, words\n" * 50).hexdigest())
-    assert load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare")).hashes == {
+    assert load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare")).hashes == {
         "input.txt": shakespeare.SHA256
     }
 
 
 def test_dates_come_through_the_door():
-    data = load_text_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=50)))
+    data = load_text_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=50)))
     assert len(data.train) == 50 and "[de_DE]" in data.extra_tokens
 
 
@@ -167,4 +167,4 @@ def test_dates_come_through_the_door():
 )
 def test_what_does_not_fit_is_a_usage_error(task, dataset, message):
     with pytest.raises(UsageError, match=message):
-        load_text_data(task_class(task).form, DataConfig(dataset=dataset))
+        load_text_data(task_class(task).schema, DataConfig(dataset=dataset))

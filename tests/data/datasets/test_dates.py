@@ -60,7 +60,7 @@ def test_use_test_as_validation_is_said():
 @pytest.mark.parametrize("n", [0, 1_000_001])
 def test_an_impossible_number_is_a_usage_error(n):
     with pytest.raises(UsageError, match="n_dates"):
-        load_text_data(TASKS["translate"].form, DataConfig(dataset="dates", dates=DatesConfig(n_dates=n)))
+        load_text_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=n)))
 
 
 @pytest.mark.parametrize("locale", LOCALES)

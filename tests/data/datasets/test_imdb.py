@@ -60,7 +60,7 @@ def folder(tmp_path):
 
 def load(place, **options):
     data = DataConfig(dataset="imdb", data_dir=str(place), **options)
-    return load_text_data(TASKS["classify"].form, data)
+    return load_text_data(TASKS["classify"].schema, data)
 
 
 def test_parts_labels_and_texts(archive):
@@ -170,7 +170,7 @@ def test_the_large_tables_of_the_official_archive_are_passed_over(archive, tmp_p
 
 
 def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
-    form, options = TASKS["pretrain"].form, {"data_dir": str(archive), "valid_fraction": 0.3}
+    form, options = TASKS["pretrain"].schema, {"data_dir": str(archive), "valid_fraction": 0.3}
     data = load_text_data(form, DataConfig(dataset="imdb-texts", **options))
     labelled = load(archive, valid_fraction=0.3)
     assert data.valid.text == labelled.valid.text and data.test is None and data.train.answer is None
@@ -184,7 +184,7 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
 
 def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(archive, tmp_path):
     options = {"data_dir": str(archive), "valid_fraction": 0.3}
-    texts = load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", **options))
+    texts = load_text_data(TASKS["pretrain"].schema, DataConfig(dataset="imdb-texts", **options))
     path, labelled = tmp_path / "p.jsonl", load(archive, valid_fraction=0.3)
     rows = [{"text": t, "label": "pos", "probability": 1} for t in [*texts.train.text, *texts.valid.text]]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -200,7 +200,7 @@ def test_a_review_of_the_test_split_is_not_pretrained_on_under_another_name(fold
     unsup.write_bytes(test.read_bytes())
     (folder / "aclImdb/train/neg/5_5.txt").write_bytes(test.read_bytes())
     data = load_text_data(
-        TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", data_dir=str(folder), valid_fraction=0.1)
+        TASKS["pretrain"].schema, DataConfig(dataset="imdb-texts", data_dir=str(folder), valid_fraction=0.1)
     )
     assert not {*data.train.text} & {*load(folder).test.text}
 
@@ -210,11 +210,11 @@ def test_a_folder_without_unlabelled_reviews_still_classifies(folder):
         path.unlink()
     assert len(load(folder).test) == 80
     with pytest.raises(DataError, match="no reviews in train/unsup"):
-        load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb-texts", data_dir=str(folder)))
+        load_text_data(TASKS["pretrain"].schema, DataConfig(dataset="imdb-texts", data_dir=str(folder)))
 
 
 def test_labelled_reviews_can_be_pretrained_on_and_unlabelled_ones_not_classified(archive):
-    data = load_text_data(TASKS["pretrain"].form, DataConfig(dataset="imdb", data_dir=str(archive)))
+    data = load_text_data(TASKS["pretrain"].schema, DataConfig(dataset="imdb", data_dir=str(archive)))
     assert len(data.train) == 72
     with pytest.raises(UsageError, match="holds texts alone, and classify needs texts with labels"):
-        load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb-texts", data_dir=str(archive)))
+        load_text_data(TASKS["classify"].schema, DataConfig(dataset="imdb-texts", data_dir=str(archive)))

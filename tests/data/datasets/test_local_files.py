@@ -63,7 +63,7 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
         case _:
             rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
             path = write(tmp_path / "a.csv", as_csv([("nr", "lang", "urteil", "meinung"), *rows]))
-    data = load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=path)))
+    data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS)
     assert data.test is None
@@ -80,9 +80,9 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     config = DataConfig(files=FilesConfig(train_file=path, test_file=path, valid_file=path))
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
-            load(TASKS["classify"].form, config)
+            load(TASKS["classify"].schema, config)
         return
-    data = load(TASKS["classify"].form, config)
+    data = load(TASKS["classify"].schema, config)
     assert data.test is not None and data.train.text == data.test.text == [text for text, _ in rows]
     assert data.train.answer == [label.strip() for _, label in rows]
 
@@ -93,20 +93,20 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
         as_csv([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
     )
     data = load(
-        TASKS["classify"].form,
+        TASKS["classify"].schema,
         DataConfig(files=FilesConfig(train_file=path, text_column="summary", label_column="stars")),
     )
     assert all(text.startswith("short") for text in data.train.text)
     assert not any("guessed" in note for note in data.notes)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:
-        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
     assert "'summary'" in caught.value.hint
 
 
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
     data = load(
-        TASKS["classify"].form,
+        TASKS["classify"].schema,
         DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows)))),
     )
     assert TASKS["classify"].classes_of(data.train) == [str(i) for i in range(11)]
@@ -116,7 +116,7 @@ def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_p
 def test_labels_that_only_look_like_numbers_are_names(tmp_path, odd):
     rows = [(f"text {i}", [odd, "1"][i % 2]) for i in range(40)]
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
-    data = load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=path)))
+    data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
     assert TASKS["classify"].classes_of(data.train) == sorted([odd, "1"])
 
 
@@ -124,17 +124,17 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     train = write(tmp_path / "a.csv", as_csv([("text", "label"), *REVIEWS]))
     test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
-        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
         known = partial(check_labels, known=["neg", "pos"])
-        load_test(replace(TASKS["classify"].form, check=known), DataConfig(files=FilesConfig(test_file=test)))
+        load_test(replace(TASKS["classify"].schema, check=known), DataConfig(files=FilesConfig(test_file=test)))
 
 
 def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
     rows = [(f"some longer text {i}", i) for i in range(50)]
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     with pytest.raises(DataError, match="50 different labels in 50 rows"):
-        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=path)))
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 
 @pytest.mark.parametrize("form", ["tsv", "header", "languages", "jsonl", "nested", "third column"])
@@ -156,7 +156,7 @@ def test_pair_tables_give_the_same_pairs(tmp_path, form):
             path = write(tmp_path / "a.jsonl", "\n".join(rows))
         case _:
             path = write(tmp_path / "a.tsv", tsv([(a, b, "CC-BY") for a, b in PAIRS]))
-    data = load(TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=path)))
+    data = load(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=path)))
     found = {(a, b) for s in (data.train, data.valid) for a, b in zip(s.text, s.answers, strict=True)}
     assert found == set(PAIRS)
     assert len(data.valid) == 3
@@ -166,22 +166,22 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     src = write(tmp_path / "a.en", "".join(a + "\n" for a, _ in PAIRS))
     tgt = write(tmp_path / "a.de", "".join(b + "\n" for _, b in PAIRS))
     config = DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt))
-    data = load(TASKS["translate"].form, config)
+    data = load(TASKS["translate"].schema, config)
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == PAIRS
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
-    scored = load_test(TASKS["translate"].form, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
+    scored = load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
     assert scored == Split([a for a, _ in PAIRS], [b for _, b in PAIRS], src)
 
 
 def test_unequal_parallel_files_name_both_counts(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\nb\nc\n"), write(tmp_path / "a.de", "a\nb\n")
     with pytest.raises(DataError, match=r"a\.en:3: 3 lines, but .*a\.de has 2"):
-        load(TASKS["translate"].form, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
+        load(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
 
 
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\n\nc\n"), write(tmp_path / "a.de", "x\ny\nz\n")
-    split = load_test(TASKS["translate"].form, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
+    split = load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
     assert list(zip(split.text, split.answers, strict=True)) == [("a", "x"), ("", "y"), ("c", "z")]
 
 
@@ -189,7 +189,7 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
     rows = [(f"text {i % 20}", ("a", "b")[i % 2]) for i in range(100)]
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     first, again, other = (
-        load(TASKS["classify"].form, DataConfig(split_seed=seed, files=FilesConfig(train_file=path)))
+        load(TASKS["classify"].schema, DataConfig(split_seed=seed, files=FilesConfig(train_file=path)))
         for seed in (0, 0, 1)
     )
     assert not set(first.train.text) & set(first.valid.text)
@@ -201,20 +201,20 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
 def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\nsame,a\nsame,b\n")
     with pytest.raises(DataError, match=r"a\.csv: 2 examples with 1 different text"):
-        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=path)))
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 
 def test_one_text_left_to_train_on_is_refused_by_what_the_file_holds(tmp_path):
     path = write(tmp_path / "a.tsv", "source\ttarget\n" + "one\tuno\ntwo\tdue\n" * 30)
     told = r"a\.tsv: 60 examples with 2 different texts leave one text to train on, 30 times, and 30 examples"
     with pytest.raises(DataError, match=told):
-        load(TASKS["translate"].form, DataConfig(files=FilesConfig(train_file=path)))
+        load(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 
 def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     rows = sorted(REVIEWS, key=lambda row: row[1])
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
-    data = load_text_data(TASKS["classify"].form, DataConfig(limit=12, files=FilesConfig(train_file=path)))
+    data = load_text_data(TASKS["classify"].schema, DataConfig(limit=12, files=FilesConfig(train_file=path)))
     assert len(data.train) == 12 and len(set(data.train.answers)) == 2
     assert any("only 12 of 36" in note for note in data.notes)
 
@@ -236,25 +236,25 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
 )
 def test_flags_that_do_not_go_together(task, config, message):
     with pytest.raises(UsageError, match=message):
-        load(TASKS[task].form, config)
+        load(TASKS[task].schema, config)
 
 
 def test_a_table_with_an_unknown_ending_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv, \.tsv or \.jsonl"):
-        load(TASKS["classify"].form, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x"))))
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x"))))
 
 
 def test_a_table_of_nothing_but_its_header(tmp_path):
     with pytest.raises(DataError, match="no example"):
         load(
-            TASKS["classify"].form,
+            TASKS["classify"].schema,
             DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.csv", "text,label\n"))),
         )
 
 
 def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
     book = "".join(f"line {i}\n" for i in range(1000))
-    data = load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", book))))
+    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", book))))
     assert data.test is not None
     assert data.train.text[0] + data.valid.text[0] + data.test.text[0] == book
     assert abs(len(data.test.text[0]) - len(book) / 10) < 2
@@ -264,12 +264,12 @@ def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
 
 def test_a_text_file_with_parts_of_its_own_is_left_whole(tmp_path):
     book, test = write(tmp_path / "b.txt", "word " * 100), write(tmp_path / "t.txt", "end")
-    data = load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=book, test_file=test)))
+    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, test_file=test)))
     assert data.test is not None and data.test.text == ["end"]
     assert data.train.text[0] + data.valid.text[0] == "word " * 100
-    data = load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=book, valid_file=test)))
+    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, valid_file=test)))
     assert (data.train.text, data.valid.text, data.test) == (["word " * 100], ["end"], None)
-    assert load_test(TASKS["lm"].form, DataConfig(files=FilesConfig(test_file=test))).text == ["end"]
+    assert load_test(TASKS["lm"].schema, DataConfig(files=FilesConfig(test_file=test))).text == ["end"]
 
 
 @pytest.mark.parametrize("n_files", [3, 20])
@@ -279,7 +279,7 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
     for i, text in enumerate(texts):
         write(tmp_path / ("below" if i % 2 else ".") / f"{i:02}.txt", text)
     write(tmp_path / "notes.md", "not a text of this folder")
-    data = load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
+    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
     assert data.test is not None
     parts = [data.train.text, data.valid.text, data.test.text]
     assert sum(len(t) for part in parts for t in part) == sum(map(len, texts))
@@ -292,29 +292,29 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
 def test_running_text_has_no_examples_to_limit(tmp_path):
     book = write(tmp_path / "book.txt", "word " * 2000)
     with pytest.raises(UsageError, match="limit counts examples") as caught:
-        load_text_data(TASKS["lm"].form, DataConfig(limit=100, files=FilesConfig(train_file=book)))
+        load_text_data(TASKS["lm"].schema, DataConfig(limit=100, files=FilesConfig(train_file=book)))
     assert "--steps" in caught.value.hint
 
 
 def test_of_large_text_a_person_is_told_how_to_train_from_the_disk(tmp_path, monkeypatch):
     path = write(tmp_path / "book.txt", "a line\n" * 100)
     data = DataConfig(files=FilesConfig(train_file=path))
-    assert not any("data encode" in note for note in load(TASKS["lm"].form, data).notes)
+    assert not any("data encode" in note for note in load(TASKS["lm"].schema, data).notes)
     monkeypatch.setattr(documents, "LARGE_CHARS", 500)
     assert any(
         "700 characters are held in memory" in note and "data encode" in note
-        for note in load(TASKS["lm"].form, data).notes
+        for note in load(TASKS["lm"].schema, data).notes
     )
 
 
 def test_too_little_text_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match=r"no \.txt file"):
-        load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
+        load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
     with pytest.raises(DataError, match="too little text"):
-        load(TASKS["lm"].form, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", "ab"))))
+        load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", "ab"))))
 
 
 def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):
     for task in ("classify", "translate", "lm"):
         with pytest.raises(UsageError):
-            load_test(TASKS[task].form, DataConfig())
+            load_test(TASKS[task].schema, DataConfig())

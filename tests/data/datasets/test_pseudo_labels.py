@@ -16,7 +16,7 @@ from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 
-FORM = TASKS["classify"].form
+FORM = TASKS["classify"].schema
 
 
 def write_jsonl(path: Path, rows: list[tuple[str, str]], probabilities: Sequence[float] = ()) -> str:

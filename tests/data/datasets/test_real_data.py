@@ -18,11 +18,11 @@ if os.environ.get("GLASSFORMER_DATA"):
 
     def test_imdb_is_the_published_one(tmp_path, monkeypatch):
         monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
-        data = load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb"))
+        data = load_text_data(TASKS["classify"].schema, DataConfig(dataset="imdb"))
         assert (len(data.train), len(data.valid), len(data.test)) == (22_500, 2_500, 25_000)
         assert data.test.answers.count("pos") == 12_500
         assert not any("differ" in note for note in data.notes)
-        assert load_text_data(TASKS["classify"].form, DataConfig(dataset="imdb")) == data
+        assert load_text_data(TASKS["classify"].schema, DataConfig(dataset="imdb")) == data
 
     @pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])
     @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("en", "fr"), ("de", "en")])
@@ -30,19 +30,21 @@ if os.environ.get("GLASSFORMER_DATA"):
         config = DataConfig(
             dataset="multi30k", multi30k=Multi30kConfig(src_lang=src, tgt_lang=tgt, multi30k_version=version)
         )
-        data = load_text_data(TASKS["translate"].form, config)
+        data = load_text_data(TASKS["translate"].schema, config)
         assert (len(data.train), len(data.valid), len(data.test)) == (29_000, 1_014, 1_000)
         assert data.notes == []
 
     def test_the_tokenised_german_references_have_the_published_length():
         config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version="lc.norm.tok"))
-        assert sum(len(line.split()) for line in load_text_data(TASKS["translate"].form, config).test.answer) == 12_103
+        assert (
+            sum(len(line.split()) for line in load_text_data(TASKS["translate"].schema, config).test.answer) == 12_103
+        )
 
     @pytest.mark.parametrize("language", ["de", "en", "fr"])
     def test_raw_text_becomes_the_tokenised_text_of_the_papers(language):
         source = "de" if language == "en" else "en"
         config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(src_lang=source, tgt_lang=language))
-        data = load_text_data(TASKS["translate"].form, config)
+        data = load_text_data(TASKS["translate"].schema, config)
         published = data.valid.published
         assert published is not None and published.language == language
         pairs = zip(data.valid.answers, published.answers, strict=True)
@@ -53,14 +55,14 @@ if os.environ.get("GLASSFORMER_DATA"):
 
     @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
     def test_a_joint_vocabulary_restores_every_training_sentence(kind):
-        train = load_text_data(TASKS["translate"].form, DataConfig(dataset="multi30k")).train
+        train = load_text_data(TASKS["translate"].schema, DataConfig(dataset="multi30k")).train
         texts = [*train.text, *train.answer]
         tokenizer = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=6000))
         assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
         assert Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=6000)).sha256 == tokenizer.sha256
 
     def test_tiny_shakespeare_is_the_published_one():
-        data = load_text_data(TASKS["lm"].form, DataConfig(dataset="shakespeare"))
+        data = load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare"))
         lengths = [len(split.text[0]) for split in (data.train, data.valid, data.test)]
         assert lengths == [903_469, 100_385, 111_540]
         assert not any("differs" in note for note in data.notes)

@@ -89,7 +89,7 @@ def test_shards_are_refused_where_they_are_of_no_use(shards, tmp_path):
     from glassformer.tasks import TASKS
 
     with pytest.raises(UsageError, match="classify needs texts with labels"):
-        load_pretokenized(TASKS["classify"].form, data, Findings())
+        load_pretokenized(TASKS["classify"].schema, data, Findings())
     with pytest.raises(UsageError, match="limit counts examples"):
         load_pretokenized(Form("lm"), replace(data, limit=3), Findings())
     config = replace(CONFIG, valid_fraction=0.0)

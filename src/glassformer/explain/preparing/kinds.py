@@ -46,7 +46,7 @@ KINDS: dict[str, Kind] = {
     "translator": Kind("encoder-decoder", False, frozenset({"target", "prefix"}), translating.prepare),
     "writer": Kind("decoder", False, frozenset({"prefix"}), writing.prepare, writing.own_settings),
 }
-"""By what a task's `telling.explained` says."""
+"""By a task's `explain_as`."""
 
 
 def kind_of(task: Task) -> Kind:
@@ -55,9 +55,9 @@ def kind_of(task: Task) -> Kind:
     Raises:
         UsageError: they cannot be looked into.
     """
-    if task.telling.explained is None:
+    if task.explain_as is None:
         raise UsageError(f"a model trained to {task.name} cannot be looked into yet")
-    return KINDS[task.telling.explained]
+    return KINDS[task.explain_as]
 
 
 def prepare(subject: Subject, request: TraceRequest) -> Prepared:

@@ -55,5 +55,5 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     inputs = padded(src, subject, "src", "src_padding_mask")
     inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
     following = following_of(written.ids, written.finished, t.eos_id, len(tgt_in))
-    wrote = Wrote(0 if decode.kind == "given" else n_given - 1, 1, subject.task.banned)
+    wrote = Wrote(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
     return Prepared(inputs, [src, tgt], [*range(len(tgt_in))], following, decode, text, notes, wrote, 0)

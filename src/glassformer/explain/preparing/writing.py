@@ -46,7 +46,7 @@ def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> 
     elif settings.max_new_tokens > room:
         notes.append(f"only {room} more tokens fit in the {model.max_len} that the model sees at once")
         settings = replace(settings, max_new_tokens=room)
-    banned = subject.task.banned
+    banned = subject.task.suppress_tokens
     decode, new = generate(model, t, prompt, settings, banned)
     decode = replace(decode, prefix=list(request.prefix))
     everything = [*prompt, *new.ids]

@@ -1,1 +1,1 @@
-"""Text classification: what the task does is in `task.py`, how its runs are told in `telling.py`."""
+"""Text classification: `task.py` defines the task, `reporting.py` how its runs are reported."""

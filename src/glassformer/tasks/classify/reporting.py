@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.records import Evaluation, Facts
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import code, percent, table
 
 MOST_CLASSES = 30
@@ -19,16 +19,15 @@ NEARLY_ALL = 0.95
 """Share of equal answers from which a model is said to give one answer."""
 
 
-class ClassifyTelling(Telling):
+class ClassifyReport(TaskReport):
     """Labels with their probabilities; a bag of words is what they have to beat."""
 
-    what = "text classifier"
+    model_name = "text classifier"
     family = "encoder"
-    explained = "decider"
     loss_unit = "nats an example"
-    cut_remedy = "a larger --text.max-len, or --text.truncate head+tail"
+    truncation_hint = "a larger --text.max-len, or --text.truncate head+tail"
     headline = "accuracy"
-    shown = ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss")
+    table_metrics = ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss")
     baselines: ClassVar = {
         "majority": "commonest class",
         "tfidf_logistic": "TF-IDF + logistic regression",
@@ -42,7 +41,7 @@ class ClassifyTelling(Telling):
         "It knows the classes below and nothing else: any text gets one of them, and a text unlike its "
         "training data may get one with unearned confidence."
     )
-    compared = ("truth", "label")
+    comparison_keys = ("truth", "label")
 
     def details(self, evaluation: Evaluation) -> list[str]:
         classes = evaluation.scores.get("per_class") or []
@@ -54,7 +53,7 @@ class ClassifyTelling(Telling):
         ]
         return [table(["class", "precision", "recall", "F1", "examples"], rows)]
 
-    def caveats(self, evaluation: Evaluation) -> list[str]:
+    def warnings(self, evaluation: Evaluation) -> list[str]:
         """That it answers one class, is no better than doing so, or no better than a bag of words."""
         told = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
         yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")

@@ -28,7 +28,7 @@ from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import PARALLEL_FILES, WINDOWS, Task
 from glassformer.tasks.classify import auto_config
-from glassformer.tasks.classify.reporting import ClassifyTelling
+from glassformer.tasks.classify.reporting import ClassifyReport
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -73,14 +73,15 @@ class Classify(Task):
     """Validated on accuracy."""
 
     name = "classify"
-    form = Form("classify", (TEXT, LABEL), check=check_labels)
+    schema = Form("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
-    telling = ClassifyTelling()
+    report = ClassifyReport()
     ignores = PARALLEL_FILES | WINDOWS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
     fits_baselines = True
+    explain_as = "decider"
 
     @classmethod
-    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = auto_config.Facts.of(data.train)
         of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
         return auto_config.settings(facts) | of_words, str(facts)
@@ -100,10 +101,10 @@ class Classify(Task):
         return self.label_names
 
     @property
-    def own_form(self) -> Form:
-        return replace(self.form, check=partial(check_labels, known=self.labels))
+    def eval_schema(self) -> Form:
+        return replace(self.schema, check=partial(check_labels, known=self.labels))
 
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         """Columns: ids, a sequence a text; how its tokens are spelled; labels, the number of its class, if told."""
         text, spelling = self.config.text, self.tokenizer.spelling
         encoder.begin("ids", *(["spelled"] if spelling else []))
@@ -135,7 +136,7 @@ class Classify(Task):
             spelling_of(corpus, index),
         )
 
-    def build_member(self) -> TextClassifier:
+    def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.spelling) if t.spelling else 0
         return TextClassifier(c.model, *sizes, t.bigrams)

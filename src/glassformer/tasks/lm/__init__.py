@@ -1,1 +1,1 @@
-"""Language modelling: what the task does is in `task.py`, how its runs are told in `telling.py`."""
+"""Language modelling: `task.py` defines the task, `reporting.py` how its runs are reported."""

@@ -10,24 +10,22 @@ import numpy as np
 
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.records import Facts
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import fenced
 
 
-class LanguageModellingTelling(Telling):
+class LanguageModellingReport(TaskReport):
     """Rates of surprise, and text written after a prompt."""
 
-    what = "language model"
+    model_name = "language model"
     family = "decoder-only"
-    explained = "writer"
     unit = "tokens"
     loss_unit = "nats a token"
-    running_text = True
     headline = "bits_per_char"
-    shown = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
+    table_metrics = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
     limits = "It continues text in the manner of its training text. It knows no facts and follows no instructions."
     examples_note = "The model goes on from a prompt."
-    compared = ("chars", "nats")
+    comparison_keys = ("chars", "nats")
 
     def example_table(self, examples: Sequence[Facts]) -> str:
         return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)

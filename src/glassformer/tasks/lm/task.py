@@ -28,7 +28,7 @@ from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCross
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORDS, Task
 from glassformer.tasks.lm import auto_config
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
-from glassformer.tasks.lm.reporting import LanguageModellingTelling
+from glassformer.tasks.lm.reporting import LanguageModellingReport
 from glassformer.text.backends import SPECIAL_TOKENS
 
 
@@ -36,9 +36,11 @@ class LanguageModelling(Task):
     """Validated on nats per token; every token of the held-out part but the very first is scored once."""
 
     name = "lm"
-    form = Form("lm")
+    schema = Form("lm")
     metric = "nats_per_token"
-    telling = LanguageModellingTelling()
+    running_text = True
+    explain_as = "writer"
+    report = LanguageModellingReport()
     ignores = (
         PARALLEL_FILES
         | SELF_TRAINING
@@ -59,7 +61,7 @@ class LanguageModelling(Task):
     )
 
     @classmethod
-    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = auto_config.Facts.of(data.train)
         found = auto_config.settings(facts)
         d_model = found["d_model"] if "d_model" in config.fit.split() else config.model.d_model
@@ -67,11 +69,11 @@ class LanguageModelling(Task):
         return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(facts)
 
     @property
-    def banned(self) -> list[int]:
+    def suppress_tokens(self) -> list[int]:
         t = self.tokenizer
         return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
 
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         """One column, ids, of one sequence: all documents, an end token between two."""
         encoder.begin("ids")
         for i, document in enumerate(split.text):
@@ -114,7 +116,7 @@ class LanguageModelling(Task):
             n_labels=int((stop + 1 - first).sum()),
         )
 
-    def build_member(self) -> LanguageModel:
+    def build_single_model(self) -> LanguageModel:
         c = self.config
         return LanguageModel(c.model, self.tokenizer.vocab_size, c.text.max_len, len(SPECIAL_TOKENS))
 
@@ -132,11 +134,11 @@ class LanguageModelling(Task):
         """What `logits` projects on the vocabulary, (B, T, D)."""
         return cast(LanguageModel, model).read(batch.ids)
 
-    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """`loss_sum` of a model as it stands; in training never with more logits in memory than `MAX_LOGITS`."""
         rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
         if batch.labels.numel() <= rows or not model.training:
-            return super().loss_sum_of_one(model, batch, label_smoothing)
+            return super().single_loss_sum(model, batch, label_smoothing)
         hidden, labels = self.read(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = ProjectedCrossEntropySum.apply(
             hidden, cast(LanguageModel, model).projection, labels, label_smoothing, IGNORE_INDEX, rows
@@ -183,5 +185,7 @@ class LanguageModelling(Task):
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
         model = cast("LanguageModel | Ensemble", model)
-        written = generate_ids(model, prompts, decode, eos=t.eos_id, banned=self.banned, first_row=first)
+        written = generate_ids(
+            model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first
+        )
         return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]

@@ -1,1 +1,1 @@
-"""Pretraining: what the task does is in `task.py`, which words are hidden in `masking.py`, how it is told in `telling.py`."""
+"""Pretraining by masked language modelling: `task.py` defines the task, `reporting.py` how its runs are reported."""

@@ -51,8 +51,8 @@ def without_previews(spelling: Spelling, ahead: Bool[Tensor, " N"], guessed: Boo
         spelling: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
         guessed: the tokens to guess.
     """
-    telling = ahead[spelling.ngrams].any(dim=1)[spelling.which]  # (B, S)
+    reveals = ahead[spelling.ngrams].any(dim=1)[spelling.which]  # (B, S)
     near = torch.zeros_like(guessed)
     for distance in range(1, AHEAD + 1):
         near[:, :-distance] |= guessed[:, distance:]
-    return replace(spelling, which=spelling.which.masked_fill(telling & near, 0))
+    return replace(spelling, which=spelling.which.masked_fill(reveals & near, 0))

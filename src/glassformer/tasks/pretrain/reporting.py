@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.records import Facts
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import number, percent
 
 
-class PretrainTelling(Telling):
+class PretrainReport(TaskReport):
     """How well hidden words are guessed, and what is guessed for some."""
 
-    what = "masked language model"
+    model_name = "masked language model"
     family = "encoder"
     unit = "hidden tokens"
     loss_unit = "nats a hidden token"

@@ -31,7 +31,7 @@ from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WINDOWS, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
-from glassformer.tasks.pretrain.reporting import PretrainTelling
+from glassformer.tasks.pretrain.reporting import PretrainReport
 from glassformer.text.tokenizer import MASK
 from glassformer.utils import console
 
@@ -46,9 +46,9 @@ class Pretrain(Task):
     """Validated on nats per hidden token."""
 
     name = "pretrain"
-    form = Form("pretrain", (TEXT,))
+    schema = Form("pretrain", (TEXT,))
     metric = "nats_per_hidden_token"
-    telling = PretrainTelling()
+    report = PretrainReport()
     ignores = (
         PARALLEL_FILES
         | SELF_TRAINING
@@ -63,7 +63,7 @@ class Pretrain(Task):
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
     )
 
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         """Columns: ids, a text, or, of one longer than `max_len`, its pieces of that length, for nothing is cut off; how
         its tokens are spelled. Left out is what has no token to guess.
         """
@@ -126,7 +126,7 @@ class Pretrain(Task):
         ahead = self.tokenizer.spelling.reaching_ahead if self.tokenizer.spelling else []
         return torch.tensor(ahead) if any(ahead) else None
 
-    def build_member(self) -> MaskedLanguageModel:
+    def build_single_model(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
         n_ngrams = len(t.spelling) if t.spelling else 0
         return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams, t.bigrams)
@@ -143,7 +143,7 @@ class Pretrain(Task):
         """(N, V), of the tokens that have a label."""
         return model(batch.ids, batch.padding_mask, batch.spelling, batch.labels != IGNORE_INDEX)
 
-    def loss_sum_of_one(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels = batch.labels[batch.labels != IGNORE_INDEX]
         return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
 

@@ -1,1 +1,1 @@
-"""Translation: what the task does is in `task.py`, how its runs are told in `telling.py`."""
+"""Translation: `task.py` defines the task, `reporting.py` how its runs are reported."""

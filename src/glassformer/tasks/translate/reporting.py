@@ -9,28 +9,27 @@ import numpy as np
 
 from glassformer.evaluate.translation import paired_bootstrap
 from glassformer.runs.records import Evaluation, Facts
-from glassformer.tasks.reporting import Telling
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import table
 
 SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
 
 
-class TranslateTelling(Telling):
+class TranslateReport(TaskReport):
     """Sentences beside their references; BLEU and chrF come with sacreBLEU's signatures."""
 
-    what = "translator"
+    model_name = "translator"
     family = "encoder–decoder"
-    explained = "translator"
     unit = "sentences"
     loss_unit = "nats a target token"
-    lengths_of = "source sentences"
+    inputs_name = "source sentences"
     headline = "bleu"
-    shown = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
+    table_metrics = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
     baselines: ClassVar = {"copy": "copying the source"}
     captions: ClassVar = {"bleu_by_length": "BLEU by length of the reference."}
     limits = "It translates sentences of the kind it was trained on. Others may come out fluent and wrong."
-    compared = ("reference", "translation")
+    comparison_keys = ("reference", "translation")
 
     def details(self, evaluation: Evaluation) -> list[str]:
         scores = evaluation.scores

@@ -24,7 +24,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import SELF_TRAINING, WINDOWS, WORDS, Task
 from glassformer.tasks.translate import auto_config
-from glassformer.tasks.translate.reporting import TranslateTelling
+from glassformer.tasks.translate.reporting import TranslateReport
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
@@ -35,9 +35,10 @@ class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
 
     name = "translate"
-    form = Form("translate", (SOURCE, TARGET), parallel=True)
+    schema = Form("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
-    telling = TranslateTelling()
+    explain_as = "translator"
+    report = TranslateReport()
     ignores = (
         frozenset(
             "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams "
@@ -48,26 +49,26 @@ class Translate(Task):
     )
 
     @classmethod
-    def rules(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         facts = auto_config.Facts.of(data.train)
         of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
         return auto_config.settings(facts) | of_words, str(facts)
 
     @classmethod
-    def fit(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
-        task = super().fit(config, data, tokenizer)
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
+        task = super().from_data(config, data, tokenizer)
         task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
         return task
 
     @classmethod
-    def tokenized(cls, train: Split) -> list[str]:
+    def tokenizer_texts(cls, train: Split) -> list[str]:
         return train.text + train.answers
 
     @property
-    def banned(self) -> list[int]:
+    def suppress_tokens(self) -> list[int]:
         return [self.tokenizer.pad_id, self.tokenizer.bos_id]
 
-    def write(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
         """Columns: ids, the sources with their end tokens; target, the bare targets.
 
         Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are
@@ -88,7 +89,7 @@ class Translate(Task):
                     encoder.put("ids", [*encoder.cut(source), end])
                     encoder.put("target", encoder.cut(target))
 
-    def costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
+    def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
         return np.maximum(src, tgt), src + tgt
 
@@ -113,7 +114,7 @@ class Translate(Task):
             n_labels=n_labels,
         )
 
-    def build_member(self) -> Translator:
+    def build_single_model(self) -> Translator:
         size = self.tokenizer.vocab_size
         # One position more than the longest text: the end token of the source, the start token of the target.
         return Translator(self.config.model, size, self.config.text.max_len + 1)
