@@ -39,23 +39,26 @@ class CheckpointInfo(TypedDict):
 
 @runtime_checkable
 class Subject(Protocol):
-    """The model that is explained, with its task; a `Run` is one."""
+    """The model that is explained, with its task; a `Run` is one.
+
+    Attributes:
+        path: the run folder, which need not exist.
+        task: the task, with tokenizer and configuration.
+        model: the model, in evaluation mode.
+        device: the model's device.
+    """
 
     @property
-    def path(self) -> Path:
-        """Return the run folder, which need not exist."""
+    def path(self) -> Path: ...
 
     @property
-    def task(self) -> Task:
-        """Return the task: tokenizer and configuration."""
+    def task(self) -> Task: ...
 
     @property
-    def model(self) -> nn.Module:
-        """Return the model, in evaluation mode."""
+    def model(self) -> nn.Module: ...
 
     @property
-    def device(self) -> torch.device:
-        """Return the model's device."""
+    def device(self) -> torch.device: ...
 
 
 @dataclass(frozen=True, eq=False)

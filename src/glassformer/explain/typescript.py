@@ -30,7 +30,12 @@ from glassformer.explain.streams import StreamName
 
 SENT = (Manifest, RunInfo, AttributeRequest, Attribution, EraseRequest, Erased, Alignments, ReportData, ApiError)
 """The classes whose objects are requests or responses."""
-RENAMED = {SizedAxis: "Axis", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings", Problem: "ApiProblem"}
+RENAMED: dict[type, str] = {
+    SizedAxis: "Axis",
+    LoggedHypothesis: "Hypothesis",
+    DecodeConfig: "DecodeSettings",
+    Problem: "ApiProblem",
+}
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
     AttributeRequest: {"trace", "method"},
@@ -99,7 +104,7 @@ def _collect(hint: Any, names: dict[type, str]) -> None:
             _collect(argument, names)
     elif hint not in names:
         kind: Any = hint
-        names[kind] = RENAMED.get(kind, kind.__name__)
+        names[kind] = RENAMED.get(kind) or kind.__name__
         for part in (*kind.__bases__, *get_type_hints(kind, include_extras=True).values()):
             _collect(part, names)
 
