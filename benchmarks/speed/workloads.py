@@ -227,17 +227,19 @@ def make_texts(w: Workload, n: int, seed: int = 0) -> Texts:
 def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     """Write examples and plans where peers, which may have another numpy, read them alike."""
     from glassformer.config import TrainConfig
-    from glassformer.data.batch_sampler import shuffled_by_length
+    from glassformer.data.batch_sampler import shuffled_length_buckets
 
     mean = {"classify": np.mean(IMDB_LENGTHS), "translate": np.mean(GERMAN_LENGTHS), "lm": w.max_len}[w.kind]
     # Enough for batches as well sorted by length as those of a real epoch.
     n = 2 * max(w.n_batches, 30) * max(1, round(w.max_tokens / min(mean, w.max_len)))
     texts = make_texts(w, n, seed)
     tie = np.zeros(n, np.int64)
-    bucketed = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
+    bucketed = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
     used = np.concatenate(bucketed)
     shuffled = np.array_split(np.random.default_rng(seed).permutation(used), len(bucketed))
-    curve = shuffled_by_length(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[: w.n_curve]
+    curve = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[
+        : w.n_curve
+    ]
     plans = {"bucketed": bucketed, "shuffled": shuffled, "curve": curve}
     arrays: dict[str, Any] = {**vars(texts)}
     for name, plan in plans.items():

@@ -125,7 +125,7 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
     told = cli("doctor", runs.classify)
     assert told.code == 0
     assert "only 54 training examples" in told.out and "try: " in told.out
-    assert json.loads(cli("doctor", runs.classify, "--json").out)["findings"]
+    assert json.loads(cli("doctor", runs.classify, "--json").out)["diagnostics"]
 
 
 def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunFacts:  # type: ignore[assignment]
@@ -195,7 +195,7 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_the_doctor_names_what_stands_out(facts: RunFacts, matter: str, remedy: str) -> None:
-    findings = diagnose(facts)
-    assert len(findings) == 1, findings
-    assert matter in findings[0].matter
-    assert remedy in findings[0].remedy
+    diagnostics = diagnose(facts)
+    assert len(diagnostics) == 1, diagnostics
+    assert matter in diagnostics[0].matter
+    assert remedy in diagnostics[0].remedy

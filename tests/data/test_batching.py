@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import Config, TextConfig, TrainConfig
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import RaggedArray
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks import TASKS, Task
 from glassformer.text.tokenizer import Tokenizer
@@ -40,9 +40,9 @@ def width(batch):
     return max([batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]]))
 
 
-def ragged(lengths: list[int], rng: np.random.Generator) -> Ragged:
+def ragged(lengths: list[int], rng: np.random.Generator) -> RaggedArray:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Ragged(rng.integers(5, 500, offsets[-1]).astype(np.uint16), offsets)
+    return RaggedArray(rng.integers(5, 500, offsets[-1]).astype(np.uint16), offsets)
 
 
 def classify_corpus(lengths: list[int]) -> EncodedCorpus:
@@ -57,7 +57,7 @@ def translate_corpus(lengths: list[int]) -> EncodedCorpus:
 
 
 def lm_corpus(n: int) -> EncodedCorpus:
-    return EncodedCorpus(Ragged((np.arange(n) + 5).astype(np.uint16), np.array([0, n], np.int64)))
+    return EncodedCorpus(RaggedArray((np.arange(n) + 5).astype(np.uint16), np.array([0, n], np.int64)))
 
 
 @settings(deadline=None)

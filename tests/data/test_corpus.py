@@ -124,7 +124,7 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
     config = TextConfig(tokenizer=kind, vocab_size=320)
     tokenizer = Tokenizer.train([document], config)
     monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 800)
-    assert kind == "bpe" or len(list(corpus_module.pieces_of(document, kind))) > 5
+    assert kind == "bpe" or len(list(corpus_module.split_document(document, kind))) > 5
     corpus = encode_split(Split([document]), tokenizer, "lm", config)
     assert corpus.ids.flat.tolist() == tokenizer.encode(document)
 

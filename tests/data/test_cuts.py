@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.text.splitting import cut_up
+from glassformer.text.splitting import split_text
 from glassformer.text.tokenizer import Tokenizer
 
 WORDS = [
@@ -40,7 +40,7 @@ def tokenizers() -> list[Tokenizer]:
 @settings(max_examples=100, deadline=None)
 @given(text=st.lists(st.sampled_from(WORDS), min_size=1, max_size=400).map("".join), size=st.integers(1, 90))
 def test_text_that_is_cut_up_has_the_ids_of_the_whole(tokenizers, text, size):
-    parts = cut_up(text, size)
+    parts = split_text(text, size)
     assert "".join(parts) == text
     for tokenizer in tokenizers:
         assert [i for part in parts for i in tokenizer.encode(part)] == tokenizer.encode(text)

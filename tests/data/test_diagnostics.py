@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.data import diagnostics
-from glassformer.data.diagnostics import Findings, Problem, changed_files, read_document, read_lines
+from glassformer.data.diagnostics import MAX_KEPT, DataIssue, Diagnostics, changed_files, read_document, read_lines
 from glassformer.errors import DataError
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), max_size=20)
@@ -28,18 +27,18 @@ def test_any_lines_come_back(tmp_path, lines, bom, crlf, final):
     if lines[-1] == "":
         final = True  # an empty last line exists only by its end
     data = (("\ufeff" if bom else "") + ending.join(lines) + (ending if final else "")).encode()
-    findings = Findings()
-    assert read_lines(write(tmp_path / "a.txt", data), findings) == lines
-    assert not findings.problems
-    assert findings.counts["byte order marks"] == bom
-    assert findings.counts["CRLF line ends"] == (len(lines) - (not final) if crlf else 0)
-    assert findings.hashes == {(tmp_path / "a.txt").as_posix(): hashlib.sha256(data).hexdigest()}
-    assert read_document(tmp_path / "a.txt", Findings()) == "\n".join(lines) + ("\n" if final else "")
+    diagnostics = Diagnostics()
+    assert read_lines(write(tmp_path / "a.txt", data), diagnostics) == lines
+    assert not diagnostics.issues
+    assert diagnostics.counts["byte order marks"] == bom
+    assert diagnostics.counts["CRLF line ends"] == (len(lines) - (not final) if crlf else 0)
+    assert diagnostics.hashes == {(tmp_path / "a.txt").as_posix(): hashlib.sha256(data).hexdigest()}
+    assert read_document(tmp_path / "a.txt", Diagnostics()) == "\n".join(lines) + ("\n" if final else "")
 
 
 def test_separators_other_than_newline_do_not_end_a_line(tmp_path):
     text = "one\u2028still\u0085one\x0bone\x0cone\x1cone\rone\ntwo\n"
-    assert len(read_lines(write(tmp_path / "a.txt", text.encode()), Findings())) == 2
+    assert len(read_lines(write(tmp_path / "a.txt", text.encode()), Diagnostics())) == 2
 
 
 @pytest.mark.parametrize(
@@ -53,39 +52,39 @@ def test_separators_other_than_newline_do_not_end_a_line(tmp_path):
 )
 def test_what_cannot_be_read_is_named(tmp_path, data, line, kind):
     path = write(tmp_path / "a.txt", data)
-    findings = Findings()
-    read_lines(path, findings)
-    assert [(p.path, p.line, p.kind) for p in findings.problems] == [(str(path), line, kind)]
+    diagnostics = Diagnostics()
+    read_lines(path, diagnostics)
+    assert [(p.path, p.line, p.kind) for p in diagnostics.issues] == [(str(path), line, kind)]
 
 
 @pytest.mark.parametrize("data", [b"good\nb\xe4d\n", b"good\nno\0\n"])
 def test_a_document_names_the_line_too(tmp_path, data):
-    findings = Findings()
-    assert read_document(write(tmp_path / "a.txt", data), findings) == ""
-    assert [p.line for p in findings.problems] == [2]
+    diagnostics = Diagnostics()
+    assert read_document(write(tmp_path / "a.txt", data), diagnostics) == ""
+    assert [p.line for p in diagnostics.issues] == [2]
 
 
 def test_the_others_keep_their_numbers_beside_a_bad_line(tmp_path):
-    assert read_lines(write(tmp_path / "a.txt", b"a\n\xff\nc\n"), Findings()) == ["a", "", "c"]
+    assert read_lines(write(tmp_path / "a.txt", b"a\n\xff\nc\n"), Diagnostics()) == ["a", "", "c"]
 
 
 @pytest.mark.parametrize("length", [100, 101, 102, 103, 70_000, 200_000])
 def test_a_line_over_the_limit_is_an_error_and_the_next_one_is_read(tmp_path, monkeypatch, length):
-    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("glassformer.data.diagnostics.MAX_LINE_BYTES", 100)
     data = b"x" * length + b"\nnext\n"
-    findings = Findings()
-    lines = read_lines(write(tmp_path / "a.txt", data), findings)
+    diagnostics = Diagnostics()
+    lines = read_lines(write(tmp_path / "a.txt", data), diagnostics)
     assert lines == ["x" * length if length <= 100 else "", "next"]
-    assert [(p.line, p.kind) for p in findings.problems] == ([] if length <= 100 else [(1, "long line")])
-    assert findings.hashes[(tmp_path / "a.txt").as_posix()] == hashlib.sha256(data).hexdigest()
+    assert [(p.line, p.kind) for p in diagnostics.issues] == ([] if length <= 100 else [(1, "long line")])
+    assert diagnostics.hashes[(tmp_path / "a.txt").as_posix()] == hashlib.sha256(data).hexdigest()
 
 
 def test_a_changed_file_is_noticed_beside_another_of_its_name(tmp_path):
     def hashes() -> dict[str, str]:
-        findings = Findings()
+        diagnostics = Diagnostics()
         for folder in ("a", "b"):
-            read_lines(tmp_path / folder / "x.csv", findings)
-        return findings.hashes
+            read_lines(tmp_path / folder / "x.csv", diagnostics)
+        return diagnostics.hashes
 
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -105,20 +104,20 @@ def test_a_changed_file_is_noticed_beside_another_of_its_name(tmp_path):
 
 def test_a_missing_file_and_a_folder_are_problems(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
-        findings = Findings()
-        assert read_lines(path, findings) == []
-        assert [p.kind for p in findings.problems] == ["missing"]
+        diagnostics = Diagnostics()
+        assert read_lines(path, diagnostics) == []
+        assert [p.kind for p in diagnostics.issues] == ["missing"]
 
 
 def test_the_first_of_many_problems_is_raised_and_the_others_counted(tmp_path):
-    findings = Findings()
-    read_lines(write(tmp_path / "a.txt", b"ok\n" + b"\xff\n" * 3000), findings)
-    assert len(findings.problems) == diagnostics.MAX_KEPT
-    with pytest.raises(DataError, match=r"a\.txt:2: .*\(and 2,999 more problems\)"):
-        findings.raise_if_any()
-    Findings().raise_if_any()
+    diagnostics = Diagnostics()
+    read_lines(write(tmp_path / "a.txt", b"ok\n" + b"\xff\n" * 3000), diagnostics)
+    assert len(diagnostics.issues) == MAX_KEPT
+    with pytest.raises(DataError, match=r"a\.txt:2: .*\(and 2,999 more issues\)"):
+        diagnostics.raise_if_any()
+    Diagnostics().raise_if_any()
 
 
 def test_a_problem_reads_as_file_line_and_what():
-    assert str(Problem("a.csv", 3, "nul", "bad")) == "a.csv:3: bad"
-    assert str(Problem("a.csv", 0, "missing", "gone")) == "a.csv: gone"
+    assert str(DataIssue("a.csv", 3, "nul", "bad")) == "a.csv:3: bad"
+    assert str(DataIssue("a.csv", 0, "missing", "gone")) == "a.csv: gone"

@@ -8,8 +8,8 @@ import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
-from glassformer.data.oov import count_unknown, unknown_texts, warning
-from glassformer.data.ragged import Ragged
+from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
+from glassformer.data.ragged import RaggedArray
 from glassformer.data.splits import Split
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
@@ -22,19 +22,23 @@ STRANGE = ["q r s", "a b c", "", "x a", "z"]
 
 
 def test_texts_with_an_unknown_token_are_counted_once() -> None:
-    one, other = Ragged.of([[1, 5], [], [1, 1], [7]]), Ragged.of([[5], [1], [6], [6]])
-    assert unknown_texts([one], 1) == 2 and unknown_texts([one, other], 1) == 3 and unknown_texts([other], 9) == 0
-    assert unknown_texts([Ragged.of([[], []])], 1) == 0
+    one, other = RaggedArray.of([[1, 5], [], [1, 1], [7]]), RaggedArray.of([[5], [1], [6], [6]])
+    assert (
+        n_texts_with_unknown([one], 1) == 2
+        and n_texts_with_unknown([one, other], 1) == 3
+        and n_texts_with_unknown([other], 9) == 0
+    )
+    assert n_texts_with_unknown([RaggedArray.of([[], []])], 1) == 0
 
 
 def test_counting_encodes_texts_as_a_task_does() -> None:
     text = TextConfig(tokenizer="word", vocab_size=20, max_len=2, truncate="tail")
     tokenizer = Tokenizer.train(["a b c", "x"], text)
     texts = ["q a b", "a q", "", "q q q q"]
-    assert count_unknown(tokenizer, texts, text, running=False) == (6, 2, 3, 2)
-    assert count_unknown(tokenizer, texts, text, running=True) == (9, 0, 6, 3)
+    assert count_unknown_tokens(tokenizer, texts, text, running=False) == (6, 2, 3, 2)
+    assert count_unknown_tokens(tokenizer, texts, text, running=True) == (9, 0, 6, 3)
     kept = replace(text, max_len=256)
-    assert count_unknown(tokenizer, texts * 700, kept, running=False)[2:] == (4200, 2100)
+    assert count_unknown_tokens(tokenizer, texts * 700, kept, running=False)[2:] == (4200, 2100)
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])

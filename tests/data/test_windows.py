@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import TrainConfig
 from glassformer.data import windows
-from glassformer.data.batch_sampler import LazyPlan
+from glassformer.data.batch_sampler import LazyBatches
 from glassformer.data.permutation import Permutation
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.distributed.process_group import Ranks
@@ -92,7 +92,7 @@ def test_a_plan_of_a_trillion_tokens_takes_no_memory_and_begins_anywhere() -> No
 
 
 def test_parts_of_a_plan_are_plans() -> None:
-    plan = LazyPlan(range(10), lambda i: np.array([i]))
+    plan = LazyBatches(range(10), lambda i: np.array([i]))
     assert [int(entry[0]) for entry in plan[2:8:3]] == [2, 5] and len(plan[4:]) == 6
     assert int(plan[-1][0]) == 9 and [int(e[0]) for e in plan[4:][1:3]] == [5, 6]
     with pytest.raises(IndexError):

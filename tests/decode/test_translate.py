@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.helpers.machine import with_fbgemm
 
 from glassformer.config import DecodeConfig
-from glassformer.data.batch_sampler import by_length
-from glassformer.data.ragged import Ragged
+from glassformer.data.batch_sampler import length_buckets
+from glassformer.data.ragged import RaggedArray
 from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
@@ -96,7 +96,7 @@ def test_sources_can_be_handed_over_in_pieces(toy, translate):
 
 def test_more_padding_changes_nothing(toy, model):
     sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
-    padded, real = Ragged.of(sources).padded(np.arange(len(sources)), toy.PAD)
+    padded, real = RaggedArray.of(sources).padded(np.arange(len(sources)), toy.PAD)
     src, mask = torch.from_numpy(padded), None if real.all() else torch.from_numpy(real)
     found = []
     for extra in (0, 7):
@@ -196,7 +196,7 @@ def test_a_source_beyond_the_model_is_named(toy, translate):
 @given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
 def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
     asked = np.flatnonzero(np.array(lengths, np.int64))  # as `translate_ids` does: nothing is asked of no tokens
-    batches = [asked[batch[::-1]].tolist() for batch in by_length(np.array(lengths, np.int64)[asked], max_tokens)]
+    batches = [asked[batch[::-1]].tolist() for batch in length_buckets(np.array(lengths, np.int64)[asked], max_tokens)]
     assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens

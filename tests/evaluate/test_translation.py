@@ -81,8 +81,10 @@ def test_empty_hypotheses_are_scored_and_counted() -> None:
 
 def test_by_length_counts_every_bucket_of_enough_sentences() -> None:
     result = score(*corpus(300, 0.2), n_bootstrap=0)
-    assert sum(row["n"] for row in result["by_length"]) > 250
-    assert all(row["n"] >= 20 and 0 < row["bleu"] < 100 and row["min"] <= row["max"] for row in result["by_length"])
+    assert sum(row["n"] for row in result["length_buckets"]) > 250
+    assert all(
+        row["n"] >= 20 and 0 < row["bleu"] < 100 and row["min"] <= row["max"] for row in result["length_buckets"]
+    )
 
 
 def test_another_tokenizer_is_named_and_an_unknown_one_refused() -> None:

@@ -18,9 +18,9 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.datasets.columns import TEXT, Role
-from glassformer.data.diagnostics import Findings
-from glassformer.data.ragged import Ragged
-from glassformer.data.schema import Form, Rows
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.ragged import RaggedArray
+from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
@@ -36,16 +36,16 @@ from glassformer.utils.formatting import percent
 TAGS = Role("tags", "--label-column", ("tags", "pos", "ner"))
 
 
-def check_tags(rows: Mapping[str, Rows], findings: Findings) -> None:
+def check_tags(rows: Mapping[str, Rows], diagnostics: Diagnostics) -> None:
     """As many tags as words, and none that training lacks."""
     known = {tag for answer in rows["train"].answer for tag in answer.split()} if "train" in rows else None
     for part in rows.values():
         for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
             words, tags = text.split(), answer.split()
             if len(words) != len(tags):
-                findings.error(part.path, line, "label", f"{len(words)} words, but {len(tags)} tags")
+                diagnostics.error(part.path, line, "label", f"{len(words)} words, but {len(tags)} tags")
             elif known is not None and not known.issuperset(tags):
-                findings.error(part.path, line, "label", f"a tag of {answer!r} is none of the training data's")
+                diagnostics.error(part.path, line, "label", f"a tag of {answer!r} is none of the training data's")
 
 
 class Tagger(nn.Module):
@@ -84,7 +84,7 @@ class Tag(Task):
     """Validated on the share of words whose tag is right."""
 
     name = "tag"
-    schema = Form("tag", (TEXT, TAGS), check=check_tags)
+    schema = DataSchema("tag", (TEXT, TAGS), check=check_tags)
     metric = "tag_accuracy"
     report = TagReport()
     ignores = frozenset({"decode", "model.pooling", "model.n_decoder_layers", "model.tie_embeddings"})
@@ -156,7 +156,7 @@ class Tag(Task):
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "tags"} each."""
-        ids = Ragged.of(self.tokenizer.encode_batch(list(texts)))
+        ids = RaggedArray.of(self.tokenizer.encode_batch(list(texts)))
         found = []
         with evaluation_mode(model):
             for i, text in enumerate(texts):

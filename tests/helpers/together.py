@@ -203,7 +203,7 @@ def other_versions(ranks: Ranks) -> str:
     if ranks.rank == ranks.size - 1:
         trainer.installed = lambda *names: dict.fromkeys(names, "0.0")
     data = data_of("classify")
-    trainer.load_text_data = lambda form, config: data
+    trainer.load_text_data = lambda schema, config: data
     with tempfile.TemporaryDirectory() as cache:
         trainer.cache_dir = lambda: Path(cache)
         try:

@@ -262,13 +262,13 @@ def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: 
     (tmp_path / "folder" / "below").mkdir(parents=True)
     (tmp_path / "folder" / "b.txt").write_text("so bad\nso so\n", encoding="utf-8")
     (tmp_path / "folder" / "below" / "a.txt").write_text("so good\n", encoding="utf-8")
-    form = TASKS["pretrain"].schema
+    schema = TASKS["pretrain"].schema
     for path in (tmp_path / name, tmp_path / "folder"):
         data = DataConfig(files=FilesConfig(train_file=str(path)), valid_fraction=0.3)
-        loaded = load_text_data(form, data)
+        loaded = load_text_data(schema, data)
         found = {*loaded.train.text, *loaded.valid.text}
         assert found - {"what people said"} == {"so good", "so bad", "so so"}
-        assert loaded.train.answer is None and check_data(form, data).ok
+        assert loaded.train.answer is None and check_data(schema, data).ok
 
 
 # Beginning from it

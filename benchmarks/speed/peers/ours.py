@@ -13,7 +13,7 @@ from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
@@ -70,8 +70,8 @@ class OurTrainer:
         config, texts = config_of(w), load_data(spec.data)[0]
         task = task_class(w.kind)(config, words_tokenizer(w), ["0", "1"] if w.kind == "classify" else None)
         self.corpus = EncodedCorpus(
-            Ragged(texts.ids, np.array([0, len(texts.ids)]) if w.kind == "lm" else texts.offsets),
-            target=Ragged(texts.target, texts.target_offsets) if len(texts.target) else None,
+            RaggedArray(texts.ids, np.array([0, len(texts.ids)]) if w.kind == "lm" else texts.offsets),
+            target=RaggedArray(texts.target, texts.target_offsets) if len(texts.target) else None,
             labels=texts.labels if len(texts.labels) else None,
         )
         nothing = TextData(Split([]), Split([]), None, [])

@@ -30,11 +30,11 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
     if words:
         path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
-        findings = diagnose(load_facts(path))
+        diagnostics = diagnose(load_facts(path))
         if arguments.json:
-            console.write_json({"run": str(path), "findings": [asdict(finding) for finding in findings]})
+            console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})
         else:
-            told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in findings]
+            told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in diagnostics]
             console.write("\n".join(told or ["nothing stands out"]))
     elif arguments.json:
         console.write_json(machine())

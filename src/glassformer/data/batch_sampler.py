@@ -16,13 +16,13 @@ import numpy as np
 
 from glassformer.config import TrainConfig
 
-Plan = Sequence[np.ndarray]
+BatchPlan = Sequence[np.ndarray]
 
 POOL_BATCHES = 100
 """Batches whose examples are sorted together: more pads less, fewer mixes lengths more freely."""
 
 
-class LazyPlan(Sequence[np.ndarray]):
+class LazyBatches(Sequence[np.ndarray]):
     """A plan whose entries are computed when they are asked for; a part of it is another such plan.
 
     Args:
@@ -39,13 +39,13 @@ class LazyPlan(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: int) -> np.ndarray: ...
     @overload
-    def __getitem__(self, index: slice) -> LazyPlan: ...
-    def __getitem__(self, index: int | slice) -> np.ndarray | LazyPlan:
+    def __getitem__(self, index: slice) -> LazyBatches: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | LazyBatches:
         found = self.numbers[index]
-        return LazyPlan(found, self.entry) if isinstance(found, range) else self.entry(found)
+        return LazyBatches(found, self.entry) if isinstance(found, range) else self.entry(found)
 
 
-def shuffled_by_length(cost: np.ndarray, tie: np.ndarray, train: TrainConfig, epoch: int) -> Plan:
+def shuffled_length_buckets(cost: np.ndarray, tie: np.ndarray, train: TrainConfig, epoch: int) -> BatchPlan:
     """The batches of one epoch, in order; every example is in exactly one.
 
     Examples are shuffled, cut into pools of about a hundred batches, sorted by cost within a pool, cut by
@@ -71,7 +71,7 @@ def shuffled_by_length(cost: np.ndarray, tie: np.ndarray, train: TrainConfig, ep
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def by_length(cost: np.ndarray, max_tokens: int, tie: np.ndarray | None = None) -> Plan:
+def length_buckets(cost: np.ndarray, max_tokens: int, tie: np.ndarray | None = None) -> BatchPlan:
     """Batches that visit every example once, by cost, dearest first (what does not fit in memory fails at once)."""
     order = np.lexsort((np.zeros_like(cost) if tie is None else tie, cost))
     return _cut(order, cost, max_tokens, None)[::-1]

@@ -16,9 +16,9 @@ from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import data_parts, read_parts
 from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
-from glassformer.data.diagnostics import Findings, Problem
+from glassformer.data.diagnostics import DataIssue, Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
 
 
@@ -34,7 +34,7 @@ class CheckReport:
         notes: what loading would announce, such as which columns were guessed.
     """
 
-    errors: list[Problem]
+    errors: list[DataIssue]
     n_errors: int
     counts: dict[str, int]
     sizes: dict[str, int]
@@ -46,42 +46,42 @@ class CheckReport:
         return self.n_errors == 0
 
 
-def check_data(form: Form, data: DataConfig) -> CheckReport:
+def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     """Read all parts of the data and report on them; raises nothing for what is wrong inside the files.
 
     Raises:
         UsageError: files are not named, or a column asked for is not there.
         DataError: a built-in data set cannot be loaded.
     """
-    findings = Findings()
+    diagnostics = Diagnostics()
     if data.dataset == "files" and is_pretokenized(data.files.train_file):
-        return _check_pretokenized(form, data)
+        return _check_pretokenized(schema, data)
     if data.dataset != "files":  # it loads or it does not; the rest is counting
-        loaded = load_text_data(form, data)
-        findings.notes += loaded.notes
+        loaded = load_text_data(schema, data)
+        diagnostics.notes += loaded.notes
         splits = loaded.splits()
-    elif form.roles is None:
-        parts = {name: part for name, part in data_parts(form, data).items() if isinstance(part, Path)}
-        splits = {n: Split([text for _, text in read_documents(path, findings)]) for n, path in parts.items()}
+    elif schema.columns is None:
+        parts = {name: part for name, part in data_parts(schema, data).items() if isinstance(part, Path)}
+        splits = {n: Split([text for _, text in read_documents(path, diagnostics)]) for n, path in parts.items()}
     else:
-        rows = read_parts(form, data_parts(form, data), data, findings)
+        rows = read_parts(schema, data_parts(schema, data), data, diagnostics)
         if data.pseudo_file is not None:
-            rows["pseudo"], _ = read_pseudo_labels(form, data, rows, findings)
+            rows["pseudo"], _ = read_pseudo_labels(schema, data, rows, diagnostics)
         splits = {name: part.split() for name, part in rows.items()}
-    _count(splits, findings.counts)
-    if form.answers == "label" and "train" in splits:
+    _count(splits, diagnostics.counts)
+    if schema.target == "label" and "train" in splits:
         of_label = Counter(splits["train"].answers)
-        findings.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
-    counts = {name: n for name, n in findings.counts.items() if n}
-    characters = form.roles is None
+        diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
+    counts = {name: n for name, n in diagnostics.counts.items() if n}
+    characters = schema.columns is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}
-    return CheckReport(findings.problems, findings.n_problems, counts, sizes, findings.notes)
+    return CheckReport(diagnostics.issues, diagnostics.n_issues, counts, sizes, diagnostics.notes)
 
 
-def _check_pretokenized(form: Form, data: DataConfig) -> CheckReport:
+def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     """Report on shards; a DataError names a file of them that is not what was written."""
     index = ShardIndex.read(Path(str(data.files.train_file)))
-    loaded = load_text_data(form, data)
+    loaded = load_text_data(schema, data)
     counts = {f"train: {name}": n for name, n in index.counts.items() if n}
     sizes = {"train": index.n_tokens} | {
         name: sum(map(len, split.text)) for name, split in loaded.splits().items() if name != "train"

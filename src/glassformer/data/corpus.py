@@ -19,11 +19,11 @@ import numpy as np
 
 from glassformer.config import TextConfig
 from glassformer.data.pretokenized.index import ShardedIds
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import RaggedArray
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter, cached_arrays
 from glassformer.text.ngrams import Spelling
-from glassformer.text.splitting import cut_up
+from glassformer.text.splitting import split_text
 from glassformer.text.tokenizer import Tokenizer
 
 VERSION = 2
@@ -46,11 +46,11 @@ class EncodedCorpus:
         named: computes `sha256`, which takes longer than encoding a sentence and is seldom asked for.
     """
 
-    ids: Ragged
-    target: Ragged | None = None
+    ids: RaggedArray
+    target: RaggedArray | None = None
     labels: np.ndarray | None = None
-    spelled: Ragged | None = None
-    spellings: Ragged | None = None
+    spelled: RaggedArray | None = None
+    spellings: RaggedArray | None = None
     stats: dict[str, int] = field(default_factory=dict)
     named: Callable[[], str] = lambda: ""
 
@@ -73,7 +73,7 @@ class EncodedCorpus:
         return isinstance(self.ids.flat, ShardedIds)
 
     @property
-    def targets(self) -> Ragged:
+    def targets(self) -> RaggedArray:
         """The targets, for those who know that there are some."""
         if self.target is None:
             raise ValueError("this corpus has no targets")
@@ -196,10 +196,10 @@ def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
     return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]
 
 
-def pieces_of(document: str, kind: str) -> Iterator[list[str]]:
+def split_document(document: str, kind: str) -> Iterator[list[str]]:
     """A document in pieces that can be tokenized apart (`cuts.py`), a few at a time; of `bpe` it stays whole."""
     whole = kind == "bpe" or len(document) <= CHUNK_CHARS // 8
-    pieces = [document] if whole else cut_up(document, CHUNK_CHARS // 8)
+    pieces = [document] if whole else split_text(document, CHUNK_CHARS // 8)
     yield from (pieces[i : i + 8] for i in range(0, len(pieces), 8))
 
 
@@ -217,5 +217,5 @@ def fingerprint(split: Split, settings: Sequence[object]) -> str:
     return digest.hexdigest()
 
 
-def _ragged(arrays: Arrays, name: str) -> Ragged:
-    return Ragged(arrays.get(name, np.zeros(0, "<u2")), arrays[f"{name}.offsets"])
+def _ragged(arrays: Arrays, name: str) -> RaggedArray:
+    return RaggedArray(arrays.get(name, np.zeros(0, "<u2")), arrays[f"{name}.offsets"])

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal
 
 from glassformer.errors import DataError
 
-Kind = Literal[
+IssueKind = Literal[
     "missing",
     "encoding",
     "nul",
@@ -39,12 +39,12 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
-class Problem:
+class DataIssue:
     """Something that must be mended before training. Lines count from 1; 0 is the file as a whole."""
 
     path: str
     line: int
-    kind: Kind
+    kind: IssueKind
     message: str
 
     def __str__(self) -> str:
@@ -52,40 +52,40 @@ class Problem:
 
 
 @dataclass
-class Findings:
+class Diagnostics:
     """What came up while files were read.
 
     Args:
-        problems: the first MAX_KEPT errors, in the order they were met.
-        n_problems: all of them.
+        issues: the first MAX_KEPT errors, in the order they were met.
+        n_issues: all of them.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should be told, such as which columns were chosen.
         hashes: path as given → sha256 of its bytes.
     """
 
-    problems: list[Problem] = field(default_factory=list)
-    n_problems: int = 0
+    issues: list[DataIssue] = field(default_factory=list)
+    n_issues: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
 
-    def error(self, path: Path, line: int, kind: Kind, message: str) -> None:
+    def error(self, path: Path, line: int, kind: IssueKind, message: str) -> None:
         """Note an error."""
-        self.n_problems += 1
-        if len(self.problems) < MAX_KEPT:
-            self.problems.append(Problem(str(path), line, kind, message))
+        self.n_issues += 1
+        if len(self.issues) < MAX_KEPT:
+            self.issues.append(DataIssue(str(path), line, kind, message))
 
     def raise_if_any(self) -> None:
         """Raise a DataError of the first error's file and line, if there was one, with the number of others."""
-        if self.problems:
-            more = self.n_problems - 1
-            also = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
+        if self.issues:
+            more = self.n_issues - 1
+            also = f" (and {more:,} more {'problem' if more == 1 else 'issues'})" if more else ""
             hint = "`glassformer data check` with the same flags lists everything" if more else ""
-            raise DataError(f"{self.problems[0]}{also}", hint)
+            raise DataError(f"{self.issues[0]}{also}", hint)
 
 
 def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The files whose bytes are no longer those recorded; both are `Findings.hashes`.
+    """The files whose bytes are no longer those recorded; both are `Diagnostics.hashes`.
 
     A file that was moved is sought by its name.
     """
@@ -97,62 +97,62 @@ def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[s
     return sorted(path for path, sha in recorded.items() if sha not in found(path))
 
 
-def read_lines(path: Path, findings: Findings) -> list[str]:
+def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
     """All lines of a file, without their ends. A byte order mark and carriage returns are taken off, counted.
 
     A line that cannot be read is empty in the list, so that the others keep their numbers.
     """
-    return [line for _, line in numbered_lines(path, findings)]
+    return [line for _, line in numbered_lines(path, diagnostics)]
 
 
-def numbered_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
     """(number from 1, line) as `read_lines`, one line in memory at a time."""
-    if not _readable(path, findings):
+    if not _readable(path, diagnostics):
         return
     digest, number = hashlib.sha256(), 0
     with open(path, "rb") as file:
         for number, raw in enumerate(_raw_lines(file, digest), start=1):
             if number == 1 and raw.startswith(UTF16_MARKS):
-                findings.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
+                diagnostics.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
                 return
             if number == 1 and raw.startswith(codecs.BOM_UTF8):
                 raw = raw[len(codecs.BOM_UTF8) :]
-                findings.counts["byte order marks"] += 1
+                diagnostics.counts["byte order marks"] += 1
             if raw.endswith(b"\r"):
                 raw = raw[:-1]
-                findings.counts["CRLF line ends"] += 1
-            yield number, _decoded(raw, path, number, findings)
-    findings.hashes[path.as_posix()] = digest.hexdigest()
+                diagnostics.counts["CRLF line ends"] += 1
+            yield number, _decoded(raw, path, number, diagnostics)
+    diagnostics.hashes[path.as_posix()] = digest.hexdigest()
     if number == 0:
-        findings.error(path, 0, "empty file", "the file is empty")
+        diagnostics.error(path, 0, "empty file", "the file is empty")
 
 
-def read_document(path: Path, findings: Findings) -> str:
+def read_document(path: Path, diagnostics: Diagnostics) -> str:
     """A whole text file, line ends written "\\n"; "" if it cannot be read. Lines may be of any length."""
-    if not _readable(path, findings):
+    if not _readable(path, diagnostics):
         return ""
     data = path.read_bytes()
-    findings.hashes[path.as_posix()] = hashlib.sha256(data).hexdigest()
+    diagnostics.hashes[path.as_posix()] = hashlib.sha256(data).hexdigest()
     try:
         if data.startswith(UTF16_MARKS) or b"\0" in data:
             raise ValueError("to be told line by line")
         text = data.decode("utf-8")
     except ValueError:
         del data
-        deque(numbered_lines(path, findings), maxlen=0)
+        deque(numbered_lines(path, diagnostics), maxlen=0)
         return ""
     if text.startswith("\ufeff"):
         text = text[1:]
-        findings.counts["byte order marks"] += 1
-    findings.counts["CRLF line ends"] += text.count("\r\n")
+        diagnostics.counts["byte order marks"] += 1
+    diagnostics.counts["CRLF line ends"] += text.count("\r\n")
     return text.replace("\r\n", "\n")
 
 
-def _readable(path: Path, findings: Findings) -> bool:
+def _readable(path: Path, diagnostics: Diagnostics) -> bool:
     if path.is_file():
         return True
     message = "this is a folder, not a file" if path.is_dir() else "there is no such file"
-    findings.error(path, 0, "missing", message)
+    diagnostics.error(path, 0, "missing", message)
     return False
 
 
@@ -167,18 +167,18 @@ def _raw_lines(file: BinaryIO, digest: hashlib._Hash) -> Iterator[bytes]:
         yield raw[:-1] if raw.endswith(b"\n") else raw
 
 
-def _decoded(raw: bytes, path: Path, number: int, findings: Findings) -> str:
+def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
     """The line as text; "" after noting why it cannot be one."""
     if len(raw) > MAX_LINE_BYTES:
-        findings.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
+        diagnostics.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
         return ""
     if b"\0" in raw:
         what = f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
-        findings.error(path, number, "nul", what)
+        diagnostics.error(path, number, "nul", what)
         return ""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
-        findings.error(path, number, "encoding", f"{found}; save the file as UTF-8")
+        diagnostics.error(path, number, "encoding", f"{found}; save the file as UTF-8")
         return ""

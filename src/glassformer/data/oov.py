@@ -12,8 +12,8 @@ from itertools import chain
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.corpus import pieces_of, truncate
-from glassformer.data.ragged import Ragged
+from glassformer.data.corpus import split_document, truncate
+from glassformer.data.ragged import RaggedArray
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import percent
 
@@ -26,13 +26,13 @@ CHUNK = 1000
 """Texts encoded at a time."""
 
 
-def unknown_texts(columns: Iterable[Ragged], unk_id: int) -> int:
+def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
     """How many examples hold at least one unknown token, in any of their columns."""
     hits = [np.searchsorted(c.offsets, np.flatnonzero(c.flat == unk_id), side="right") for c in columns]
     return len(np.unique(np.concatenate(hits)))
 
 
-def count_unknown(
+def count_unknown_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], text: TextConfig, running: bool
 ) -> tuple[int, int, int, int]:
     """Encode texts as a task would, and count.
@@ -45,7 +45,7 @@ def count_unknown(
         Tokens kept, texts cut, unknown tokens, and texts with at least one.
     """
     n_tokens = n_cut = n_unknown = n_texts = 0
-    parts = [p for t in texts for p in chain.from_iterable(pieces_of(t, tokenizer.kind))] if running else texts
+    parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
     for start in range(0, len(parts), CHUNK):
         for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
             kept = ids if running else truncate(ids, text.max_len, text.truncate)

@@ -11,7 +11,7 @@ import numpy as np
 from glassformer.data.pretokenized.index import ShardedIds
 
 
-class Ragged(Sequence[np.ndarray]):
+class RaggedArray(Sequence[np.ndarray]):
     """Sequences of different lengths in one flat array.
 
     Args:
@@ -23,11 +23,11 @@ class Ragged(Sequence[np.ndarray]):
         self.flat, self.offsets = flat, offsets
 
     @staticmethod
-    def of(sequences: Iterable[Sequence[int]]) -> Ragged:
+    def of(sequences: Iterable[Sequence[int]]) -> RaggedArray:
         """Lists of ids, put together in memory."""
         rows = [np.asarray(ids, np.int64) for ids in sequences]
         offsets = np.cumsum([0, *map(len, rows)])
-        return Ragged(np.concatenate(rows) if rows else np.zeros(0, np.int64), offsets)
+        return RaggedArray(np.concatenate(rows) if rows else np.zeros(0, np.int64), offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -1,38 +1,37 @@
-"""What a task asks of a data set: the words in which data and tasks speak."""
+"""Declares what a task reads from a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.datasets.columns import Roles, Rows
-from glassformer.data.diagnostics import Findings
+from glassformer.data.datasets.columns import ColumnSpec, Rows
+from glassformer.data.diagnostics import Diagnostics
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a task reads: texts with answers, texts alone, or running text.
+class DataSchema:
+    """A task's input: texts with targets, texts alone, or running text.
 
     Args:
         task: its name, for messages.
-        roles: the columns of a table, (text, answer), or (text,) alone; None for running text.
-        parallel: whether two files that belong together line by line will do, too.
-        check: looks at the rows of all parts ("train", "valid", "test") and notes answers that cannot be used;
-            nothing where any answer is as good as another.
+        columns: the columns of a table, (text, target), or (text,) alone; None for running text.
+        parallel: whether two files with matching lines may replace a table.
+        check: reports targets that cannot be used, given the rows of all parts ("train", "valid", "test").
     """
 
     task: str
-    roles: Roles | None = None
+    columns: tuple[ColumnSpec, ...] | None = None
     parallel: bool = False
-    check: Callable[[Mapping[str, Rows], Findings], None] = lambda rows, findings: None
+    check: Callable[[Mapping[str, Rows], Diagnostics], None] = lambda rows, diagnostics: None
 
     @property
-    def answers(self) -> str | None:
-        """What the answers are called ("label", "target"); "" for texts alone, None for running text."""
-        if self.roles is None:
+    def target(self) -> str | None:
+        """Name of the targets ("label", "target"); "" for texts alone, None for running text."""
+        if self.columns is None:
             return None
-        return self.roles[1].name if len(self.roles) > 1 else ""
+        return self.columns[1].name if len(self.columns) > 1 else ""
 
-    def accepts(self, held: str | None) -> bool:
-        """Whether a data set of these answers will do; texts alone are also found beside labels and in running text."""
-        return held == self.answers or (self.answers == "" and held != "target")
+    def accepts(self, target: str | None) -> bool:
+        """Return whether a data set with these targets can be read; labels and document borders may be ignored."""
+        return target == self.target or (self.target == "" and target != "target")

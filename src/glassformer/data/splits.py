@@ -75,7 +75,7 @@ class Split:
         return self.answer
 
     @property
-    def of_people(self) -> Split:
+    def human_labelled(self) -> Split:
         """The examples whose answers people gave."""
         return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
@@ -118,7 +118,7 @@ class TextData:
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
 """The note of every data set that heeds `use_test_as_validation`."""
-LIMITED = "(limit)"
+LIMIT_NOTE = "(limit)"
 """How the note on a limited training part ends; the report finds it by this."""
 
 
@@ -136,7 +136,7 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.", hint="Leave it out to use all the data.")
     order = np.random.default_rng([seed, n]).permutation(n)
-    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMITED}"
+    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMIT_NOTE}"
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.config import TrainConfig
-from glassformer.data.batch_sampler import LazyPlan, Plan
+from glassformer.data.batch_sampler import BatchPlan, LazyBatches
 from glassformer.data.permutation import Permutation
 
 TABLE = 1 << 20
 """Up to so many windows their order is drawn as a table (8 MiB); beyond, it is computed where it is looked at."""
 
 
-def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> Plan:
+def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> BatchPlan:
     """The batches of one epoch of a running text of `n` tokens, (B, 3) each.
 
     The text is cut at a random place and from there on into windows of `max_len`; the windows are shuffled.
@@ -37,10 +37,10 @@ def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> Pl
         stop = np.minimum(first_cut + which * max_len, n - 1)
         return np.stack([start, stop, start + 1], axis=1)
 
-    return LazyPlan(range(-(-n_windows // rows)), batch)
+    return LazyBatches(range(-(-n_windows // rows)), batch)
 
 
-def overlapping_windows(n: int, max_len: int, max_tokens: int, stride: int | None = None) -> Plan:
+def overlapping_windows(n: int, max_len: int, max_tokens: int, stride: int | None = None) -> BatchPlan:
     """Windows of `max_len` over `n` tokens in reading order, each `stride` (half of `max_len`) further.
 
     So every token but those of the first window is predicted with at least max_len - stride tokens of context;
@@ -57,4 +57,4 @@ def overlapping_windows(n: int, max_len: int, max_tokens: int, stride: int | Non
         first = np.where(which == 0, 1, first_stop + (which - 1) * stride + 1)
         return np.stack([np.maximum(stop - max_len, 0), stop, first], axis=1)
 
-    return LazyPlan(range(-(-n_windows // rows)), batch)
+    return LazyBatches(range(-(-n_windows // rows)), batch)

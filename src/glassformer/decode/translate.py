@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.data.batch_sampler import by_length
-from glassformer.data.ragged import Ragged
+from glassformer.data.batch_sampler import length_buckets
+from glassformer.data.ragged import RaggedArray
 from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.parallel import divided, processes_for
 from glassformer.decode.sampling import sample
@@ -67,7 +67,7 @@ def translate_ids(
     """
     _check(model, sources, config, prefixes)
     device = next(model.parameters()).device
-    job = _Job(model, Ragged.of(sources), config, special, prefixes, first_row, use_cache)
+    job = _Job(model, RaggedArray.of(sources), config, special, prefixes, first_row, use_cache)
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     lengths, asked = job.sources.lengths, np.flatnonzero(job.sources.lengths)
     hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
@@ -75,7 +75,7 @@ def translate_ids(
     most = max_tokens // hypotheses_each
     if n_processes > 1:
         most = min(most, int(lengths.sum()) // (n_processes * BATCHES_EACH))
-    batches = [asked[batch[::-1]] for batch in by_length(lengths[asked], max(1, most))]
+    batches = [asked[batch[::-1]] for batch in length_buckets(lengths[asked], max(1, most))]
     with evaluation_mode(model), many_shapes(device):
         found = divided(job.translate, batches, n_processes)
     for batch, of_batch in zip(batches, found, strict=True):
@@ -89,7 +89,7 @@ class _Job:
     """What is the same for all batches of a call."""
 
     model: Translator | Ensemble
-    sources: Ragged
+    sources: RaggedArray
     config: DecodeConfig
     special: Special
     prefixes: Sequence[Sequence[int]] | None

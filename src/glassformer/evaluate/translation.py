@@ -20,7 +20,7 @@ from glassformer.evaluate.intervals import percentile_interval, resampled_sums, 
 from glassformer.text.ngrams import UNSPACED
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
-"""First reference length, in BLEU's tokens, of each bucket of `by_length`."""
+"""First reference length, in BLEU's tokens, of each bucket of `length_buckets`."""
 MIN_BUCKET = 20
 """Fewest sentences for which a bucket's BLEU is worth drawing."""
 SHORT = 6.0
@@ -46,7 +46,7 @@ def score(
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
         last character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
-        n_empty hypotheses; by_length, BLEU by length of reference; headline, the score to quote: bleu, or
+        n_empty hypotheses; length_buckets, BLEU by length of reference; headline, the score to quote: bleu, or
         exact_match for answers shorter than SHORT; notes, where a score means nothing.
 
     Raises:
@@ -71,7 +71,7 @@ def score(
         "length_ratio": float(result.sys_len / max(result.ref_len, 1)),
         "brevity_penalty": float(result.bp),
         "n_empty": sum(not h.strip() for h in hypotheses),
-        "by_length": _by_length(bleu, bleu_stats),
+        "length_buckets": _by_length(bleu, bleu_stats),
         "headline": _headline(bleu_stats[:, 1]),
         "notes": [],
     }

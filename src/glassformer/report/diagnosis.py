@@ -1,6 +1,6 @@
 """What a run's own log says went wrong, in plain words, each with what to try.
 
-Every rule looks at the facts in the run folder and yields findings or nothing; none loads a model. The limits
+Every rule looks at the facts in the run folder and yields diagnostics or nothing; none loads a model. The limits
 are rules of thumb and stand beside each other below.
 """
 
@@ -40,7 +40,7 @@ class Finding:
 
 
 def diagnose(facts: RunFacts) -> list[Finding]:
-    """All findings of a run, the gravest first; empty when nothing stands out."""
+    """All diagnostics of a run, the gravest first; empty when nothing stands out."""
     return [finding for rule in RULES for finding in rule(facts)]
 
 

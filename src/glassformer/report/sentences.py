@@ -5,7 +5,7 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 
 from __future__ import annotations
 
-from glassformer.data.splits import LIMITED
+from glassformer.data.splits import LIMIT_NOTE
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.facts import RunFacts
 from glassformer.utils.formatting import code, counted, duration, fenced, quoted
@@ -66,7 +66,7 @@ def dataset(facts: RunFacts) -> str:
 
 def cautions(facts: RunFacts) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
-    told = [note for note in facts.data.notes if note.endswith(LIMITED)] + facts.data.preflight.get("warnings", [])
+    told = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + facts.data.preflight.get("warnings", [])
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
     return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in told), *caveats(facts)]
 

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
-from glassformer.data.batch_sampler import Plan, by_length, shuffled_by_length
+from glassformer.data.batch_sampler import BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.batching import Batch
 from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
 from glassformer.data.pretokenized.loader import pretokenized_corpus
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.models.ensemble import Ensemble, members_of
@@ -69,7 +69,7 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    schema: ClassVar[Form]
+    schema: ClassVar[DataSchema]
     metric: str
     report: ClassVar[TaskReport] = TaskReport()
     ignores: ClassVar[frozenset[str]] = frozenset()
@@ -133,7 +133,7 @@ class Task(ABC):
         return None
 
     @property
-    def eval_schema(self) -> Form:
+    def eval_schema(self) -> DataSchema:
         """`schema`, its check knowing what this trained task knows; for test files that come later."""
         return self.schema
 
@@ -163,14 +163,14 @@ class Task(ABC):
         """(N,) what an example costs a batch (the width it forces), and (N,) what to sort equal costs by."""
         return np.maximum(corpus.lengths, 1), np.zeros(len(corpus), np.int64)
 
-    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """The batches of an epoch: a pure function of the corpus, the configuration and the epoch."""
-        return shuffled_by_length(*self.batch_costs(corpus), self.config.train, epoch)
+        return shuffled_length_buckets(*self.batch_costs(corpus), self.config.train, epoch)
 
-    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> Plan:
+    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
         """Batches that visit every example once."""
         cost, tie = self.batch_costs(corpus)
-        return by_length(cost, max_tokens, tie)
+        return length_buckets(cost, max_tokens, tie)
 
     @abstractmethod
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:

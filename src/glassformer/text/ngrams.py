@@ -33,7 +33,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 
-def words_each(texts: Sequence[str]) -> float:
+def mean_words(texts: Sequence[str]) -> float:
     """Words of a text in the mean, counted in about 2,000 of them; where no spaces part them, each character is one."""
     some = texts[:: max(1, len(texts) // 2000)]
     return sum(len(_WORD.findall(text)) for text in some) / max(1, len(some))
@@ -55,7 +55,7 @@ class Spelling:
         return FIRST + len(self.ngrams)
 
     @property
-    def reaching_ahead(self) -> list[bool]:
+    def looks_ahead(self) -> list[bool]:
         """For each number, whether its n-gram is of a script without spaces, and so tells of later tokens."""
         return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
 

@@ -12,7 +12,7 @@ _LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)|(?<=\S\r\n)(?=\S)")
 _WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behind it
 
 
-def find_cut(text: str, start: int, reach: int) -> int | None:
+def find_split(text: str, start: int, reach: int) -> int | None:
     """The first beginning of a line within `reach` from `start` on, else the first end of a word there; None where neither is."""
     for pattern in (_LINE_BEGINS, _WORD_ENDS):
         if found := pattern.search(text, start, start + reach):
@@ -20,11 +20,11 @@ def find_cut(text: str, start: int, reach: int) -> int | None:
     return None
 
 
-def cut_up(text: str, size: int) -> list[str]:
+def split_text(text: str, size: int) -> list[str]:
     """A text in parts of about `size` characters; of more where it cannot be cut."""
     parts, begins, at = list[str](), 0, size
     while at < len(text):
-        if (found := find_cut(text, at, size)) is None:
+        if (found := find_split(text, at, size)) is None:
             at += size
         else:
             parts.append(text[begins:found])

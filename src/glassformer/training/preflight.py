@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
-from glassformer.data.oov import count_unknown, unknown_texts, warning
+from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
@@ -135,7 +135,7 @@ def _too_few(run: RunContext) -> Iterator[str]:
 
 def _lopsided(run: RunContext) -> Iterator[str]:
     """Classes that training hardly shows, or shows almost alone."""
-    if run.task.schema.answers != "label":
+    if run.task.schema.target != "label":
         return
     counts = Counter(run.data.train.answers).most_common()
     lonely, (commonest, most) = sorted(label for label, n in counts if n == 1), counts[0]
@@ -162,7 +162,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
     splits = {name: _describe_split(p.task, *part) for name, part in parts.items()}
     if (test := p.data.test) is not None:
         running, text = p.task.running_text, p.config.text
-        n_tokens, n_cut, n_unknown, n_texts = count_unknown(p.task.tokenizer, test.text, text, running)
+        n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(p.task.tokenizer, test.text, text, running)
         splits["test"] = SplitFacts(
             len(test),
             n_tokens,
@@ -179,7 +179,7 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitFac
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
     running = task.running_text or corpus.running
-    n_texts = None if running else unknown_texts(columns, task.tokenizer.unk_id)
+    n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
     return SplitFacts(
         **stats | {"n": len(corpus)},
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),

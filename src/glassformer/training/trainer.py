@@ -62,7 +62,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         check_base(config, base)
         tokenizer = base.tokenizer
     config, data = fit_to_data(config, kind, load_text_data(kind.schema, config.data))
-    if kind.schema.roles is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
+    if kind.schema.columns is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
         what = (
             f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"
         )

@@ -56,7 +56,7 @@ class Validator:
     def whole_train(self) -> EncodedCorpus:
         """The training split with one example per text, as `Task.validate` expects: encoding for training may drop some."""
         train, split = self.run.train, self.run.data.train
-        if self.task.schema.roles is None or len(train) == len(split):
+        if self.task.schema.columns is None or len(train) == len(split):
             return train
         return self.task.encode(split, training=False)
 

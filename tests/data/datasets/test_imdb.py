@@ -170,8 +170,8 @@ def test_the_large_tables_of_the_official_archive_are_passed_over(archive, tmp_p
 
 
 def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
-    form, options = TASKS["pretrain"].schema, {"data_dir": str(archive), "valid_fraction": 0.3}
-    data = load_text_data(form, DataConfig(dataset="imdb-texts", **options))
+    schema, options = TASKS["pretrain"].schema, {"data_dir": str(archive), "valid_fraction": 0.3}
+    data = load_text_data(schema, DataConfig(dataset="imdb-texts", **options))
     labelled = load(archive, valid_fraction=0.3)
     assert data.valid.text == labelled.valid.text and data.test is None and data.train.answer is None
     assert {*labelled.train.text} < {*data.train.text}
@@ -179,7 +179,7 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
     films = [{text.split("<")[0].split()[3] for text in split.text} for split in (data.train, data.valid)]
     assert films[0].isdisjoint(films[1])
     assert "aclImdb/train/unsup" in data.hashes
-    assert load_text_data(form, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
+    assert load_text_data(schema, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
 
 
 def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(archive, tmp_path):

@@ -50,7 +50,7 @@ def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path
     both = load_text_data(FORM, with_file(data, path))
     assert both.train.text == [*alone.train.text, "new", "newer"]
     assert both.train.answers == [*alone.train.answers, "good", "bad"]
-    assert both.train.n_pseudo == 2 and both.train.of_people == alone.train
+    assert both.train.n_pseudo == 2 and both.train.human_labelled == alone.train
     assert both.valid == alone.valid and both.test == alone.test
     assert path in both.hashes and set(alone.hashes) < set(both.hashes)
     told = both.notes[-1]
@@ -89,7 +89,7 @@ def test_a_line_that_is_no_prediction_is_named(data: DataConfig, tmp_path: Path,
 
 def test_what_people_labelled_is_all_there_is_without_a_file() -> None:
     split = Split(["a", "b"], ["x", "y"])
-    assert split.of_people is split
+    assert split.human_labelled is split
 
 
 def test_a_limit_counts_what_people_labelled(data: DataConfig, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from glassformer.config import DataConfig, FilesConfig, TextConfig
-from glassformer.data.diagnostics import Findings
+from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized import documents, writer
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.data.pretokenized.index import ShardedIds, ShardIndex
 from glassformer.data.pretokenized.loader import load_pretokenized, pretokenized_corpus
 from glassformer.data.pretokenized.writer import PretokenizedWriter
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -35,7 +35,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(path: Path):
-    return load_pretokenized(Form("lm"), DataConfig(files=FilesConfig(train_file=str(path))), Findings())
+    return load_pretokenized(DataSchema("lm"), DataConfig(files=FilesConfig(train_file=str(path))), Diagnostics())
 
 
 def test_shards_are_one_running_text(shards):
@@ -89,9 +89,9 @@ def test_shards_are_refused_where_they_are_of_no_use(shards, tmp_path):
     from glassformer.tasks import TASKS
 
     with pytest.raises(UsageError, match="classify needs texts with labels"):
-        load_pretokenized(TASKS["classify"].schema, data, Findings())
+        load_pretokenized(TASKS["classify"].schema, data, Diagnostics())
     with pytest.raises(UsageError, match="limit counts examples"):
-        load_pretokenized(Form("lm"), replace(data, limit=3), Findings())
+        load_pretokenized(DataSchema("lm"), replace(data, limit=3), Diagnostics())
     config = replace(CONFIG, valid_fraction=0.0)
     list(PretokenizedWriter(tmp_path / "none", [tmp_path / "a.txt"], config, None).write())
     with pytest.raises(DataError, match="nothing to validate on"):

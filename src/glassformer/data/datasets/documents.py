@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Rows
-from glassformer.data.diagnostics import Findings, numbered_lines, read_document
+from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 
@@ -25,7 +25,7 @@ Documents = list[tuple[str, str]]
 """(name, text) of each."""
 
 
-def load_documents(data: DataConfig, findings: Findings) -> TextData:
+def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     """A person's own text for a language model.
 
     A part that has a file of its own is that file. What has none is taken from the training text: from ten
@@ -37,63 +37,63 @@ def load_documents(data: DataConfig, findings: Findings) -> TextData:
     """
     files, source = data.files, str(data.files.train_file)
     named = {"train": files.train_file, "valid": files.valid_file, "test": files.test_file}
-    parts = {name: read_documents(Path(path), findings) for name, path in named.items() if path}
-    findings.raise_if_any()
+    parts = {name: read_documents(Path(path), diagnostics) for name, path in named.items() if path}
+    diagnostics.raise_if_any()
     if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
         advice = f"glassformer data encode {source} --out shards, once, then --train-file shards"
-        findings.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
+        diagnostics.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
         parts["valid"] = parts["test"]
-        findings.notes.append(TEST_IS_VALIDATION)
+        diagnostics.notes.append(TEST_IS_VALIDATION)
     wanted = {name: share for name, share in shares.items() if share > 0 and name not in parts}
     if wanted:
-        parts |= _set_aside(parts["train"], wanted, data.split_seed, source, findings)
+        parts |= _set_aside(parts["train"], wanted, data.split_seed, source, diagnostics)
     for name, key in (("training", "train"), ("validation", "valid")):
         if sum(len(text) for _, text in parts[key]) < 2:
             raise DataError(f"{source}: too little text for the {name} part", "give more text")
     splits = {name: Split([t for _, t in part], source=f"{source} ({name})") for name, part in parts.items()}
     test = splits["test"] if parts.get("test") else None
-    return TextData(splits["train"], splits["valid"], test, findings.notes, findings.hashes)
+    return TextData(splits["train"], splits["valid"], test, diagnostics.notes, diagnostics.hashes)
 
 
-def read_documents(path: Path, findings: Findings) -> Documents:
+def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
     """The text of a file, or of every .txt in a folder and below, in the order of their names."""
     if not path.is_dir():
-        text = read_document(path, findings)
-        if not text and not findings.n_problems:
-            findings.error(path, 0, "empty file", "the file is empty")
+        text = read_document(path, diagnostics)
+        if not text and not diagnostics.n_issues:
+            diagnostics.error(path, 0, "empty file", "the file is empty")
         return [(path.name, text)]
-    files = _files_in(path, findings)
-    documents = [(file.relative_to(path).as_posix(), read_document(file, findings)) for file in files]
+    files = _files_in(path, diagnostics)
+    documents = [(file.relative_to(path).as_posix(), read_document(file, diagnostics)) for file in files]
     filled = [(name, text) for name, text in documents if text]
-    findings.counts["empty files"] += len(documents) - len(filled)
+    diagnostics.counts["empty files"] += len(documents) - len(filled)
     return filled
 
 
-def read_texts(path: Path, findings: Findings) -> Rows:
+def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
     """Texts that stand alone, one a line, of a .txt or of every .txt in a folder and below; blank lines are none."""
     texts, lines = [], array("q")
-    for file in _files_in(path, findings) if path.is_dir() else [path]:
-        for number, line in numbered_lines(file, findings):
+    for file in _files_in(path, diagnostics) if path.is_dir() else [path]:
+        for number, line in numbered_lines(file, diagnostics):
             if line.strip():
                 texts.append(line)
                 lines.append(number)
             else:
-                findings.counts["empty lines"] += 1
+                diagnostics.counts["empty lines"] += 1
     return Rows(texts, [], lines, path, (None,))
 
 
-def _files_in(folder: Path, findings: Findings) -> list[Path]:
+def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
     """Every .txt in a folder and below, in the order of their names."""
     files = [path for path in folder.rglob("*.txt") if path.is_file()]
     if not files:
-        findings.error(folder, 0, "missing", "there is no .txt file in this folder")
+        diagnostics.error(folder, 0, "missing", "there is no .txt file in this folder")
     return sorted(files, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def _set_aside(
-    documents: Documents, shares: dict[str, float], seed: int, source: str, findings: Findings
+    documents: Documents, shares: dict[str, float], seed: int, source: str, diagnostics: Diagnostics
 ) -> dict[str, Documents]:
     """The parts of these shares, and what is left to train on: whole files by seed, or the end of the text."""
     taken: dict[str, Documents] = {}
@@ -103,14 +103,14 @@ def _set_aside(
             count = max(1, round(share * len(documents)))
             taken[name], order = [documents[i] for i in np.sort(order[:count])], order[count:]
         shown = ", ".join(f"{name} {len(part):,}" for name, part in taken.items())
-        findings.notes.append(f"{source}: of {len(documents):,} files, set aside: {shown} (seed {seed})")
+        diagnostics.notes.append(f"{source}: of {len(documents):,} files, set aside: {shown} (seed {seed})")
         return taken | {"train": [documents[i] for i in np.sort(order)]}
     end = n = sum(len(text) for _, text in documents)
     for name in reversed(shares):  # the test part is the very end
         start = max(0, end - max(1, round(shares[name] * n)))
         taken[name], end = _cut(documents, start, end), start
     shown = ", ".join(f"{name} {sum(len(t) for _, t in taken[name]):,}" for name in shares if taken[name])
-    findings.notes.append(f"{source}: of {n:,} characters, set aside at the end: {shown}")
+    diagnostics.notes.append(f"{source}: of {n:,} characters, set aside at the end: {shown}")
     return taken | {"train": _cut(documents, 0, end)}
 
 

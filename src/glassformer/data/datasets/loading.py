@@ -9,7 +9,7 @@ from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import check_config
 from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
 from glassformer.data.datasets.pseudo_labels import with_pseudo_labels
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 
@@ -30,11 +30,11 @@ _IN_WORDS = {
 }
 
 
-def load_text_data(form: Form, data: DataConfig) -> TextData:
+def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
     """The texts of `data.dataset` for a task.
 
     Args:
-        form: what the task reads.
+        schema: what the task reads.
         data: which data set, and how to split it.
 
     Raises:
@@ -42,18 +42,18 @@ def load_text_data(form: Form, data: DataConfig) -> TextData:
             outside its interval.
         DataError: its files are missing, malformed or misaligned.
     """
-    held = ANSWERS.get(data.dataset, form.answers)
-    if not form.accepts(held):
-        wanted = _IN_WORDS.get(form.answers, f"texts with {form.answers}")
-        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {form.task} needs {wanted}.'
-        raise UsageError(what, hint=f"Start from a recipe for {form.task}.")
-    if data.limit is not None and form.roles is None:
+    held = ANSWERS.get(data.dataset, schema.target)
+    if not schema.accepts(held):
+        wanted = _IN_WORDS.get(schema.target, f"texts with {schema.target}")
+        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {schema.task} needs {wanted}.'
+        raise UsageError(what, hint=f"Start from a recipe for {schema.task}.")
+    if data.limit is not None and schema.columns is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
     if data.dataset == "files":
-        text = local_files.load(form, data)
+        text = local_files.load(schema, data)
     elif data.dataset in LOADERS:
         text = LOADERS[data.dataset](data)
     else:
         raise UsageError(f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}.")
-    return with_pseudo_labels(form, data, limited(text, data.limit, data.split_seed))
+    return with_pseudo_labels(schema, data, limited(text, data.limit, data.split_seed))

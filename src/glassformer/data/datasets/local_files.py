@@ -1,8 +1,8 @@
 """A person's own files as training, validation and test texts.
 
 A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; texts alone, also one a line; or running
-text, a .txt or a folder of them: a task's `Form` says which. What is guessed or set aside is announced in the notes; what is wrong is
-raised with file and line. The same functions, given `Findings`, serve `check.py`, which tells everything.
+text, a .txt or a folder of them: a task's `DataSchema` says which. What is guessed or set aside is announced in the notes; what is wrong is
+raised with file and line. The same functions, given `Diagnostics`, serve `check.py`, which tells everything.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets.columns import Roles, Rows, read_table
+from glassformer.data.datasets.columns import ColumnSpecs, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
-from glassformer.data.diagnostics import Findings, read_lines
+from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.pretokenized.index import is_pretokenized
 from glassformer.data.pretokenized.loader import load_pretokenized
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import (
     TEST_IS_VALIDATION,
     Split,
@@ -31,7 +31,7 @@ Part: TypeAlias = Path | tuple[Path, Path] | None
 """Which files hold one part of the data: a table (or running text), or two parallel files; None where there are none."""
 
 
-def load(form: Form, data: DataConfig) -> TextData:
+def load(schema: DataSchema, data: DataConfig) -> TextData:
     """All parts of a person's own data.
 
     Without a validation file a seeded share of the training data is set aside, equal texts always on the
@@ -41,101 +41,103 @@ def load(form: Form, data: DataConfig) -> TextData:
         UsageError: files are not named, or named in a form the task has no use for.
         DataError: something is wrong in them; with file and line.
     """
-    findings = Findings()
-    parts = data_parts(form, data)
+    diagnostics = Diagnostics()
+    parts = data_parts(schema, data)
     if is_pretokenized(data.files.train_file):
-        return load_pretokenized(form, data, findings)
-    if form.roles is None:
-        return load_documents(data, findings)
-    splits = {name: rows.split() for name, rows in read_parts(form, parts, data, findings).items()}
-    findings.raise_if_any()
+        return load_pretokenized(schema, data, diagnostics)
+    if schema.columns is None:
+        return load_documents(data, diagnostics)
+    splits = {name: rows.split() for name, rows in read_parts(schema, parts, data, diagnostics).items()}
+    diagnostics.raise_if_any()
     train, valid = splits["train"], splits.get("valid")
     if valid is None and data.use_test_as_validation and "test" in splits:
         valid = splits["test"]
-        findings.notes.append(TEST_IS_VALIDATION)
+        diagnostics.notes.append(TEST_IS_VALIDATION)
     elif valid is None:
-        train, valid = _set_aside(form, train, data, findings)
-    return TextData(train, valid, splits.get("test"), findings.notes, findings.hashes)
+        train, valid = _set_aside(schema, train, data, diagnostics)
+    return TextData(train, valid, splits.get("test"), diagnostics.notes, diagnostics.hashes)
 
 
-def load_test(form: Form, data: DataConfig) -> Split:
+def load_test(schema: DataSchema, data: DataConfig) -> Split:
     """The test part alone, for scoring a trained model.
 
     Args:
-        form: what the model's task reads; its check knows the answers that the model does.
+        schema: what the model's task reads; its check knows the answers that the model does.
         data: names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
 
     Raises:
         UsageError, DataError: as `load`; also for an answer the model does not know.
     """
-    findings = Findings()
-    if form.roles is None:
+    diagnostics = Diagnostics()
+    if schema.columns is None:
         if not data.files.test_file:
             raise UsageError("there is no text to score", "name one: --test-file book.txt")
-        documents = read_documents(Path(data.files.test_file), findings)
-        findings.raise_if_any()
+        documents = read_documents(Path(data.files.test_file), diagnostics)
+        diagnostics.raise_if_any()
         return Split([text for _, text in documents], source=str(data.files.test_file))
-    part = data_parts(form, data, need_train=False)["test"]
-    if part is None and form.parallel:
+    part = data_parts(schema, data, need_train=False)["test"]
+    if part is None and schema.parallel:
         part = _part(replace(data.files, train_file=None), "train")
     if part is None:
-        files = "--test-file, or --src-file and --ref-file" if form.parallel else "--test-file"
+        files = "--test-file, or --src-file and --ref-file" if schema.parallel else "--test-file"
         raise UsageError("there is nothing to score", f"name the files: {files}")
-    rows = read_parts(form, {"test": part}, data, findings)["test"]
-    findings.raise_if_any()
+    rows = read_parts(schema, {"test": part}, data, diagnostics)["test"]
+    diagnostics.raise_if_any()
     return rows.split()
 
 
-def data_parts(form: Form, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
+def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """The files of the parts "train", "valid" and "test", as the flags name them."""
     parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
-        also = ", or --src-file and --tgt-file" if form.parallel else ""
+        also = ", or --src-file and --tgt-file" if schema.parallel else ""
         hint = f"give --train-file{also}, or a built-in data set as recipe"
         raise UsageError("no training data is named", hint)
     for name, part in parts.items():
-        if not form.parallel and isinstance(part, tuple):
-            hint = f"to {form.task}, give --train-file"
+        if not schema.parallel and isinstance(part, tuple):
+            hint = f"to {schema.task}, give --train-file"
             raise UsageError(f"parallel files ({name}) are for translating", hint)
     return parts
 
 
-def read_parts(form: Form, parts: dict[str, Part], data: DataConfig, findings: Findings) -> dict[str, Rows]:
+def read_parts(
+    schema: DataSchema, parts: dict[str, Part], data: DataConfig, diagnostics: Diagnostics
+) -> dict[str, Rows]:
     """The rows of every part that has files; columns are sought under the training part's names first.
 
-    Problems go to `findings`, those among them that the task finds in the answers; rows with others are left out.
+    Problems go to `diagnostics`, those among them that the task finds in the answers; rows with others are left out.
     """
     rows: dict[str, Rows] = {}
-    roles = tuple(
-        replace(role, asked=getattr(data.files, role.flag[2:].replace("-", "_"))) for role in form.roles or ()
+    specs = tuple(
+        replace(spec, requested=getattr(data.files, spec.flag[2:].replace("-", "_"))) for spec in schema.columns or ()
     )
     for name, part in parts.items():
         if part:
-            rows[name] = _read_part(part, roles, findings)
-            roles = tuple(r.preferring(name) for r, name in zip(roles, rows[name].columns, strict=True))
+            rows[name] = _read_part(part, specs, diagnostics)
+            specs = tuple(spec.preferring(name) for spec, name in zip(specs, rows[name].columns, strict=True))
     for part in rows.values():
-        if not part.text and not findings.n_problems:
-            findings.error(part.path, 0, "empty file", "there is no example in this file")
+        if not part.text and not diagnostics.n_issues:
+            diagnostics.error(part.path, 0, "empty file", "there is no example in this file")
     train = rows.get("train")
-    cut_short = {problem.path for problem in findings.problems if problem.kind == "quote"}
+    cut_short = {problem.path for problem in diagnostics.issues if problem.kind == "quote"}
     if train is None or (train.text and str(train.path) not in cut_short):  # answers not read are not unknown
-        form.check(rows, findings)
+        schema.check(rows, diagnostics)
     return rows
 
 
-def _read_part(part: Path | tuple[Path, Path], roles: Roles, findings: Findings) -> Rows:
+def _read_part(part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
     if isinstance(part, Path):
-        lines = len(roles) == 1 and (part.is_dir() or part.suffix.lower() == ".txt")
-        return read_texts(part, findings) if lines else read_table(part, roles, findings)
-    src, tgt = (read_lines(path, findings) for path in part)
+        lines = len(specs) == 1 and (part.is_dir() or part.suffix.lower() == ".txt")
+        return read_texts(part, diagnostics) if lines else read_table(part, specs, diagnostics)
+    src, tgt = (read_lines(path, diagnostics) for path in part)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
-        findings.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
+        diagnostics.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
     return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
 
 
-def _set_aside(form: Form, train: Split, data: DataConfig, findings: Findings) -> tuple[Split, Split]:
+def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> tuple[Split, Split]:
     """A seeded share for validation; equal texts stay together, so that none is trained and validated on.
 
     Of labels each gives its share, and none is left without a training example.
@@ -144,7 +146,7 @@ def _set_aside(form: Form, train: Split, data: DataConfig, findings: Findings) -
     if len(set(train.text)) < 2:
         what = f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on"
         raise DataError(what, more)
-    if labelled := form.answers == "label":
+    if labelled := schema.target == "label":
         try:
             parts = stratified_group_split(train.text, train.answers, data.valid_fraction, data.split_seed)
         except DataError as error:
@@ -157,11 +159,11 @@ def _set_aside(form: Form, train: Split, data: DataConfig, findings: Findings) -
         what = f"{train.source}: {len(train)} examples with {distinct} different texts leave one text to train on"
         raise DataError(f"{what}, {len(rest)} times, and {len(held_out)} examples to validate on", more)
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
-    findings.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
+    diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     valid = train.take(held_out, f"{train.source} (set aside)")
     if labelled and (unseen := sorted(set(train.answers) - set(valid.answers))):
         names = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
-        findings.notes.append(f"validation: {len(unseen)} labels have too few examples to be in it ({names})")
+        diagnostics.notes.append(f"validation: {len(unseen)} labels have too few examples to be in it ({names})")
     return train.take(rest), valid
 
 

@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import Rows, unwritable
+from glassformer.data.datasets.columns import Rows, encoding_issue
 from glassformer.data.datasets.tables import read_rows
-from glassformer.data.diagnostics import Findings
-from glassformer.data.schema import Form
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 
 MAX_LISTED = 20
 """Longest list of classes in the note."""
 
 
-def with_pseudo_labels(form: Form, data: DataConfig, text: TextData) -> TextData:
+def with_pseudo_labels(schema: DataSchema, data: DataConfig, text: TextData) -> TextData:
     """Return `text` with the predictions of `data.pseudo_file` behind its training texts; without a file, `text` itself.
 
     Added are the texts whose label has a probability of `data.pseudo_min_probability` or more. A text that is in any
@@ -36,10 +36,10 @@ def with_pseudo_labels(form: Form, data: DataConfig, text: TextData) -> TextData
     """
     if data.pseudo_file is None:
         return text
-    findings = Findings()
+    diagnostics = Diagnostics()
     parts = {name: _as_rows(split) for name, split in text.splits().items()}
-    predictions, added = read_pseudo_labels(form, data, parts, findings)
-    findings.raise_if_any()
+    predictions, added = read_pseudo_labels(schema, data, parts, diagnostics)
+    diagnostics.raise_if_any()
     joined = replace(
         text.train,
         text=[*text.train.text, *(predictions.text[i] for i in added)],
@@ -49,33 +49,33 @@ def with_pseudo_labels(form: Form, data: DataConfig, text: TextData) -> TextData
     return replace(
         text,
         train=joined,
-        notes=[*text.notes, *findings.notes],
-        hashes={**text.hashes, **findings.hashes},
+        notes=[*text.notes, *diagnostics.notes],
+        hashes={**text.hashes, **diagnostics.hashes},
     )
 
 
 def read_pseudo_labels(
-    form: Form, data: DataConfig, parts: Mapping[str, Rows], findings: Findings
+    schema: DataSchema, data: DataConfig, parts: Mapping[str, Rows], diagnostics: Diagnostics
 ) -> tuple[Rows, list[int]]:
     """Read a file of predictions, and return with them which to train on: of high probability, with a text in no part.
 
     Args:
-        form: what the task reads; its check knows the labels of the training part.
+        schema: what the task reads; its check knows the labels of the training part.
         data: names the file and the lowest probability.
         parts: what people labelled: "train", "valid", "test".
-        findings: takes problems, and a note that counts what is added, class by class, and what is not.
+        diagnostics: takes issues, and a note that counts what is added, class by class, and what is not.
     """
     path, least = Path(str(data.pseudo_file)), data.pseudo_min_probability
-    predictions, probabilities = read_predictions(path, findings)
-    form.check({"train": parts["train"], "pseudo": predictions}, findings)
+    predictions, probabilities = read_predictions(path, diagnostics)
+    schema.check({"train": parts["train"], "pseudo": predictions}, diagnostics)
     likely = [i for i, probability in enumerate(probabilities) if probability >= least]
     known = {text for part in parts.values() for text in part.text}
     added = [i for i in likely if predictions.text[i] not in known]
     if predictions.text and not likely:
         told = f"none of {len(probabilities):,} labels has a probability of {least:g} or more"
-        findings.error(path, 0, "nothing new", f"{told} (the highest: {max(probabilities):.4f})")
+        diagnostics.error(path, 0, "nothing new", f"{told} (the highest: {max(probabilities):.4f})")
     elif likely and not added:
-        findings.error(
+        diagnostics.error(
             path,
             0,
             "nothing new",
@@ -84,7 +84,7 @@ def read_pseudo_labels(
     counts = Counter(predictions.answer[i] for i in added)
     by_class = [f"{label} {counts[label]:,}" for label in sorted(set(parts["train"].answer))]
     shown = ", ".join(by_class[:MAX_LISTED]) + (", …" if len(by_class) > MAX_LISTED else "")
-    findings.notes.append(
+    diagnostics.notes.append(
         f"self-training: {len(added):,} of {len(parts['train'].text) + len(added):,} training texts were labelled by a "
         f"model ({path}, probability {least:g} or more): {shown}; of {len(probabilities):,} predictions, "
         f"{len(probabilities) - len(likely):,} are less probable and {len(likely) - len(added):,} of texts that the data "
@@ -93,14 +93,14 @@ def read_pseudo_labels(
     return predictions, added
 
 
-def read_predictions(path: Path, findings: Findings) -> tuple[Rows, list[float]]:
+def read_predictions(path: Path, diagnostics: Diagnostics) -> tuple[Rows, list[float]]:
     """Read a file that `glassformer predict --json` wrote of a classifier: texts, their labels, their probabilities."""
     texts, labels, lines, probabilities = list[str](), list[str](), array("q"), list[float]()
-    for row in read_rows(path, findings):
+    for row in read_rows(path, diagnostics):
         match row.fields:
             case {"text": str(text), "label": str(label), "probability": float() | int() as p} if 0 <= p <= 1:
-                if problem := unwritable(text):
-                    findings.error(path, row.line, *problem)
+                if problem := encoding_issue(text):
+                    diagnostics.error(path, row.line, *problem)
                     continue
                 texts.append(text)
                 labels.append(label)
@@ -108,7 +108,7 @@ def read_predictions(path: Path, findings: Findings) -> tuple[Rows, list[float]]
                 probabilities.append(float(p))
             case _:
                 expected = "a line of `glassformer predict --json` is expected: text, label, probability (0 to 1)"
-                findings.error(path, row.line, "columns", expected)
+                diagnostics.error(path, row.line, "columns", expected)
     return Rows(texts, labels, lines, path), probabilities
 
 

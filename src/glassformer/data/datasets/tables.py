@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.diagnostics import Findings, numbered_lines
+from glassformer.data.diagnostics import Diagnostics, numbered_lines
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -29,7 +29,7 @@ class Row:
     fields: list[str] | dict[str, Any]
 
 
-def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
+def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """The rows of a table, its header among them; empty lines are skipped and counted.
 
     Raises:
@@ -37,12 +37,12 @@ def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
     """
     match path.suffix.lower():
         case ".csv":
-            rows = _csv_rows(path, findings)
+            rows = _csv_rows(path, diagnostics)
         case ".tsv" | ".tab":
-            lines = numbered_lines(path, findings)
+            lines = numbered_lines(path, diagnostics)
             rows = (Row(number, line.split("\t") if line else []) for number, line in lines)
         case ".jsonl" | ".ndjson":
-            rows = _json_rows(path, findings)
+            rows = _json_rows(path, diagnostics)
         case other:
             raise UsageError(
                 f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {other or 'nothing'!r}",
@@ -52,16 +52,16 @@ def read_rows(path: Path, findings: Findings) -> Iterator[Row]:
         if row.fields or isinstance(row.fields, dict):
             yield row
         else:
-            findings.counts["empty lines"] += 1
+            diagnostics.counts["empty lines"] += 1
 
 
-def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
+def _csv_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
-    lines = numbered_lines(path, findings)
+    lines = numbered_lines(path, diagnostics)
     first = next(lines, None)
     if first is None:
         return
-    delimiter = _delimiter(first[1], path, findings)
+    delimiter = _delimiter(first[1], path, diagnostics)
     last = 0  # number of the last line the parser has taken
 
     def feed() -> Iterator[str]:
@@ -77,7 +77,7 @@ def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
         except csv.Error as error:
             end = "" if begins == last else f", seen at line {last}"
             reason = "a quote is not closed" if "unexpected end" in str(error) else f"a stray quote ({error})"
-            findings.error(path, begins, "quote", f"{reason} in the row that begins here{end}")
+            diagnostics.error(path, begins, "quote", f"{reason} in the row that begins here{end}")
             return
         if fields is None:
             return
@@ -85,29 +85,29 @@ def _csv_rows(path: Path, findings: Findings) -> Iterator[Row]:
         begins = last + 1
 
 
-def _delimiter(header: str, path: Path, findings: Findings) -> str:
+def _delimiter(header: str, path: Path, diagnostics: Diagnostics) -> str:
     """A comma, unless the first line has none and has semicolons or tabs."""
     for other, name in ((";", "semicolons"), ("\t", "tabs")):
         if "," not in header and other in header:
-            findings.notes.append(f"{path.name}: columns are parted by {name}")
+            diagnostics.notes.append(f"{path.name}: columns are parted by {name}")
             return other
     return ","
 
 
-def _json_rows(path: Path, findings: Findings) -> Iterator[Row]:
-    for number, line in numbered_lines(path, findings):
+def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
+    for number, line in numbered_lines(path, diagnostics):
         if not line.strip():
             yield Row(number, [])
             continue
         try:
             value = json.loads(line)
         except json.JSONDecodeError as error:
-            findings.error(path, number, "json", f"this is not JSON ({error.msg}, column {error.colno})")
+            diagnostics.error(path, number, "json", f"this is not JSON ({error.msg}, column {error.colno})")
             continue
         except (ValueError, RecursionError) as error:
-            findings.error(path, number, "json", f"this is not JSON ({error})")
+            diagnostics.error(path, number, "json", f"this is not JSON ({error})")
             continue
         if isinstance(value, dict):
             yield Row(number, value)
         else:
-            findings.error(path, number, "json", f"a JSON object is expected, not {type(value).__name__}")
+            diagnostics.error(path, number, "json", f"a JSON object is expected, not {type(value).__name__}")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import DataError, UsageError
-from glassformer.text.splitting import find_cut
+from glassformer.text.splitting import find_split
 
 SUFFIXES = (".txt", ".jsonl", ".ndjson")
 SEGMENT_BYTES = 1 << 13
@@ -106,7 +106,7 @@ def _split_text(file: BufferedIOBase, path: Path) -> Iterator[tuple[int, str]]:
             yield max(0, number - 1), text.replace("\r\n", "\n")
             return
         if number:
-            cut = find_cut(text, start, len(text) - start) or start
+            cut = find_split(text, start, len(text) - start) or start
             yield number - 1, text[:cut].replace("\r\n", "\n")
             text, line = text[cut:], line + text.count("\n", 0, cut)
 

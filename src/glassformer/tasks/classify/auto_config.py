@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.data.splits import Split
-from glassformer.text.ngrams import words_each
+from glassformer.text.ngrams import mean_words
 
 LONG = 60
 """Words in the mean from which texts are long: reviews, not sentences."""
@@ -37,7 +37,7 @@ class Facts:
     @staticmethod
     def of(train: Split) -> Facts:
         """The facts of a training split."""
-        return Facts(len(train), len(set(train.answers)), words_each(train.text))
+        return Facts(len(train), len(set(train.answers)), mean_words(train.text))
 
     def __str__(self) -> str:
         return f"{self.n_texts:,} texts of {self.n_classes} classes, {self.n_words:.0f} words each"

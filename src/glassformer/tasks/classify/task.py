@@ -16,8 +16,8 @@ from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
 from glassformer.data.datasets.columns import LABEL, TEXT
-from glassformer.data.diagnostics import Findings
-from glassformer.data.schema import Form, Rows
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines
@@ -52,13 +52,13 @@ def class_names(labels: Sequence[str]) -> list[str]:
     return names
 
 
-def check_labels(rows: Mapping[str, Rows], findings: Findings, known: Sequence[str] | None = None) -> None:
+def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequence[str] | None = None) -> None:
     """Note labels that are not among the known ones, by file and line; without any those of training are known."""
     if known is None:
         try:
             known = class_names(rows["train"].answer)
         except DataError as error:
-            findings.error(rows["train"].path, 0, "label", error.message)
+            diagnostics.error(rows["train"].path, 0, "label", error.message)
             return
     shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
     names = set(known)
@@ -66,14 +66,14 @@ def check_labels(rows: Mapping[str, Rows], findings: Findings, known: Sequence[s
         for line, label in zip(part.lines, part.answer, strict=True):
             if label and label not in names:  # an empty one was noted when it was read
                 what = f"label {label!r} is not one of the training data's ({shown})"
-                findings.error(part.path, line, "label", what)
+                diagnostics.error(part.path, line, "label", what)
 
 
 class Classify(Task):
     """Validated on accuracy."""
 
     name = "classify"
-    schema = Form("classify", (TEXT, LABEL), check=check_labels)
+    schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     report = ClassifyReport()
     ignores = PARALLEL_FILES | WINDOWS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
@@ -101,7 +101,7 @@ class Classify(Task):
         return self.label_names
 
     @property
-    def eval_schema(self) -> Form:
+    def eval_schema(self) -> DataSchema:
         return replace(self.schema, check=partial(check_labels, known=self.labels))
 
     def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
@@ -164,7 +164,7 @@ class Classify(Task):
         scores = score(np.array(corpus.labels), probabilities, self.labels)
         scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
         if train is not None:
-            people = train.of_people
+            people = train.human_labelled
             known = self._numbers(people), self._numbers(split)
             scores["baselines"] = fit_baselines(people.text, known[0], split.text, known[1], probabilities)
         results = [self._result(text, p) for text, p in zip(split.text, probabilities, strict=True)]

@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.data.corpus import EncodedCorpus, pieces_of
+from glassformer.data.corpus import EncodedCorpus, split_document
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import Task
@@ -52,7 +52,7 @@ def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
     for i, document in enumerate(documents):
         if i:
             starts.append(max(0, at - 1))  # the end token belongs to what it ends
-        for piece in chain.from_iterable(pieces_of(document, tokenizer.kind)):
+        for piece in chain.from_iterable(split_document(document, tokenizer.kind)):
             starts += [at + start for start, _ in tokenizer.spans(piece)]
             at += len(piece)
     return np.array(starts, np.int64)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
-from glassformer.data.batch_sampler import Plan
+from glassformer.data.batch_sampler import BatchPlan
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.corpus import EncodedCorpus, Encoder, pieces_of
+from glassformer.data.corpus import EncodedCorpus, Encoder, split_document
 from glassformer.data.ragged import spans
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
@@ -36,7 +36,7 @@ class LanguageModelling(Task):
     """Validated on nats per token; every token of the held-out part but the very first is scored once."""
 
     name = "lm"
-    schema = Form("lm")
+    schema = DataSchema("lm")
     metric = "nats_per_token"
     running_text = True
     explain_as = "writer"
@@ -80,7 +80,7 @@ class LanguageModelling(Task):
             encoder.stats["n"] += 1
             if i:
                 encoder.append("ids", [self.tokenizer.eos_id])
-            for pieces in pieces_of(document, self.tokenizer.kind):
+            for pieces in split_document(document, self.tokenizer.kind):
                 for ids in self.tokenizer.encode_batch(pieces):
                     encoder.append("ids", ids)
         if (n := encoder.ends["ids"]) < 2:
@@ -88,13 +88,13 @@ class LanguageModelling(Task):
             raise DataError(told, "give a longer text")
         encoder.put("ids", [])  # ends the sequence
 
-    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """Windows, cut at a random place and shuffled."""
         return shuffled_windows(len(corpus.ids.flat), self.config.text.max_len, self.config.train, epoch)
 
     def eval_batches(
         self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
-    ) -> Plan:
+    ) -> BatchPlan:
         """Overlapping windows in reading order, so that nothing is predicted with little context."""
         return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
 

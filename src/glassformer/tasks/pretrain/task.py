@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.data.batch_sampler import Plan
+from glassformer.data.batch_sampler import BatchPlan
 from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.datasets.columns import TEXT
-from glassformer.data.ragged import Ragged, spans
-from glassformer.data.schema import Form
+from glassformer.data.ragged import RaggedArray, spans
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.models import MaskedLanguageModel
@@ -46,7 +46,7 @@ class Pretrain(Task):
     """Validated on nats per hidden token."""
 
     name = "pretrain"
-    schema = Form("pretrain", (TEXT,))
+    schema = DataSchema("pretrain", (TEXT,))
     metric = "nats_per_hidden_token"
     report = PretrainReport()
     ignores = (
@@ -79,14 +79,14 @@ class Pretrain(Task):
         if t.spelling:
             encoder.spellings(t.spelling)
 
-    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> Plan:
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """Texts of like length; of a running text windows, over the ends of documents."""
         if corpus.running:
             c = self.config
             return shuffled_windows(len(corpus.ids.flat) + 1, c.text.max_len, c.train, epoch)
         return super().epoch_batches(corpus, epoch)
 
-    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> Plan:
+    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
         """Every text once; of a running text every window."""
         if corpus.running:
             most = self.config.text.max_len
@@ -123,7 +123,7 @@ class Pretrain(Task):
     @cached_property
     def _ahead(self) -> Tensor | None:
         """For each number of an n-gram, whether it tells of later tokens; None where none does."""
-        ahead = self.tokenizer.spelling.reaching_ahead if self.tokenizer.spelling else []
+        ahead = self.tokenizer.spelling.looks_ahead if self.tokenizer.spelling else []
         return torch.tensor(ahead) if any(ahead) else None
 
     def build_single_model(self) -> MaskedLanguageModel:
@@ -225,7 +225,7 @@ class Pretrain(Task):
         """How one row of tokens is spelled; "" spells nothing."""
         if (known := self.tokenizer.spelling) is None:
             return None
-        rows = Ragged.of([[], *(known.numbers(word) if word else [] for word in words)])
+        rows = RaggedArray.of([[], *(known.numbers(word) if word else [] for word in words)])
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return Spelling(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 

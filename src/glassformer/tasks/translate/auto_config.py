@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.data.splits import Split
-from glassformer.text.ngrams import words_each
+from glassformer.text.ngrams import mean_words
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
@@ -27,7 +27,7 @@ class Facts:
     @staticmethod
     def of(train: Split) -> Facts:
         """The facts of a training split."""
-        return Facts(len(train), words_each(train.text), words_each(train.answers))
+        return Facts(len(train), mean_words(train.text), mean_words(train.answers))
 
     def __str__(self) -> str:
         return f"{self.n_pairs:,} pairs, {self.n_source:.0f} words to {self.n_target:.0f}"

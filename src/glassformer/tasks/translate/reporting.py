@@ -68,7 +68,7 @@ class TranslateReport(TaskReport):
 
 def bleu_by_length(evaluation: Evaluation) -> bytes | None:
     """Draw BLEU by length of the reference; PNG bytes, or None where there is nothing to draw."""
-    rows = evaluation.scores.get("by_length") or []
+    rows = evaluation.scores.get("length_buckets") or []
     overall = evaluation.value("bleu")
     if len(rows) < 2 or overall is None:
         return None

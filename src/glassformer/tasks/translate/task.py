@@ -14,7 +14,7 @@ from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder
 from glassformer.data.datasets.columns import SOURCE, TARGET
-from glassformer.data.schema import Form
+from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
@@ -35,7 +35,7 @@ class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
 
     name = "translate"
-    schema = Form("translate", (SOURCE, TARGET), parallel=True)
+    schema = DataSchema("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     explain_as = "translator"
     report = TranslateReport()
