@@ -34,7 +34,7 @@ def test_alignment_reads_either_step() -> None:
     e = translated()
     for layer in (0, 1):
         weights = e.tensor(f"decoder.{layer}.cross.weights").mean(axis=0)
-        # Token t + 1 is input at step t + 1, and written at step t.
+        # Token t + 1 is input at step t + 1, and predicted at step t.
         assert np.allclose(alignment(e, layer, shifted=True), weights[1:], atol=1e-6)
         assert np.allclose(alignment(e, layer, shifted=False), weights[:-1], atol=1e-6)
     with pytest.raises(UsageError, match="layer 2"):
@@ -76,7 +76,7 @@ def test_agreement_is_one_for_the_costliest_words_and_zero_for_others() -> None:
 def test_readings_put_the_one_that_agrees_best_first(
     monkeypatch: pytest.MonkeyPatch, layer: int, shifted: bool
 ) -> None:
-    """One of four readings is made to look where erasing hurts, the others at [EOS]: it comes first."""
+    """One of four readings attends to the costliest words, the others to [EOS]."""
     e = translated()
     drops, real = erasure_drops(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
@@ -92,12 +92,7 @@ def test_readings_put_the_one_that_agrees_best_first(
 
     monkeypatch.setattr(module, "get_tensor", planted)
     assert e.readings()[0] == Reading(layer, shifted, 1.0)
-    assert sorted((r.layer, r.shifted) for r in e.readings()) == [
-        (0, False),
-        (0, True),
-        (1, False),
-        (1, True),
-    ]
+    assert sorted((r.layer, r.shifted) for r in e.readings()) == [(0, False), (0, True), (1, False), (1, True)]
     assert np.array_equal(alignment(e), alignment(e, layer, shifted=shifted))
     assert best_reading(e, 1 - layer).layer == 1 - layer
     assert best_reading(e, shifted=not shifted).shifted is not shifted
@@ -134,7 +129,7 @@ def test_alignment_rejects_other_tasks(name: str) -> None:
 
 
 def test_chance_agreement_grows_with_the_number_of_readings() -> None:
-    """Two words and two tokens: of the two ways to deal them out, one agrees with the reading throughout."""
+    """Two words and two tokens: one of the two permutations agrees with the reading."""
     drops = ErasureDrops(np.array([0, 1]), np.array([[1.0, 0.0], [0.0, 1.0]]))
     straight, crossed = np.eye(2), np.eye(2)[::-1]
     assert chance_agreement([straight], drops) == pytest.approx(0.5, abs=0.07)

@@ -1,4 +1,4 @@
-"""Rollout on weights whose answer is known, and on real explanations."""
+"""Tests of attention rollout, on weights with a known result and on real explanations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def random_weights(n_heads: int, n_queries: int, n_keys: int, seed: int) -> np.n
 
 
 def test_rollout_of_two_layers_by_hand() -> None:
-    """Everybody looks at token 0, twice: a quarter of each token is left where it was."""
+    """All tokens attend to token 0 in both layers: a quarter of each stays in place."""
     to_first = np.zeros((1, 3, 3))
     to_first[:, :, 0] = 1
     expected = np.array([[1, 0, 0], [0.75, 0.25, 0], [0.75, 0, 0.25]])
@@ -24,7 +24,7 @@ def test_rollout_of_two_layers_by_hand() -> None:
 
 
 def test_rollout_depends_on_the_order_of_layers() -> None:
-    """0 → 1 and then 1 → 2 carries token 0 to position 2; the other way round it does not."""
+    """Attention 0 → 1 and then 1 → 2 moves token 0 to position 2; the reverse order does not."""
     first, second = np.eye(3)[None].copy(), np.eye(3)[None].copy()
     first[0, 1], second[0, 2] = [1, 0, 0], [0, 1, 0]
     assert rollout([first, second])[2, 0] == pytest.approx(0.25)

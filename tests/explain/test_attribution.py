@@ -27,7 +27,7 @@ TASKS = ["classify", "translate", "lm"]
 
 
 def example(name: str, **model: Any) -> Inference:
-    """A text of each task; where there is a target, the question is about its last token but one."""
+    """Return an inference for a text of each task."""
     subject = untrained(name, **model)
     return {
         "classify": lambda: infer(subject, "a b c good d e f"),
@@ -47,7 +47,7 @@ def actual_of(explanation: Inference, i: int) -> int:
 
 
 def quantity(explanation: Inference, erased: dict[str, list[int]], request: AttributeRequest) -> float:
-    """The plain way: replace ids, call the model once, read the whole logits."""
+    """Return the explained quantity: replace the ids and call the whole model once."""
     subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
     names = {"text": "ids", "source": "src", "target": "tgt_in"}
     for stream, positions in erased.items():
@@ -103,7 +103,7 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 @pytest.mark.parametrize("name", TASKS)
 def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any) -> None:
-    """On real explanations: the first written token by default, any other by its number."""
+    """Use real explanations: the first generated token by default, any other by its index."""
     e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
     result = e.attribute(method)
     stream, predictions = e.streams[-1], e.predictions
@@ -137,7 +137,7 @@ def test_attribute_explains_the_first_token_of_a_given_translation() -> None:
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("name", TASKS)
 def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> None:
-    """On the prediction, or of three texts the one, that changes most between erased and whole."""
+    """Explain the prediction, or of three texts the one, that erasing everything changes most."""
     first = example(name, pre_norm=pre_norm)
     texts = ("a b c good d e f", "bad a a", "g f e d c good")
     choices = [(first, i) for i in range(len(first.predictions) - 1)]
@@ -159,7 +159,7 @@ def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> No
 
 
 def test_integrated_gradients_report_too_few_steps() -> None:
-    """Eight steps cannot follow a path as bent as this one; nothing is passed off as exact."""
+    """Eight steps are too few for a path as curved as this one."""
     e = example("translate", n_layers=2, pre_norm=False)
     value_fn = make_value_function(e, AttributeRequest(prediction=3))
     scores, completeness = integrated_gradients(value_fn, min_steps=8, max_steps=8)
@@ -229,7 +229,7 @@ def test_erase_returns_the_prediction_without_the_words() -> None:
 
 
 def test_erase_ignores_later_tokens() -> None:
-    """A token after the position asked about may be erased, and nothing changes."""
+    """Erasing a token after the explained position changes nothing."""
     e = example("lm")
     result = erase(e, EraseRequest({"text": [len(e.streams[0]) - 1]}, prediction=2))
     assert result.value == result.original
@@ -282,7 +282,7 @@ def test_attribute_handles_a_text_without_words() -> None:
 
 
 def test_faithfulness_of_the_best_ranking_beats_random() -> None:
-    """Faithfulness of a model that adds up known weights: its own weights rank best, their reverse worst."""
+    """Of a model that sums known weights, ranking by these weights is best, and the reverse is worst."""
     e = infer(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
     value_fn = make_value_function(e, AttributeRequest())
     weights = np.linspace(-1, 2, value_fn.n_words)
@@ -302,7 +302,7 @@ def test_faithfulness_of_the_best_ranking_beats_random() -> None:
     assert comprehensiveness.beats_random and sufficiency.beats_random
     worst = faithfulness(known, -weights, random)
     assert not worst[0].beats_random and not worst[1].beats_random
-    # A random ranking's mean fall is that of a random set: the sizes are 2, 4 and 10 of 20 words.
+    # The mean drop of a random ranking is that of a random set: the sizes are 2, 4 and 10 of 20 words.
     expected = weights.sum() * np.mean([2, 4, 10]) / 20
     assert random[:, 0].mean() == pytest.approx(expected, abs=3 * random[:, 0].std() / np.sqrt(200))
     low, high = comprehensiveness.random_low, comprehensiveness.random_high
@@ -334,7 +334,7 @@ def test_attribute_restores_training_mode_and_hooks() -> None:
 
 
 def test_attribute_does_not_affect_other_threads() -> None:
-    """While one thread reads other embeddings and stops early, a second one runs the model as ever."""
+    """While one thread replaces embeddings and stops early, another runs the model as usual."""
     e = example("translate")
     value_fn, model = make_value_function(e, AttributeRequest(prediction=1)), e.subject.model
     rows = [torch.zeros(1, ids.shape[1], 32) for ids in value_fn.ids]
@@ -343,7 +343,7 @@ def test_attribute_does_not_affect_other_threads() -> None:
         seen, this_thread = [], threading.get_ident()
 
         def meanwhile(*_: Any) -> None:
-            # Called by this thread's forward pass, when all hooks are in place; by the other's too.
+            # Called by the forward passes of both threads; in this one all hooks are in place.
             if threading.get_ident() == this_thread:
                 seen.append(pool.submit(lambda: model(**e.model_inputs)).result())
 
@@ -362,7 +362,7 @@ def test_attribute_warns_of_few_words() -> None:
 
 
 def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tokens whose scores change abruptly, one up and one down: completeness sees nothing."""
+    """The scores of two tokens change abruptly, one up and one down, so that their sum does not change."""
     value_fn = make_value_function(infer(untrained("classify"), "a b"), AttributeRequest())
 
     def along(path: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A classifier that reads pairs of words is explained with them: named, captured, recomputed, and erased."""
+"""Tests of explanations of a classifier with word bigrams: named, recorded, recomputed and erased."""
 
 from __future__ import annotations
 

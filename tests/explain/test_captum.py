@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWar
 
 
 def separate_embeddings(name: str, **model: Any) -> Any:
-    """A subject whose source and target embeddings are two modules, in double precision."""
+    """Return a subject with separate source and target embeddings, in double precision."""
     subject = untrained(name, tie_embeddings=False, **model)
     subject.model.double()
     return subject
@@ -76,7 +76,7 @@ def test_integrated_gradients_equal_captum_for_language_models() -> None:
 
 
 def test_integrated_gradients_of_tied_embeddings_equal_separate_ones() -> None:
-    """What Captum cannot be asked: a tied embedding must score as an untied one with equal weights."""
+    """Captum does not support tied embeddings; they must score as untied ones with equal weights."""
     tied = untrained("translate")
     apart = untrained("translate", tie_embeddings=False)
     weights = tied.model.state_dict()

@@ -103,7 +103,7 @@ def test_search_recorder_links_hypotheses_to_candidates(tokenizer, seed: int) ->
 
 
 def test_beam_search_log_skips_finished_sentences(tokenizer) -> None:
-    """One of 16 sentences ends at once: too few to leave the batch, but the log no longer hears of it."""
+    """One of 16 sentences ends at once: it stays in the batch, but is no longer logged."""
     vocab_size = tokenizer.vocab_size
     model = Translator(ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=8), vocab_size, 9).eval()
     src = torch.arange(16)[:, None] % vocab_size

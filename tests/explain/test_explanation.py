@@ -1,4 +1,4 @@
-"""From a text to a manifest: the answers are prediction's, the numbers torch's, and nothing is left out silently."""
+"""Tests of explanations: answers equal `predict`, tensors equal the forward pass, and omissions are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
 
 
 def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: object) -> Run:
-    """A run with random weights, decided enough that rounding decides nothing."""
+    """Return a run with random weights whose predictions do not depend on rounding."""
     config = replace(config_of(name), model=replace(MODEL, **model))
     config = replace(config, text=replace(config.text, max_len=max_len))
     task = TASKS[config.task].from_data(config, data_of(name))
@@ -62,7 +62,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 def fields_of(interface: str) -> set[str]:
-    """The fields that types.ts gives an interface, without those that may be absent."""
+    """Return the required fields of an interface in types.ts."""
     body = re.search(rf"export interface {interface} {{\n(.*?)\n}}", TYPES, re.S)
     assert body is not None
     return set(re.findall(r"^  (\w+):", body[1], re.M))
@@ -491,8 +491,7 @@ def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
 def test_explain_runs_every_pass_in_full_precision(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
-    """As on a GPU, whose products have fewer under "medium": what decoding and erasing give is set beside what
-    the traced pass gives, so that no pass may have fewer than another."""
+    """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
     monkeypatch.setattr(exactly, "_rounds_products", lambda device, setting: setting != "highest")
     run, seen = runs[name], []
     stack = run.model.encoder if name == "classify" else run.model.decoder
@@ -522,7 +521,7 @@ def test_explain_runs_every_pass_in_full_precision(
 def test_prediction_index_defaults_to_the_first_generated_token(
     runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
 ) -> None:
-    """One answer for the page, for what is explained when nothing is named, and for what a saved page weighs."""
+    """The page, the default of an attribution and a saved page start at the same token."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
     wrote = e.manifest()["wrote"]
     assert wrote["first"] == first

@@ -47,12 +47,12 @@ def explanations(subjects: dict[str, Subject]) -> dict[str, Explanation]:
 
 
 def panels(figure: Any) -> list[Any]:
-    """The axes that hold a matrix of cells, without bars of colour."""
+    """Return the axes that hold a matrix of cells, without colour bars."""
     return [axes for axes in figure.axes if not hasattr(axes, "_colorbar") and cells(axes) is not None]
 
 
 def cells(axes: Any) -> np.ma.MaskedArray | None:
-    """The numbers that are drawn, masked where they are hatched."""
+    """Return the values that are drawn, masked where they are hatched."""
     for artist in axes.collections:
         if isinstance(artist, QuadMesh):
             drawn = artist.get_array()
@@ -62,7 +62,7 @@ def cells(axes: Any) -> np.ma.MaskedArray | None:
 
 
 def hatched(axes: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Which cells lie under the hatching."""
+    """Return True for the hatched cells."""
     cells_hatched = np.zeros(shape, dtype=bool)
     for artist in axes.collections:
         if isinstance(artist, PolyCollection) and artist.get_hatch():
@@ -141,7 +141,7 @@ def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanat
         np.testing.assert_allclose(drawn, alignment(explanation, best.layer, shifted=best.shifted))
         words = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
         assert f"of {n_readings} readings this agrees best with erasing: {best.agreement:.2f}" in words
-    # A bare trace knows of no words to erase: it takes the paper's choice.
+    # A bare trace cannot erase words: it takes the paper's choice.
     bare = cells(panels(explanation.trace.plot.alignment())[0])
     assert bare is not None
     np.testing.assert_allclose(bare, alignment(explanation, 0, shifted=True))
@@ -172,7 +172,7 @@ def test_positions_draws_each_scheme(scheme: str) -> None:
 
 
 def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
-    """An attribution with these scores."""
+    """Return an attribution with these scores."""
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
     return Attribution(
@@ -191,7 +191,7 @@ def test_draw_attribution_sums_words(explanations: dict[str, Explanation]) -> No
     assert {name: bar.get_width() for name, bar in bars.items()} == {"b": -2.0, "d": 1.0, "a": 0.5}
     assert bars["b"].get_hatch() and not bars["d"].get_hatch()  # the sign, without colour
     lines = [artist for artist in figure.artists if isinstance(artist, Line2D)]
-    assert [line.get_linestyle() for line in lines] == ["-", "--", "-"]  # a, b and d; full speaks for
+    assert [line.get_linestyle() for line in lines] == ["-", "--", "-"]  # a, b and d; solid for positive scores
     written = [text.get_text() for text in figure.texts]
     assert {"a", "b", "good", "c", "d"} <= set(written)
     assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in text for text in written)

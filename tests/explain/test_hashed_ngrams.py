@@ -1,4 +1,4 @@
-"""A language model that reads n-grams of its tokens is explained with them: named, captured, recomputed, and erased."""
+"""Tests of explanations of a language model with hashed token n-grams: named, recorded, recomputed and erased."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = "abc ba"
 
 
 def hashed_ngram_run(**model: object) -> Run:
-    """A run of random weights, those of the n-grams as large as the others."""
+    """Return a run with random weights, those of the n-grams as large as the others."""
     config = config_of("lm", word_mask_prob=0.0)
     small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4, "ngram_rows": 300}
     config = replace(config, model=replace(config.model, **(small | model)))
@@ -47,7 +47,7 @@ def test_explain_answers_as_predict(run: Run, text: str) -> None:
 
 
 def test_hashed_ngrams_change_the_logits(run: Run) -> None:
-    """Else what follows would prove nothing."""
+    """Otherwise the tests below would prove nothing."""
     inputs = run.explain(TEXT, max_new_tokens=1).model_inputs
     plain = hashed_ngram_run()
     plain.model.ngrams = None

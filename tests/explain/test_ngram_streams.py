@@ -37,7 +37,7 @@ def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
 
 
 def test_ngrams_change_the_logits(run: Run) -> None:
-    """Else what follows would prove nothing: two unknown words with one id have different answers."""
+    """Two unknown words with one id have different predictions; otherwise the tests below would prove nothing."""
     a, b = (run.predict(text)[0]["probabilities"]["good"] for text in ("refunding", "moneyed"))
     assert run.task.tokenizer.encode("refunding") == run.task.tokenizer.encode("moneyed")
     assert abs(a - b) > 1e-3

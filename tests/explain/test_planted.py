@@ -1,7 +1,7 @@
-"""A planted shortcut is found: in texts of random words one word decides the label, and nothing else does.
+"""Tests of attributions on a planted shortcut: in texts of random words, only one word determines the label.
 
-A method that finds it on a trained model, and whose ranking changes with the weights, explains the model and
-not the text (Adebayo et al. 2018).
+A method that finds it in a trained model, and whose ranking changes with the weights, explains the model and not the
+text (Adebayo et al. 2018).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLANTED = ("bad", "good")
 
 @cache
 def trained() -> Subject:
-    """A classifier of "… good …" against "… bad …", which hardly ever errs."""
+    """Return a classifier of "… good …" against "… bad …" that is almost always right."""
     s = small("classify", 200, epochs=10, word_mask_prob=0.1)
     state = s.new_state()
     s.run(state)
@@ -37,19 +37,19 @@ def trained() -> Subject:
 
 @cache
 def random() -> Subject:
-    """The same with the weights it had, or could have had, before training."""
+    """Return the same classifier with random weights."""
     torch.manual_seed(5)
     return replace(trained(), model=trained().task.build_model().eval())
 
 
 def about(subject: Subject) -> list[Inference]:
-    """Texts that were not trained on."""
+    """Return inferences for texts that were not trained on."""
     return [infer(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
 
 
 @cache
 def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
-    """Words and their scores, always for "good" against "bad"."""
+    """Return words and their scores for "good" against "bad"."""
     results = []
     for e in about(subject):
         value_fn = make_value_function(e, AttributeRequest(target=1))
@@ -65,7 +65,7 @@ def test_classifier_uses_the_planted_word() -> None:
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 def test_attribution_finds_the_planted_word(method: str) -> None:
-    """And with the right sign: "good" for the label, "bad" against it."""
+    """It has the right sign: "good" is positive, "bad" is negative."""
     results = [
         pieces[int(np.abs(scores).argmax())] == PLANTED[int(scores[np.abs(scores).argmax()] > 0)]
         for pieces, scores in scored(method, trained())
@@ -75,7 +75,7 @@ def test_attribution_finds_the_planted_word(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 def test_faithfulness_beats_random_rankings(method: Any) -> None:
-    """Where there are words enough that chance seldom picks the planted one."""
+    """Use texts long enough that random rankings rarely start with the planted word."""
     long = [e for e in about(trained()) if len(e.streams[0]) >= 15][:8]
     attributions = [attribute(e, AttributeRequest(method=method)) for e in long]
     assert len(attributions) == 8
@@ -86,7 +86,7 @@ def test_faithfulness_beats_random_rankings(method: Any) -> None:
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
 def test_attribution_depends_on_the_weights(method: str) -> None:
-    """Spearman's correlation of |scores| between trained and random weights is small on average."""
+    """Scores of trained and random weights are uncorrelated, and random weights rarely favour the planted word."""
     pairs = list(zip(scored(method, trained()), scored(method, random()), strict=True))
     ranks = [[np.abs(scores).argsort().argsort() for _, scores in pair] for pair in pairs]
     assert abs(np.mean([np.corrcoef(*pair)[0, 1] for pair in ranks])) < 0.3

@@ -25,15 +25,12 @@ def test_trace_request_round_trips_through_json() -> None:
         "window_start": 5,
     }
     assert TraceRequest.from_dict(json.loads(json.dumps(data))).to_json() == data
-    assert TraceRequest.from_dict({"text": "a", "target": "", "prefix": None}).to_json() == {
-        "text": "a",
-        "target": "",
-    }
+    assert TraceRequest.from_dict({"text": "a", "target": "", "prefix": None}).to_json() == {"text": "a", "target": ""}
 
 
 def test_check_decode_accepts_every_decoding_setting() -> None:
     values = {f.name: f.default for f in fields(DecodeConfig)}
-    del values["bleu_tokenize"]  # of scoring: it changes nothing of what is written
+    del values["bleu_tokenize"]  # of scoring, not of decoding
     assert check_decode("decode", values) == values
 
 

@@ -1,4 +1,4 @@
-"""Words, pieces and the characters they stand for, in scripts that part words by spaces and scripts that do not."""
+"""Tests of streams: tokens, words and their characters, in scripts with and without spaces."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _bytes(known: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006  (trained on
 @pytest.mark.parametrize("text", TEXTS)
 def test_decoded_spans_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
-    written, spans = decoded_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token writes nothing
+    written, spans = decoded_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token decodes to nothing
     assert written == tokenizer.decode(ids)
     assert spans[1] is not None and spans[1][0] == spans[1][1]
     del spans[1]

@@ -1,4 +1,4 @@
-"""How `explain/` is put together: frozen data, then functions that take it, then a facade that nothing needs."""
+"""Tests of the structure of `explain/`: frozen data, then functions of it, then a facade that nothing imports."""
 
 from __future__ import annotations
 
@@ -16,16 +16,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
     {"weak_cache", "capture", "trace"},  # one forward pass, recorded
-    {
-        "subject",
-        "request",
-        "streams",
-        "ngram_streams",
-        "decode_log",
-        "predictions",
-        "answers",
-        "ensemble_member",
-    },
+    {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
     {"preparing", "record_store"},
     {"explanation_data"},  # all of it together, and frozen
     {"run_info", "manifest", "tensor_values", "compute"},
@@ -41,7 +32,7 @@ EXCEPTIONS = {("trace", "figures"): "a trace draws itself: `trace.plot`"}
 
 
 def part_of(module: str) -> str:
-    """The part of `explain/` a dotted name belongs to; "" for the package itself."""
+    """Return the part of `explain/` of a dotted name; "" for the package itself."""
     return (module.split(".") + ["", ""])[2]
 
 
@@ -50,7 +41,7 @@ def rank(part: str) -> int:
 
 
 def graph() -> dict[str, set[str]]:
-    """What each module imports, also inside functions and under TYPE_CHECKING."""
+    """Return the imports of each module, also those inside functions and under TYPE_CHECKING."""
     return {module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES}
 
 
@@ -73,7 +64,7 @@ def test_modules_import_only_earlier_groups() -> None:
 
 
 def test_explain_has_one_protocol() -> None:
-    """By its dataclass: the one protocol is what is asked of a run, which is made further up."""
+    """The only protocol is that of a run, which is defined in a higher layer."""
     protocols = [
         f"{path.relative_to(PACKAGE)}: {line.strip()}"
         for path in SOURCES
@@ -84,24 +75,24 @@ def test_explain_has_one_protocol() -> None:
 
 
 def test_explanation_adds_no_fields_to_its_data() -> None:
-    """The facade adds methods; nothing of it can be set, and nothing about it is kept in it."""
+    """The facade adds methods only: no fields, no state."""
     assert fields(Explanation) == fields(ExplanationData)
     assert not vars(Explanation).get("__annotations__")
     assert {f.name for f in fields(Inference)} < {f.name for f in fields(ExplanationData)}
 
 
 def files_with(condition: Callable[[ast.AST], bool]) -> set[str]:
-    """The files of `explain/` in which there is such a node."""
+    """Return the files of `explain/` with such a node."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
     return {path.name for path, tree in trees.items() if any(map(condition, ast.walk(tree)))}
 
 
 def called(node: ast.AST) -> str:
-    """The last name of what is called; "" where nothing is."""
+    """Return the last name of the called function; "" for another node."""
     return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
 def test_models_are_called_in_one_module() -> None:
-    """A model is called in one place, under `exactly`, and hooks are put on modules in one."""
+    """Models are called and hooks are registered in one module each."""
     assert files_with(lambda node: called(node) in ("model", "_model")) == {"exactly.py"}
     assert files_with(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}

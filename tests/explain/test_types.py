@@ -31,7 +31,7 @@ PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType
 
 
 def wrong(value: Any, hint: Any, path: str = "") -> Iterator[str]:
-    """Where a value, as JSON has it, is not of a type."""
+    """Yield the places where a JSON value does not match a type."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated and isinstance(args[1], str):
         if value not in NAMES.get(args[1], [value]):
@@ -99,7 +99,7 @@ def test_json_matches_its_type(name: str) -> None:
 
 
 def test_wrong_reports_mismatches() -> None:
-    """The search above sees a field too few, a name that is none, and a type that is another."""
+    """A missing field, an invalid name and a wrong type are found."""
     stream = {f.name: None for f in fields(Stream)}
     problems = list(wrong(stream | {"name": "sauce", "ids": [1, "2"]}, Stream, "s"))
     assert any("s.name" in p for p in problems) and any("s.ids[1]" in p for p in problems)

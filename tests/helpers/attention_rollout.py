@@ -65,10 +65,7 @@ def rollout_decoder(
     Returns:
         The shares of the source (T, S) and of the target (T, T); over both, each row sums to one.
     """
-    target, source = (
-        np.eye(self_weights[0].shape[-1]),
-        np.zeros((cross_weights[0].shape[-2], memory.shape[-1])),
-    )
+    target, source = (np.eye(self_weights[0].shape[-1]), np.zeros((cross_weights[0].shape[-2], memory.shape[-1])))
     for self_layer, cross_layer in zip(self_weights, cross_weights, strict=True):
         mixed = _with_residual(self_layer)
         source, target = mixed @ source, mixed @ target

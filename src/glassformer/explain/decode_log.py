@@ -138,11 +138,7 @@ class SearchRecorder:
 
 
 def translate(
-    model: Translator | Ensemble,
-    tokenizer: Tokenizer,
-    source: Sequence[int],
-    config: DecodeConfig,
-    prefix: list[int],
+    model: Translator | Ensemble, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
 ) -> DecodeLog:
     """Translate one source (EOS included) as `Translate.predict` does, and return the log.
 

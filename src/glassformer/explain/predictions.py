@@ -56,10 +56,7 @@ class Prediction:
 
 
 def top_predictions(
-    task: Task,
-    logits: Float[Tensor, "N C"],
-    positions: Sequence[int | None],
-    following: Sequence[int | None],
+    task: Task, logits: Float[Tensor, "N C"], positions: Sequence[int | None], following: Sequence[int | None]
 ) -> list[Prediction]:
     """Return the predictions at N positions.
 

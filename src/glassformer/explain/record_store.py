@@ -75,11 +75,7 @@ class RecordStore(Mapping[str, Record]):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        inputs: Mapping[str, Any],
-        lengths: Mapping[str, int],
-        window_start: int = 0,
+        self, model: nn.Module, inputs: Mapping[str, Any], lengths: Mapping[str, int], window_start: int = 0
     ) -> None:
         self._model, self._inputs, self._lengths = model, dict(inputs), dict(lengths)
         longest = max(lengths.values(), default=0)

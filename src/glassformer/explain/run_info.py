@@ -146,13 +146,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         "label_names": task.label_names,
         "word_mask_prob": task.config.train.word_mask_prob,
         "tokenizer": t.kind,
-        "special_ids": {
-            "pad": t.pad_id,
-            "unk": t.unk_id,
-            "bos": t.bos_id,
-            "eos": t.eos_id,
-            "mask": t.mask_id,
-        },
+        "special_ids": {"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
         "versions": _versions(),
     }
 

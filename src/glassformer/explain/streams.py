@@ -17,13 +17,7 @@ Span: TypeAlias = tuple[int, int]
 StreamName: TypeAlias = Literal["text", "source", "target"]
 """A classifier and a language model have "text" alone."""
 
-_SINGLE = (
-    (0x3040, 0x30FF),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
+_SINGLE = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 """Kana and Han characters, each counted as a word, since these scripts have no spaces between words."""
 
 

@@ -54,8 +54,7 @@ class Trace(Mapping[str, Record]):
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
         if not self._tape.notes and not self._tape.left_out:
             raise UnknownRecord(
-                f"the trace holds no step yet, so none called {id!r}",
-                "call the model inside `with trace(model)`",
+                f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
             )
         hint = _nearest(id, [*self._tape.notes, *self._tape.left_out])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
@@ -100,8 +99,7 @@ class Trace(Mapping[str, Record]):
             raise UsageError("the traced model was not called as a whole", "call model(…) inside `with trace(model)`")
         if self.edited:
             raise UsageError(
-                f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do",
-                "check a trace without a tap",
+                f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do", "check a trace without a tap"
             )
         args, kwargs = self._tape.call
         watch = Watch(self._tape)

@@ -36,11 +36,7 @@ RENAMED: dict[type, str] = {
     DecodeConfig: "DecodeSettings",
     Problem: "ApiProblem",
 }
-REQUESTS: dict[type, set[str]] = {
-    TraceRequest: set(),
-    AttributeRequest: {"trace", "method"},
-    EraseRequest: {"trace"},
-}
+REQUESTS: dict[type, set[str]] = {TraceRequest: set(), AttributeRequest: {"trace", "method"}, EraseRequest: {"trace"}}
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
 NOT_SENT = {DecodeConfig: SCORING_FIELDS}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"

@@ -190,10 +190,7 @@ def erase_each(
 
 
 def _mark(
-    inference: Inference,
-    value_fn: ValueFunction,
-    rows: Sequence[np.ndarray],
-    erased: Mapping[str, Sequence[int]],
+    inference: Inference, value_fn: ValueFunction, rows: Sequence[np.ndarray], erased: Mapping[str, Sequence[int]]
 ) -> None:
     """Set the erased positions in a row per stream."""
     streams = {stream.name: stream for stream in inference.streams}

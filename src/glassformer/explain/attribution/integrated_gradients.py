@@ -62,10 +62,7 @@ class _Panel:
 
 
 def integrated_gradients(
-    value_fn: ValueFunction,
-    min_steps: int = MIN_STEPS,
-    max_steps: int = MAX_STEPS,
-    tolerance: float = TOLERANCE,
+    value_fn: ValueFunction, min_steps: int = MIN_STEPS, max_steps: int = MAX_STEPS, tolerance: float = TOLERANCE
 ) -> tuple[dict[str, list[float]], Completeness]:
     """Return the score of each token by stream, and the error of their sum.
 

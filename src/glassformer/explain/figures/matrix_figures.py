@@ -121,11 +121,7 @@ def heads_figure(
 
 
 def positions_figure(
-    title: str,
-    subtitle: str,
-    values: Float[np.ndarray, "L D"],
-    columns: Float[np.ndarray, "L N"],
-    label: str,
+    title: str, subtitle: str, values: Float[np.ndarray, "L D"], columns: Float[np.ndarray, "L N"], label: str
 ) -> Any:
     """Return a figure of the encoding of each position (some `columns` of `values`), and of their cosine similarity."""
     side, left, gap, top = 2.35, 0.62, 1.25, HEADER + 0.28

@@ -84,13 +84,7 @@ def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
     FigureCanvasAgg(figure)
     for drop, text, size, colour in ((0.24, title, 13, INK), (0.46, subtitle, 9.5, QUIET)):
         figure.text(
-            0.12 / width,
-            1 - drop / height,
-            printable(text),
-            fontsize=size,
-            color=colour,
-            va="center",
-            parse_math=False,
+            0.12 / width, 1 - drop / height, printable(text), fontsize=size, color=colour, va="center", parse_math=False
         )
     return figure
 
@@ -156,27 +150,22 @@ def _hatch(axes: Any, masked: np.ndarray) -> None:
             left, right, top, bottom = start - 0.5, end - 0.5, row - 0.5, row + 0.5
             boxes.append([(left, top), (right, top), (right, bottom), (left, bottom)])
     axes.add_collection(
-        PolyCollection(boxes, facecolor="none", edgecolor="#b9b3a8", hatch="//////", linewidth=0),
-        autolim=False,
+        PolyCollection(boxes, facecolor="none", edgecolor="#b9b3a8", hatch="//////", linewidth=0), autolim=False
     )
 
 
 def scale_bar(figure: Any, drawn: Any, box: tuple[float, float, float, float], label: str) -> None:
     """Add a slim colour bar at (left, top, width, height) in inches."""
+    from matplotlib.ticker import MaxNLocator
+
     axes = inset(figure, *box)
     bar = figure.colorbar(drawn, cax=axes)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8, pad=2)
-    bar.locator = _few_ticks()
+    bar.locator = MaxNLocator(nbins=4)
     bar.formatter = lambda value, _: f"{value:.3g}".replace("-", "−")
     bar.update_ticks()
     axes.set_title(label, fontsize=8, color=QUIET, loc="left", pad=8, parse_math=False)
-
-
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=4)
 
 
 def label_points(cell: float) -> float:
@@ -255,11 +244,7 @@ def save(figure: Any, path: Path) -> None:
     """
     check_suffix(path)
     kind, buffer = path.suffix.lower()[1:], BytesIO()
-    metadata: dict[str, Any] = {
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-        "png": {"Software": None},
-    }
+    metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     with style(), warnings.catch_warnings():
         figure.savefig(buffer, format=kind, metadata=metadata[kind])
     data = buffer.getvalue()

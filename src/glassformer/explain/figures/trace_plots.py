@@ -154,11 +154,7 @@ class TracePlots:
         return layer, shifted is not False, ""
 
     def _weights_id(
-        self,
-        block: str,
-        stack: str | None,
-        layer: int | None,
-        default_layer: Callable[[int], int] = lambda n: n,
+        self, block: str, stack: str | None, layer: int | None, default_layer: Callable[[int], int] = lambda n: n
     ) -> tuple[str, int]:
         """Return the id of the attention weights of a layer, and its number; `default_layer` is a function of n."""
         ids: list[str] = []
