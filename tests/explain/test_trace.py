@@ -317,9 +317,9 @@ def test_parts_alone_can_be_traced() -> None:
     t, output = traced(attention, x)
     assert next(iter(t)) == "input" and t["q_proj"].inputs == ("input",)
     assert torch.equal(t["out"].value, output[0])
-    layer = randomise(
-        EncoderLayer(MultiHeadAttention(8, 2), FeedForward(8, 16), [Residual(LayerNorm(8), 0.0, True) for _ in "12"])
-    )
+    first, second = (Residual(LayerNorm(8), 0.0, True) for _ in "12")
+    parts = MultiHeadAttention(8, 2), FeedForward(8, 16)
+    layer = randomise(EncoderLayer(*parts, self_residual=first, feed_forward_residual=second))
     t, output = traced(layer, x)
     assert t["self.residual"].inputs == ("self.input", "self.out")
     assert torch.equal(t["ff.residual"].value, output[0])

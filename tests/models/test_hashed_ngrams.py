@@ -55,12 +55,6 @@ def test_an_n_gram_with_a_special_token_has_no_row() -> None:
     ]
 
 
-def test_an_n_gram_does_not_reach_into_the_text_before() -> None:
-    ids, segments = torch.tensor([[6, 7, 8, 6, 7, 8]]), torch.tensor([[0, 0, 0, 1, 1, 1]])
-    whole = table()
-    assert torch.equal(whole.numbers(ids, 6, segments)[:, 3:], whole.numbers(ids[:, :3], 3))
-
-
 def test_the_last_ones_are_those_of_the_whole() -> None:
     ids = torch.randint(50, (2, 9))
     whole = table()

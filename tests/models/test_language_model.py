@@ -65,36 +65,6 @@ def test_cached_equals_uncached(chunks, positions, longest_ngram, seed) -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    rows=st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=3), min_size=1, max_size=3),
-    positions=POSITIONS,
-    pre_norm=st.booleans(),
-    longest_ngram=LONGEST_NGRAM,
-    seed=st.integers(0, 99),
-)
-def test_packed_texts_have_the_logits_each_has_alone(rows, positions, pre_norm, longest_ngram, seed) -> None:
-    """Rows of several texts, filled up at the end by one more that nobody reads."""
-    torch.manual_seed(seed)
-    model = model_of(positions=positions, pre_norm=pre_norm, longest_ngram=longest_ngram)
-    longest = max(sum(lengths) for lengths in rows)
-    ids = torch.randint(20, (len(rows), longest))
-    segments = torch.tensor([[i for i, n in enumerate([*r, longest - sum(r)]) for _ in range(n)] for r in rows])
-    packed = model(ids, segments=segments)
-    for row, lengths in enumerate(rows):
-        start = 0
-        for n in lengths:
-            alone = model(ids[row : row + 1, start : start + n])
-            torch.testing.assert_close(packed[row : row + 1, start : start + n], alone, atol=1e-5, rtol=1e-5)
-            start += n
-
-
-def test_packed_texts_are_not_read_with_a_cache() -> None:
-    model, ids = model_of(), torch.randint(20, (1, 4))
-    with pytest.raises(ValueError, match="`segments` or a `cache`"):
-        model(ids, model.new_cache(), torch.tensor([[0, 0, 1, 1]]))
-
-
 def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     build = masks.causal_mask

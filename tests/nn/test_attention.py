@@ -1,4 +1,4 @@
-"""Attention against torch's, explicit against fused, and what a tap sees and answers."""
+"""Tests of `attention` and `fused_attention` against torch and each other, and of the tap."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **
     return fused_attention(q, k, v, mask, kernel=True, **kwargs)
 
 
-def quick(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
-    """The twin's own steps, for a CPU and few keys."""
+def unfused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
+    """The steps without torch's kernel, for a CPU and few keys."""
     mask = Mask(mask) if isinstance(mask, Tensor) else mask
     return fused_attention(q, k, v, mask, kernel=False, **kwargs)
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
-    return attention(q, k, v, mask.allowed if isinstance(mask, Mask) else mask, **kwargs)
+    return attention(q, k, v, mask.allowed if isinstance(mask, Mask) else mask, **kwargs)[0]
 
 
-PATHS = [fused, quick, explicit]
+PATHS = [fused, unfused, explicit]
 
 
 def qkv(b: int = 2, h: int = 3, q: int = 5, k: int = 7, e: int = 4, ev: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,7 +50,7 @@ MASKS = {
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("path", PATHS)
-def test_parity_with_torch(path, mask: Tensor | None) -> None:
+def test_attention_equals_torch(path, mask: Tensor | None) -> None:
     q, k, v = qkv()
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     if mask is not None:  # torch gives NaN, or the mean of the values, where there is nothing to see
@@ -59,7 +59,7 @@ def test_parity_with_torch(path, mask: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_causal_parity_with_torch(path) -> None:
+def test_attention_with_a_causal_mask_equals_torch(path) -> None:
     q, k, v = qkv(q=7, k=7)
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     torch.testing.assert_close(path(q, k, v, Mask.of(causal=(7, 7))), theirs, atol=1e-6, rtol=0)
@@ -67,7 +67,7 @@ def test_causal_parity_with_torch(path) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("n_new", [1, 2, 7])
-def test_causal_queries_are_the_last_positions(path, n_new: int) -> None:
+def test_attention_takes_causal_queries_as_the_last_positions(path, n_new: int) -> None:
     """With a cache there are fewer queries than keys; torch's is_causal would align them with the first."""
     q, k, v = qkv(q=7, k=7)
     whole = explicit(q, k, v, causal_mask(7, 7)[None, None])
@@ -75,7 +75,7 @@ def test_causal_queries_are_the_last_positions(path, n_new: int) -> None:
     torch.testing.assert_close(part, whole[:, :, -n_new:], atol=1e-6, rtol=0)
 
 
-def test_one_branch_decides_between_two_paths() -> None:
+def test_fused_attention_calls_the_kernel_for_many_keys_only() -> None:
     m, x = MODULE.MultiHeadAttention(8, 2), torch.randn(2, 5, 8)
     with patch.object(MODULE.F, "scaled_dot_product_attention", return_value=torch.zeros(2, 3, 5, 6)) as kernel:
         assert (fused(*qkv()) == 0).all()
@@ -88,7 +88,7 @@ def test_one_branch_decides_between_two_paths() -> None:
         fused_attention(*qkv(k=1025))
         assert kernel.call_count == 2
         attention(*qkv(k=1025), tap=lambda site, tensor: tensor)
-        attention(*qkv(k=1025), return_weights=True)
+        attention(*qkv(k=1025))
         assert kernel.call_count == 2
 
 
@@ -103,13 +103,13 @@ def test_one_branch_decides_between_two_paths() -> None:
     shape=st.sampled_from(["keys", "pairs", "all"]),
     seed=st.integers(0, 999),
 )
-def test_explicit_equals_fused(b, h, q, k, e, share, shape, seed) -> None:
+def test_fused_attention_equals_attention(b, h, q, k, e, share, shape, seed) -> None:
     torch.manual_seed(seed)
     tensors = [t.requires_grad_() for t in qkv(b, h, q, k, e, e)]
     size = {"keys": (b, 1, 1, k), "pairs": (1, 1, q, k), "all": (b, h, q, k)}[shape]
     mask = torch.rand(size) < share
     results = []
-    for path in (explicit, fused, quick):
+    for path in (explicit, fused, unfused):
         out = path(*tensors, mask)
         results.append((out, *torch.autograd.grad((out * torch.linspace(-1, 1, e)).sum(), tensors)))
     for ours, *theirs in zip(*results, strict=True):
@@ -119,35 +119,35 @@ def test_explicit_equals_fused(b, h, q, k, e, share, shape, seed) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("blind", ["one row", "all"])
-def test_nothing_to_attend_to_gives_zeros(path, blind: str) -> None:
+@pytest.mark.parametrize("masked", ["one row", "all"])
+def test_attention_without_any_key_gives_zeros(path, masked: str) -> None:
     q, k, v = (t.requires_grad_() for t in qkv())
     mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
-    rows = (slice(None),) if blind == "all" else (1, slice(None), 3)
+    rows = (slice(None),) if masked == "all" else (1, slice(None), 3)
     mask[rows] = False
     out = path(q, k, v, mask)
-    is_blind = ~mask.any(-1, keepdim=True).expand(2, 3, 5, 6)
-    assert (out[is_blind] == 0).all()
-    assert (out[~is_blind] != 0).all()
+    has_no_key = ~mask.any(-1, keepdim=True).expand(2, 3, 5, 6)
+    assert (out[has_no_key] == 0).all()
+    assert (out[~has_no_key] != 0).all()
     out.sum().backward()
     assert all(t.grad.isfinite().all() for t in (q, k, v))
 
 
-def test_weights_sum_to_one_or_to_nothing() -> None:
+def test_attention_weights_sum_to_one_or_zero() -> None:
     mask = MASKS["heads"].clone()
     mask[0, 0, 0] = False
-    context, weights = attention(*qkv(), mask, return_weights=True)
+    context, weights = attention(*qkv(), mask)
     assert weights.shape == (2, 3, 5, 7)
     assert (weights[~mask] == 0).all()
     torch.testing.assert_close(weights.sum(-1), mask.any(-1).float())
     torch.manual_seed(1)
     q, k, v = qkv()
-    context, weights = attention(q, k, v, mask, return_weights=True)
+    context, weights = attention(q, k, v, mask)
     torch.testing.assert_close(weights @ v, context)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_bf16_stays_near_fp32(path) -> None:
+def test_attention_in_bf16_is_near_fp32(path) -> None:
     q, k, v = qkv(q=32, k=64, e=16, ev=16)
     mask = torch.rand(2, 1, 1, 64) < 0.7
     exact = explicit(q, k, v, mask)
@@ -158,7 +158,7 @@ def test_bf16_stays_near_fp32(path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_enormous_scores_do_not_overflow(path) -> None:
+def test_attention_survives_enormous_scores(path) -> None:
     q, k, v = (t * 1e3 for t in qkv())
     out = path(q, k, v, MASKS["keys"])
     assert out.isfinite().all()
@@ -169,7 +169,7 @@ def test_enormous_scores_do_not_overflow(path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_scale_is_one_over_root_d_head_unless_given(path) -> None:
+def test_attention_scales_by_one_over_root_d_head(path) -> None:
     q, k, v = qkv(e=4)
     by_hand = (q @ k.mT / 2).softmax(-1) @ v
     torch.testing.assert_close(path(q, k, v), by_hand, atol=1e-6, rtol=0)
@@ -179,7 +179,7 @@ def test_scale_is_one_over_root_d_head_unless_given(path) -> None:
 # Tapping
 
 
-def test_a_tap_sees_every_step_and_changes_nothing() -> None:
+def test_attention_tap_sees_every_step_and_changes_nothing() -> None:
     q, k, v = qkv()
     seen: list[tuple[str, Tensor]] = []
 
@@ -187,7 +187,7 @@ def test_a_tap_sees_every_step_and_changes_nothing() -> None:
         seen.append((name, tensor.clone()))
         return tensor
 
-    watched = attention(q, k, v, MASKS["pairs"], tap=tap)
+    watched, _ = attention(q, k, v, MASKS["pairs"], tap=tap)
     assert [name for name, _ in seen] == [
         "q",
         "k",
@@ -199,7 +199,7 @@ def test_a_tap_sees_every_step_and_changes_nothing() -> None:
         "context",
     ]
     torch.testing.assert_close(watched, fused(q, k, v, MASKS["pairs"]), atol=1e-6, rtol=0)
-    assert torch.equal(watched, attention(q, k, v, MASKS["pairs"]))
+    assert torch.equal(watched, explicit(q, k, v, MASKS["pairs"]))
     steps = dict(seen)
     scores, weights, context = (steps[name] for name in ("scores", "weights", "context"))
     assert all(torch.equal(steps[n], x) for n, x in zip("qkv", (q, k, v), strict=True))
@@ -213,7 +213,7 @@ def test_a_tap_sees_every_step_and_changes_nothing() -> None:
     assert len(seen) == n
 
 
-def test_a_tap_that_fails_leaves_nothing() -> None:
+def test_attention_tap_that_fails_leaves_nothing() -> None:
     def tap(name: str, tensor: Tensor) -> Tensor:
         raise KeyError(name)
 
@@ -223,7 +223,7 @@ def test_a_tap_that_fails_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("site", ["q", "k", "v", "products", "scores", "mask", "weights", "context"])
-def test_what_a_tap_returns_is_what_is_used(site: str) -> None:
+def test_attention_uses_what_the_tap_returns(site: str) -> None:
     """The rest is computed from it, as by hand; nothing is written in place."""
     given = dict(zip("qkv", qkv(), strict=True)) | {"mask": MASKS["pairs"]}
     kept = {name: tensor.clone() for name, tensor in given.items()}
@@ -234,21 +234,21 @@ def test_what_a_tap_returns_is_what_is_used(site: str) -> None:
             return tensor * 0.5 + 1 if other is None else other
         return tensor
 
-    came = attention(*given.values(), tap=tap)
+    context, _ = attention(*given.values(), tap=tap)
     changed = {name: tap(name, tensor) for name, tensor in given.items()}
     products = tap("products", changed["q"] @ changed["k"].mT)
     scores = tap("scores", products / 2).masked_fill(~changed["mask"], -math.inf)
     weights = tap("weights", scores.softmax(-1).nan_to_num(0.0))
-    torch.testing.assert_close(came, tap("context", weights @ changed["v"]), atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(came, attention(*given.values()), atol=1e-4)
+    torch.testing.assert_close(context, tap("context", weights @ changed["v"]), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(context, explicit(*given.values()), atol=1e-4)
     assert all(torch.equal(given[name], kept[name]) for name in given)
 
 
-def test_the_kernel_can_be_asked_for() -> None:
+def test_fused_attention_takes_the_kernel_as_argument() -> None:
     q, k, v = qkv()
     with patch.object(MODULE.F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as kernel:
         fused_attention(q, k, v, Mask(MASKS["keys"]), kernel=True)
         fused_attention(*qkv(k=1025), kernel=False)
-        _, weights = attention(q, k, v, return_weights=True)
+        _, weights = attention(q, k, v)
         assert kernel.call_count == 1
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))

@@ -1,4 +1,4 @@
-"""Layers against torch's, pre- and post-norm, weights copied; and which sublayer reads what."""
+"""Tests of the layers and stacks against torch with copied weights, pre- and post-norm, and of what each sublayer reads."""
 
 from __future__ import annotations
 
@@ -26,49 +26,60 @@ PAST = torch.ones(5, 5, dtype=torch.bool).tril()
 CAUSAL = Mask.of(causal=(5, 5))
 
 
-def residuals(n: int, pre_norm: bool, dropout: float = 0.0) -> list[Residual]:
-    return [Residual(LayerNorm(D), dropout, pre_norm) for _ in range(n)]
+def residual(pre_norm: bool) -> Residual:
+    return Residual(LayerNorm(D), 0.0, pre_norm)
 
 
 def encoder_layer(pre_norm: bool, activation: str = "relu") -> EncoderLayer:
-    return EncoderLayer(MultiHeadAttention(D, H), FeedForward(D, F, activation), residuals(2, pre_norm))
+    return EncoderLayer(
+        MultiHeadAttention(D, H),
+        FeedForward(D, F, activation),
+        self_residual=residual(pre_norm),
+        feed_forward_residual=residual(pre_norm),
+    )
 
 
 def decoder_layer(pre_norm: bool, activation: str = "relu", cross: bool = True) -> DecoderLayer:
-    attentions = MultiHeadAttention(D, H), MultiHeadAttention(D, H) if cross else None
-    return DecoderLayer(*attentions, FeedForward(D, F, activation), residuals(3 if cross else 2, pre_norm))
+    return DecoderLayer(
+        MultiHeadAttention(D, H),
+        MultiHeadAttention(D, H) if cross else None,
+        FeedForward(D, F, activation),
+        self_residual=residual(pre_norm),
+        cross_residual=residual(pre_norm) if cross else None,
+        feed_forward_residual=residual(pre_norm),
+    )
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("padded", [True, False])
-def test_encoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded: bool) -> None:
+def test_encoder_layer_equals_torch(pre_norm: bool, activation: str, padded: bool) -> None:
     theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
     ours = encoder_layer(pre_norm, activation)
     copy_encoder_layer(ours, randomise(theirs))
     x = torch.randn(2, 6, D)
     expected = theirs(x, src_key_padding_mask=~REAL if padded else None)
-    came = ours(x, Mask.of(padding_mask=REAL) if padded else None)
+    output = ours(x, Mask.of(padding_mask=REAL) if padded else None)
     if padded:  # torch's fast path zeroes what comes out at padding; nobody reads it
-        expected, came = expected[REAL], came[REAL]
-    torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
+        expected, output = expected[REAL], output[REAL]
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("padded", [True, False])
-def test_decoder_layer_parity_with_torch(pre_norm: bool, activation: str, padded: bool) -> None:
+def test_decoder_layer_equals_torch(pre_norm: bool, activation: str, padded: bool) -> None:
     theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
     ours = decoder_layer(pre_norm, activation)
     copy_decoder_layer(ours, randomise(theirs))
     x, memory = torch.randn(2, 5, D), torch.randn(2, 6, D)
     expected = theirs(x, memory, tgt_mask=~PAST, memory_key_padding_mask=~REAL if padded else None)
-    came = ours(x, memory, mask=CAUSAL, memory_mask=Mask.of(padding_mask=REAL) if padded else None)
-    torch.testing.assert_close(came, expected, atol=1e-5, rtol=1e-5)
+    output = ours(x, memory, mask=CAUSAL, memory_mask=Mask.of(padding_mask=REAL) if padded else None)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_stacks_parity_with_torch(pre_norm: bool) -> None:
+def test_encoder_and_decoder_equal_torch(pre_norm: bool) -> None:
     n = 3
     layer = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
     other = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
@@ -87,17 +98,17 @@ def test_stacks_parity_with_torch(pre_norm: bool) -> None:
     x, y = torch.randn(2, 6, D), torch.randn(2, 5, D)
     memory = our_encoder(x)
     torch.testing.assert_close(memory, encoder(x), atol=1e-5, rtol=1e-5)
-    came = our_decoder(y, memory, mask=CAUSAL)
-    torch.testing.assert_close(came, decoder(y, memory, tgt_mask=~PAST), atol=1e-5, rtol=1e-5)
+    output = our_decoder(y, memory, mask=CAUSAL)
+    torch.testing.assert_close(output, decoder(y, memory, tgt_mask=~PAST), atol=1e-5, rtol=1e-5)
 
 
-def test_post_norm_ends_in_a_norm_and_pre_norm_does_not() -> None:
+def test_encoder_layer_ends_in_a_norm_with_post_norm_only() -> None:
     x = torch.randn(2, 5, D) * 10 + 3
     assert encoder_layer(pre_norm=False)(x).mean(-1).abs().max() < 1e-5
     assert encoder_layer(pre_norm=True)(x).mean(-1).abs().max() > 1
 
 
-def test_pre_norm_keeps_a_path_that_nothing_rescales() -> None:
+def test_residual_with_pre_norm_rescales_nothing() -> None:
     """With sublayers that say nothing, a pre-norm layer is the identity; a post-norm layer still norms."""
     x = torch.randn(2, 5, D) * 10
     for pre_norm in (True, False):
@@ -111,16 +122,16 @@ def test_pre_norm_keeps_a_path_that_nothing_rescales() -> None:
 
 
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_dropout_is_on_the_sublayer_and_not_on_the_residual(pre_norm: bool) -> None:
+def test_residual_drops_out_the_sublayer_alone(pre_norm: bool) -> None:
     x = torch.randn(1, 4, D)
-    residual = Residual(nn.Identity(), 0.5, pre_norm)
-    added = residual(x, lambda y: torch.full_like(y, 3.0)) - x
+    half = Residual(nn.Identity(), 0.5, pre_norm)
+    added = half(x, lambda y: torch.full_like(y, 3.0)) - x
     assert set(added.flatten().round(decimals=3).tolist()) == {0.0, 6.0}
-    residual.eval()
-    torch.testing.assert_close(residual(x, lambda y: torch.full_like(y, 3.0)) - x, torch.full_like(x, 3.0))
+    half.eval()
+    torch.testing.assert_close(half(x, lambda y: torch.full_like(y, 3.0)) - x, torch.full_like(x, 3.0))
 
 
-def test_a_decoder_position_sees_its_past_and_the_whole_memory() -> None:
+def test_decoder_layer_reads_the_past_and_the_whole_memory() -> None:
     layer = decoder_layer(pre_norm=True)
     randomise(layer)
     x, memory = torch.randn(1, 5, D, requires_grad=True), torch.randn(1, 6, D, requires_grad=True)
@@ -131,7 +142,7 @@ def test_a_decoder_position_sees_its_past_and_the_whole_memory() -> None:
     assert by_memory.abs().sum(-1).gt(0).all()
 
 
-def test_without_cross_attention_it_is_a_language_models_layer() -> None:
+def test_decoder_layer_without_cross_attention_equals_an_encoder_layer() -> None:
     layer = decoder_layer(pre_norm=True, cross=False)
     encoder = encoder_layer(pre_norm=True)
     encoder.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("cross")})
@@ -139,15 +150,16 @@ def test_without_cross_attention_it_is_a_language_models_layer() -> None:
     torch.testing.assert_close(layer(x, mask=CAUSAL), encoder(x, mask=Mask(PAST[None, None])))
 
 
-def test_cross_attention_without_a_memory_is_no_silent_language_model() -> None:
+def test_decoder_layer_with_cross_attention_needs_a_memory() -> None:
     with pytest.raises(ValueError, match="needs the encoder's output as `memory`"):
         decoder_layer(pre_norm=True)(torch.randn(2, 5, D), mask=CAUSAL)
-    with pytest.raises(ValueError, match="its own residual, and 2 came"):
-        DecoderLayer(MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F), residuals(2, True))
+    parts = MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F)
+    with pytest.raises(ValueError, match="cross_attention and cross_residual both or neither"):
+        DecoderLayer(*parts, self_residual=residual(True), feed_forward_residual=residual(True))
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_the_beam_shares_its_sentences_memory(cached: bool) -> None:
+def test_decoder_shares_a_sentences_memory_in_its_beam(cached: bool) -> None:
     """Rows of a sentence, adjacent, attend to that sentence's memory as if it were repeated for each."""
     beam, n = 3, 2
     decoder = Decoder([decoder_layer(pre_norm=True) for _ in range(2)], LayerNorm(D)).eval()

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.nn import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
-from glassformer.nn.positions import positions_within
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 7, 16, 512])
@@ -100,9 +99,3 @@ def test_each_row_is_turned_by_its_own_positions() -> None:
         alone = Rotation.at(positions[row : row + 1], 8).rotate(x[row : row + 1])
         assert torch.equal(turned[row : row + 1], alone)
     assert torch.equal(turned[1, :, 2], x[1, :, 2])
-
-
-def test_packed_texts_begin_at_zero_each() -> None:
-    segments = torch.tensor([[4, 4, 4, 7, 7, 7], [0, 1, 1, 1, 1, 0]])
-    assert positions_within(segments).tolist() == [[0, 1, 2, 0, 1, 2], [0, 0, 1, 2, 3, 0]]
-    assert positions_within(segments[:, :0]).shape == (2, 0)

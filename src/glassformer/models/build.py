@@ -24,21 +24,32 @@ def d_head_of(config: ModelConfig) -> int:
 
 
 def make_encoder(config: ModelConfig) -> Encoder:
-    """`n_layers` encoder layers."""
+    """Make `n_layers` encoder layers."""
     layers = [
-        EncoderLayer(_attention(config), make_feed_forward(config), _residuals(config, 2))
+        EncoderLayer(
+            _attention(config),
+            make_feed_forward(config),
+            self_residual=_residual(config),
+            feed_forward_residual=_residual(config),
+        )
         for _ in range(config.n_layers)
     ]
     return Encoder(layers, make_norm(config) if config.pre_norm else None)
 
 
 def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
-    """`n_decoder_layers` (or `n_layers`) decoder layers, with cross attention or without."""
-    layers = []
-    for _ in range(config.n_decoder_layers or config.n_layers):
-        own, of_memory = _attention(config), _attention(config) if cross else None
-        residuals = _residuals(config, 3 if cross else 2)
-        layers.append(DecoderLayer(own, of_memory, make_feed_forward(config), residuals))
+    """Make `n_decoder_layers` (or `n_layers`) decoder layers, with cross attention or without."""
+    layers = [
+        DecoderLayer(
+            _attention(config),
+            _attention(config) if cross else None,
+            make_feed_forward(config),
+            self_residual=_residual(config),
+            cross_residual=_residual(config) if cross else None,
+            feed_forward_residual=_residual(config),
+        )
+        for _ in range(config.n_decoder_layers or config.n_layers)
+    ]
     return Decoder(layers, make_norm(config) if config.pre_norm else None)
 
 
@@ -111,5 +122,5 @@ def _attention(c: ModelConfig) -> MultiHeadAttention:
     return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, **options)
 
 
-def _residuals(config: ModelConfig, n: int) -> list[Residual]:
-    return [Residual(make_norm(config), config.dropout, config.pre_norm) for _ in range(n)]
+def _residual(config: ModelConfig) -> Residual:
+    return Residual(make_norm(config), config.dropout, config.pre_norm)

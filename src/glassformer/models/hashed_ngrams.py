@@ -43,12 +43,10 @@ class HashedNgramEmbedding(NgramEmbedding):
         self.longest, self.rows, self.special = longest, rows, special
         self.dropout = Dropout(dropout)
 
-    def numbers(
-        self, ids: Int[Tensor, "B L"], n_new: int, segments: Int[Tensor, "B L"] | None = None
-    ) -> Int[Tensor, "B T G"]:
+    def numbers(self, ids: Int[Tensor, "B L"], n_new: int) -> Int[Tensor, "B T G"]:
         """The rows of the last T = n_new tokens' n-grams, shortest first; 0 for none.
 
-        Those of one length lie together: of length n from 1 + (n - 2) · rows. `segments` numbers texts packed into a row.
+        Those of one length lie together: of length n from 1 + (n - 2) · rows.
         """
         key, whole = (ids + 1) * MULTIPLIER, ids >= self.special
         found: list[Tensor] = []
@@ -56,15 +54,13 @@ class HashedNgramEmbedding(NgramEmbedding):
             before = F.pad(ids, (n - 1, 0), value=-1)[:, : ids.shape[1]]
             key = (key + before + 1) * MULTIPLIER  # modulo 2⁶⁴
             whole = whole & (before >= self.special)
-            if segments is not None:
-                whole = whole & (F.pad(segments, (n - 1, 0), value=-1)[:, : ids.shape[1]] == segments)
             row = (key >> UPPER) % self.rows + 1 + (n - 2) * self.rows
             found.append(torch.where(whole, row, 0))
         return torch.stack(found, dim=-1)[:, ids.shape[1] - n_new :]
 
-    def of(self, ids: Int[Tensor, "B L"], n_new: int, segments: Int[Tensor, "B L"] | None = None) -> Spelling:
+    def of(self, ids: Int[Tensor, "B L"], n_new: int) -> Spelling:
         """What `forward` reads of the last T = n_new tokens, those before them being known; some left out in training."""
-        numbers = self.numbers(ids, n_new, segments)
+        numbers = self.numbers(ids, n_new)
         if self.training:
             kept = self.dropout(torch.ones(numbers.shape, device=ids.device))
             numbers = torch.where(kept > 0, numbers, 0)

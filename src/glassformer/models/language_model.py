@@ -11,7 +11,6 @@ from glassformer.models.build import initialise, make_decoder, make_embedding, m
 from glassformer.models.hashed_ngrams import HashedNgramEmbedding, NgramCache
 from glassformer.nn.cache import DecoderCache, positions_of
 from glassformer.nn.masks import Mask
-from glassformer.nn.positions import positions_within
 
 
 class LanguageModel(nn.Module):
@@ -40,14 +39,9 @@ class LanguageModel(nn.Module):
         self,
         ids: Int[Tensor, "B T"],
         cache: DecoderCache | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones.
-
-        Several texts may be packed into a row: `segments` numbers them, (B, T), the tokens of each adjacent.
-        Their logits are those each text has alone.
-        """
-        x = self.read(ids, cache, segments)
+        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
+        x = self.read(ids, cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
     @property
@@ -59,28 +53,19 @@ class LanguageModel(nn.Module):
         self,
         ids: Int[Tensor, "B T"],
         cache: DecoderCache | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """What `forward` projects on the vocabulary.
 
         Raises:
-            ValueError: segments with a cache, which does not know the segments of what it holds; a cache that is not of
-                `new_cache`, for a model with n-grams.
+            ValueError: a model with n-grams got a cache that is not from its `new_cache`.
         """
-        if segments is None:
-            positions = positions_of(ids.shape[1], cache, ids.device)
-        elif cache is None:
-            positions = positions_within(segments)
-        else:
-            raise ValueError("packed texts are read whole: give `segments` or a `cache`, not both")
+        positions = positions_of(ids.shape[1], cache, ids.device)
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
-        mask = Mask.of(causal=(ids.shape[1], n_keys), segments=segments, device=ids.device)
-        x = self.embedding(ids, positions, *self._ngrams_of(ids, cache, segments))
+        mask = Mask.of(causal=(ids.shape[1], n_keys), device=ids.device)
+        x = self.embedding(ids, positions, *self._ngrams_of(ids, cache))
         return self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
 
-    def _ngrams_of(
-        self, ids: Int[Tensor, "B T"], cache: DecoderCache | None, segments: Int[Tensor, "B T"] | None
-    ) -> list[Float[Tensor, "B T D"]]:
+    def _ngrams_of(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None) -> list[Float[Tensor, "B T D"]]:
         if self.ngrams is None:
             return []
         seen = ids
@@ -88,7 +73,7 @@ class LanguageModel(nn.Module):
             if not isinstance(cache, NgramCache):
                 raise ValueError("a model with n-grams needs a cache that knows ids: that of its `new_cache()`")
             seen = cache.with_recent(ids, self.ngrams.longest - 1)
-        return [self.ngrams(self.ngrams.of(seen, ids.shape[1], segments))]
+        return [self.ngrams(self.ngrams.of(seen, ids.shape[1]))]
 
     def new_cache(self) -> DecoderCache:
         """An empty cache for `forward`."""

@@ -118,7 +118,7 @@ class Translator(nn.Module):
             mask = Mask.of(causal=(n_new, n_past + n_new), device=device)
         else:
             positions = torch.full((1, n_new), branches.depth, device=device)
-            mask = None if branches.paths is None else Mask(branches.paths[:, None], blind=False)
+            mask = None if branches.paths is None else Mask(branches.paths[:, None], may_hide_all_keys=False)
         x = self.decoder(
             self.tgt_embedding(tgt_in, positions, stream="target"),
             memory,

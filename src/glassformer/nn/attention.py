@@ -1,49 +1,27 @@
-"""Scaled dot-product attention as one pure function, its fused twin, and multi-head attention around them.
+"""Scaled dot-product attention as one pure function, its fused equivalent, and multi-head attention.
 
-Self, causal and cross attention are the same code with other arguments. Masks come from the model
-(`masks.py`), keys and values of past steps from a cache (`cache.py`), and a tap from whoever looks inside.
+Self, causal and cross attention differ only in their arguments: the mask (`masks.py`) comes from the model, the keys and
+values of earlier positions from a cache (`cache.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias, overload
+from typing import TypeAlias
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.nn.cache import KVCache
-from glassformer.nn.masks import Mask, hide, zero_blind_rows
+from glassformer.nn.masks import Mask, mask_scores, zero_fully_masked
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 
 Tap: TypeAlias = Callable[[str, Tensor], Tensor]
-"""Called with the name of a step and its tensor; the tensor it returns is the one that is used from there."""
+"""Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
 
 
-@overload
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = ...,
-    *,
-    scale: float | None = ...,
-    tap: Tap = ...,
-    return_weights: Literal[False] = ...,
-) -> Tensor: ...
-@overload
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = ...,
-    *,
-    scale: float | None = ...,
-    tap: Tap = ...,
-    return_weights: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
 def attention(
     q: Float[Tensor, "B H Q E"],
     k: Float[Tensor, "B H K E"],
@@ -52,32 +30,31 @@ def attention(
     *,
     scale: float | None = None,
     tap: Tap = lambda _, tensor: tensor,
-    return_weights: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
+) -> tuple[Float[Tensor, "B H Q Ev"], Float[Tensor, "B H Q K"]]:
+    """Compute softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
 
     With q = k = v = x and scale 1 it is the parameter-free self-attention that tutorials begin with.
 
     Args:
-        q, k, v: queries (B, H, Q, E), keys (B, H, K, E) and values (B, H, K, Ev).
-        mask: True = may attend, broadcastable to (B, H, Q, K). A query with no key at all gets weights and
-            a context of zeros, where a naive softmax would give NaN.
-        scale: what scores are multiplied by; 1/√E of one head when absent, the paper's.
-        tap: sees "q", "k", "v", "products", "scores", "mask" if there is one, "weights"
-            and "context", in this order.
-        return_weights: also return the softmax weights (B, H, Q, K).
+        q: queries.
+        k: keys.
+        v: values.
+        mask: True = may attend. A query without any key gets weights and a context of zeros, where a naive
+            softmax would give NaN.
+        scale: factor of the scores; the paper's 1/√E when absent.
+        tap: called with "q", "k", "v", "products", "scores", "mask" if there is one, "weights" and "context", in
+            this order.
 
     Returns:
-        The context (B, H, Q, Ev), or (context, weights).
+        The context (B, H, Q, Ev) and the attention weights (B, H, Q, K).
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     q, k, v = tap("q", q), tap("k", k), tap("v", v)
-    products = tap("products", q @ k.transpose(-2, -1))  # (B, H, Q, K)
+    products = tap("products", q @ k.transpose(-2, -1))
     scores = tap("scores", products * scale)
     mask = None if mask is None else tap("mask", mask)
-    weights = tap("weights", zero_blind_rows(hide(scores, mask).softmax(dim=-1), mask))
-    context = tap("context", weights.to(v.dtype) @ v)
-    return (context, weights) if return_weights else context
+    weights = tap("weights", zero_fully_masked(mask_scores(scores, mask).softmax(dim=-1), mask))
+    return tap("context", weights.to(v.dtype) @ v), weights
 
 
 def fused_attention(
@@ -89,35 +66,39 @@ def fused_attention(
     scale: float | None = None,
     kernel: bool | None = None,
 ) -> Float[Tensor, "B H Q Ev"]:
-    """The twin of `attention` for when nobody looks: the same context, as fast as it can be had.
+    """Compute the context of `attention` as fast as possible, without taps and weights.
 
-    `kernel` says whether torch's fused kernel does it. When absent it does where that pays: on a GPU, and on
-    a CPU above about a thousand keys (measured with torch 2.13 on two AVX-512 cores, forward and backward),
-    where it saves the memory of the scores.
+    Args:
+        q: queries.
+        k: keys.
+        v: values.
+        mask: keys that each query may attend to; None for all.
+        scale: factor of the scores; 1/√E when absent.
+        kernel: use torch's fused kernel. When absent it is used where it pays: on a GPU, and on a CPU above about
+            a thousand keys (measured with torch 2.13 on two AVX-512 cores, forward and backward), where it saves
+            the memory of the scores.
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     if kernel is None:
         kernel = q.device.type != "cpu" or k.shape[-2] > 1024
     if kernel:
-        told = {} if mask is None else mask.for_kernel()
-        context = F.scaled_dot_product_attention(q, k, v, scale=scale, **told)
+        kwargs = {} if mask is None else mask.sdpa_kwargs()
+        context = F.scaled_dot_product_attention(q, k, v, scale=scale, **kwargs)
     else:
-        scores = (q * scale) @ k.transpose(-2, -1)  # scaling q is cheaper than scaling the scores
-        weights = (scores if mask is None else mask.hide(scores)).softmax(dim=-1)
+        # Scaling q is cheaper than scaling the scores.
+        scores = (q * scale) @ k.transpose(-2, -1)
+        weights = (scores if mask is None else scores + mask.additive(scores.dtype)).softmax(dim=-1)
         context = weights.to(v.dtype) @ v
-    return context if mask is None or not mask.blind else zero_blind_rows(context, mask.allowed)
+    return zero_fully_masked(context, mask.allowed) if mask is not None and mask.may_hide_all_keys else context
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention in several heads side by side (paper, 3.2.2): softmax(QKᵀ/√d_head) V per head, the
-    heads concatenated and mixed by a last linear layer.
+    """Attention in several heads (paper, 3.2.2): softmax(QKᵀ/√d_head) V per head, concatenated and projected.
 
-    Each head sees its own projection of the whole vector, `d_head` wide; d_head · n_heads need not be
-    d_model, so heads may be narrow or wide. The paper's projections have no bias; its widely used
-    implementations do (`bias=True`).
+    d_head · n_heads need not be d_model. The paper's projections have no bias; its widely used implementations do.
 
     Args:
-        d_model: width of what comes in and goes out.
+        d_model: width of the input and the output.
         n_heads: number of heads H.
         d_head: width E of a head; d_model / n_heads when absent.
         bias: biases in the four projections.
@@ -128,13 +109,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_head: int | None = None,
-        *,
-        bias: bool = True,
-        qk_norm: bool = False,
+        self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True, qk_norm: bool = False
     ) -> None:
         super().__init__()
         if d_head is None:
@@ -160,15 +135,16 @@ class MultiHeadAttention(nn.Module):
         cache: KVCache | None = None,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B Q D"]:
-        """Queries from x; keys and values from `memory` (cross attention) or from x itself.
+        """Attend from x to `memory`, or to x itself.
 
         Args:
-            x: (B, Q, D). memory: (B, K, D), the encoder's output, or None for self attention.
-            mask: which keys each query may attend to.
+            x: input of the queries.
+            memory: input of the keys and values, the encoder's output (cross attention); x when absent.
+            mask: keys that each query may attend to.
             rotation: rotary positions of x, for self attention.
-            cache: keys and values of earlier steps. Self attention appends to it; cross attention
-                fills it once and afterwards reads it.
-            tap: see `attention`. An argument of the call, not of the module, which threads may share.
+            cache: keys and values of earlier positions. Self attention appends to it; cross attention fills it in
+                its first call and afterwards reads it.
+            tap: see `attention`. It belongs to the call, since threads may share the module.
         """
         q = self.q_norm(self._split_heads(self.q_proj(x)))
         if memory is not None and cache is not None and cache.length:
@@ -184,8 +160,9 @@ class MultiHeadAttention(nn.Module):
         if rotation is not None:
             q = rotation.rotate(q)
         if tap is None:
-            return self.o_proj(self._combine_heads(fused_attention(q, k, v, mask)))
-        context = attention(q, k, v, mask and mask.allowed, tap=tap)
+            context = fused_attention(q, k, v, mask)
+        else:
+            context, _ = attention(q, k, v, mask and mask.allowed, tap=tap)
         return self.o_proj(self._combine_heads(context))
 
     def _split_heads(self, x: Float[Tensor, "B L HE"]) -> Float[Tensor, "B H L E"]:

@@ -1,6 +1,6 @@
 """Encoder and decoder layers, and the stacks of them: the paper's figure 1.
 
-A layer receives its parts and only says how they are joined; `models/build.py` makes the parts from numbers.
+A layer receives its parts as arguments; `models/build.py` makes them from a configuration.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from glassformer.nn.positions import Rotation
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) with pre-norm; norm(x + dropout(f(x))) with post-norm, the paper's (5.4).
 
-    Pre-norm leaves a path from the loss to every layer that no norm rescales, so deep stacks train
-    without a careful warm-up (Xiong et al. 2020).
+    With pre-norm no norm lies on the path of the residuals, so deep stacks train without a careful warm-up
+    (Xiong et al. 2020).
     """
 
     def __init__(self, norm: nn.Module, dropout: float, pre_norm: bool) -> None:
@@ -35,13 +35,19 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self attention, then feed-forward, each in a residual (paper, 3.1)."""
+    """Self attention, then feed-forward, each with a residual connection (paper, 3.1)."""
 
-    def __init__(self, self_attention: MultiHeadAttention, feed_forward: nn.Module, residuals: Sequence[Residual]):
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        *,
+        self_residual: Residual,
+        feed_forward_residual: Residual,
+    ) -> None:
         super().__init__()
-        self.self_attention = self_attention
-        self.feed_forward = feed_forward
-        self.self_residual, self.feed_forward_residual = residuals
+        self.self_attention, self.feed_forward = self_attention, feed_forward
+        self.self_residual, self.feed_forward_residual = self_residual, feed_forward_residual
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
@@ -51,10 +57,10 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self attention, cross attention over the memory, feed-forward (paper, 3.1).
+    """Causal self attention, cross attention, feed-forward, each with a residual connection (paper, 3.1).
 
-    In cross attention the queries come from the decoder, the keys and values from the encoder. Without
-    `cross_attention` (and with two residuals) it is the layer of a decoder-only language model.
+    In cross attention the queries come from the decoder, the keys and values from the encoder's output (`memory`).
+    Without `cross_attention` and `cross_residual` it is the layer of a decoder-only language model.
     """
 
     def __init__(
@@ -62,16 +68,18 @@ class DecoderLayer(nn.Module):
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention | None,
         feed_forward: nn.Module,
-        residuals: Sequence[Residual],
+        *,
+        self_residual: Residual,
+        cross_residual: Residual | None = None,
+        feed_forward_residual: Residual,
     ) -> None:
         super().__init__()
-        self.self_attention = self_attention
-        self.cross_attention = cross_attention
-        self.feed_forward = feed_forward
-        if len(residuals) != (2 if cross_attention is None else 3):
-            raise ValueError(f"each sublayer needs its own residual, and {len(residuals)} came")
-        self.self_residual, *cross, self.feed_forward_residual = residuals
-        self.cross_residual = cross[0] if cross else None
+        if (cross_attention is None) != (cross_residual is None):
+            raise ValueError("expected cross_attention and cross_residual both or neither")
+        self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
+        # In this order, which is that of the parameters.
+        self.self_residual, self.feed_forward_residual = self_residual, feed_forward_residual
+        self.cross_residual = cross_residual
 
     def forward(
         self,
@@ -83,29 +91,31 @@ class DecoderLayer(nn.Module):
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """R rows attend to B memories; R is B, or B · beam with the hypotheses of a sentence adjacent.
+        """Return the output of R rows for B memories: R is B, or B · beam with a sentence's hypotheses adjacent.
 
         Raises:
-            ValueError: there is cross attention and no memory to attend to.
+            ValueError: the layer has cross attention and got no memory.
         """
-        if self.cross_attention is not None and memory is None:
-            raise ValueError("a decoder layer with cross attention needs the encoder's output as `memory`")
         past = cache.self_attention if cache else None
         x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation, cache=past))
-        if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
-            cross, seen = self.cross_attention, cache.cross_attention if cache else None
-
-            def attend(y: Tensor) -> Tensor:
-                # The beam folds into the query axis, so that keys and values are kept once a sentence.
-                folded = y.reshape(memory.shape[0], -1, y.shape[-1])  # (B, beam·T, D)
-                return cross(folded, memory, memory_mask, cache=seen).reshape(y.shape)
-
-            x = self.cross_residual(x, attend)
+        if self.cross_residual is not None:
+            if memory is None:
+                raise ValueError("a decoder layer with cross attention needs the encoder's output as `memory`")
+            x = self.cross_residual(x, lambda y: self._attend_to_memory(y, memory, memory_mask, cache))
         return self.feed_forward_residual(x, self.feed_forward)
+
+    def _attend_to_memory(
+        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"], mask: Mask | None, cache: LayerCache | None
+    ) -> Float[Tensor, "R T D"]:
+        assert self.cross_attention is not None
+        # The beam folds into the query axis, so that keys and values are kept once per sentence.
+        queries = x.reshape(memory.shape[0], -1, x.shape[-1])  # (B, beam·T, D)
+        past = cache.cross_attention if cache else None
+        return self.cross_attention(queries, memory, mask, cache=past).reshape(x.shape)
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers and, with pre-norm, a last norm."""
+    """A stack of encoder layers with a last norm, if one is given (pre-norm)."""
 
     def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None = None) -> None:
         super().__init__()
@@ -121,7 +131,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers and, with pre-norm, a last norm."""
+    """A stack of decoder layers with a last norm, if one is given (pre-norm)."""
 
     def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None = None) -> None:
         super().__init__()

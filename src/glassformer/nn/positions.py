@@ -58,14 +58,6 @@ class LearnedPositions(nn.Module):
         return self.weight[positions]
 
 
-def positions_within(segments: Int[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """The place of each token in its own text, from 0, where the tokens of a text are adjacent."""
-    place = torch.arange(segments.shape[1], device=segments.device).expand_as(segments)
-    begins = torch.ones_like(segments, dtype=torch.bool)
-    begins[:, 1:] = segments[:, 1:] != segments[:, :-1]
-    return place - place.where(begins, 0).cummax(dim=1).values
-
-
 @dataclass(frozen=True)
 class Rotation:
     """Rotary positions (Su et al. 2021) of L positions a row: cosines and sines, each (B, L, E).

@@ -174,7 +174,7 @@ SITES: dict[str, Site] = {
     "scores": _site("scale", "products", "head token key", attention, "products * scale", "tap"),
     "mask:causal": _site("mask", "", "head token key", masks.causal_mask, ".tril(", "tap"),
     "mask:padding": _site("mask", "", "head token key", masks.Mask.of, "padding_mask[:, None, None, :]", "tap"),
-    "mask:given": _site("mask", "", "head token key", masks.lowered, "masked_fill_(~mask", "tap"),
+    "mask:given": _site("mask", "", "head token key", masks.additive_mask, "masked_fill_(~mask", "tap"),
     "weights": _site("softmax", "scores mask", "head token key", attention, ".softmax(dim=-1)", "tap"),
     "context": _site("mix", "weights v", "head token head_feature", attention, "@ v)", "tap"),
     "concat": _site(
