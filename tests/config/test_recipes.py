@@ -71,7 +71,7 @@ def test_shipped_recipes_load_stop_and_round_trip(name: str, tmp_path: Path) -> 
     config = load_recipe(name)
     assert config.recipe == name
     assert config.note
-    by_rule = {"epochs", "steps"} & set(config.fit.split())
+    by_rule = {"epochs", "steps"} & set(config.auto)
     assert by_rule or any((config.train.epochs, config.train.steps, config.train.minutes))
     path = tmp_path / "config.toml"
     path.write_text(dump_config(config), encoding="utf-8")

@@ -20,25 +20,31 @@ from glassformer.tasks.lm import auto_config as running
 from glassformer.tasks.lm.task import LanguageModelling
 from glassformer.tasks.translate import auto_config as pairs
 from glassformer.tasks.translate.task import Translate
-from glassformer.training.auto_config import fit_to_data
+from glassformer.training.auto_config import apply_auto_config
 
-FITTED = replace(config_of("classify"), fit="batch_size epochs")
+AUTO = replace(
+    config_of("classify"),
+    auto=(
+        "batch_size",
+        "epochs",
+    ),
+)
 
 
 def test_the_rules_fill_what_the_recipe_leaves_to_them() -> None:
-    config, data = fit_to_data(FITTED, Classify, data_of("classify", 60))
-    assert config.fit == "" and config.train.batch_size and config.train.epochs
-    assert config.model == FITTED.model  # which fit does not name
+    config, data = apply_auto_config(AUTO, Classify, data_of("classify", 60))
+    assert config.auto == () and config.train.batch_size and config.train.epochs
+    assert config.model == AUTO.model  # which auto does not name
     assert "60 texts of 2 classes" in data.notes[-1] and f"batch_size {config.train.batch_size}" in data.notes[-1]
 
 
 def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
-    assert override(FITTED, {"batch_size": 7}).fit == "epochs"
-    assert override(FITTED, {"steps": 7}).fit == "batch_size"  # a budget of any kind is a budget
-    assert override(FITTED, {"train": {"batch_size": 7, "minutes": 1.0}}).fit == ""
-    assert override(FITTED, {"batch_size": None}).fit == "epochs"  # batches of tokens, then
-    assert override(FITTED, {"lr": 0.1, "steps": None}).fit == FITTED.fit
-    config, _ = fit_to_data(override(FITTED, {"batch_size": 7}), Classify, data_of("classify"))
+    assert override(AUTO, {"batch_size": 7}).auto == ("epochs",)
+    assert override(AUTO, {"steps": 7}).auto == ("batch_size",)  # a budget of any kind is a budget
+    assert override(AUTO, {"train": {"batch_size": 7, "minutes": 1.0}}).auto == ()
+    assert override(AUTO, {"batch_size": None}).auto == ("epochs",)  # batches of tokens, then
+    assert override(AUTO, {"lr": 0.1, "steps": None}).auto == AUTO.auto
+    config, _ = apply_auto_config(override(AUTO, {"batch_size": 7}), Classify, data_of("classify"))
     assert config.train.batch_size == 7
 
 
@@ -49,7 +55,7 @@ def test_a_flag_is_set_by_hand() -> None:
     base = load_recipe("classify")
     given = ["--batch-size=7", "--model.members=2", "--steps=9"]
     _, config = parse_for_recipe(TrainArguments, given, base, "train classify")
-    left = set(base.fit.split()) - set(config.fit.split())
+    left = set(base.auto) - set(config.auto)
     assert left == {"batch_size", "members", "epochs"}
     assert (config.train.batch_size, config.model.members, config.train.steps) == (7, 2, 9)
 
@@ -57,37 +63,37 @@ def test_a_flag_is_set_by_hand() -> None:
 def test_the_rules_see_sizes_alone() -> None:
     data = data_of("classify", 60)
     other = replace(data, valid=data.valid.take([0]), test=None)
-    assert fit_to_data(FITTED, Classify, data)[0] == fit_to_data(FITTED, Classify, other)[0]
+    assert apply_auto_config(AUTO, Classify, data)[0] == apply_auto_config(AUTO, Classify, other)[0]
 
 
 def test_pairs_are_left_to_tokenizers_of_words() -> None:
     """Else naming another tokenizer would end in a refusal of what the rule, and nobody else, asked for."""
-    left = replace(config_of("classify"), fit="bigrams")
+    left = replace(config_of("classify"), auto=("bigrams",))
     data = data_of("classify", 60)
-    assert fit_to_data(left, Classify, data)[0].text.bigrams > 0
+    assert apply_auto_config(left, Classify, data)[0].text.bigrams > 0
     for kind in ("char", "bpe", "byte-bpe"):
         text = replace(left.text, tokenizer=kind, vocab_size=1000)
-        assert fit_to_data(replace(left, text=text), Classify, data)[0].text.bigrams == 0
+        assert apply_auto_config(replace(left, text=text), Classify, data)[0].text.bigrams == 0
 
 
 def test_members_together_read_what_takes_minutes() -> None:
     """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
-    from glassformer.tasks.classify.auto_config import MOST_TOKENS, Facts, settings
+    from glassformer.tasks.classify.auto_config import MOST_TOKENS, DatasetStats, suggest
 
     def members(n: int, classes: int, words: float) -> int:
-        return settings(Facts(n, classes, words))["members"]
+        return suggest(DatasetStats(n, classes, words))["members"]
 
     assert [members(n, 2, 280) for n in (500, 1000, 2000, 8000)] == [3, 2, 1, 1]
     assert members(3000, 4, 20) == members(10_000, 77, 12) == 3 and members(15_000, 150, 9) == 2
     for n in (500, 2000, 9600, 25_000):
         for words in (8.0, 20.0, 280.0):
-            read = n * words * settings(Facts(n, 6, words))["epochs"]
+            read = n * words * suggest(DatasetStats(n, 6, words))["epochs"]
             assert members(n, 6, words) == 1 or members(n, 6, words) * read <= MOST_TOKENS * 1.01
 
 
 def test_few_pairs_are_read_often_and_many_seldom() -> None:
     """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
-    found = [pairs.settings(pairs.Facts(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
+    found = [pairs.suggest(pairs.DatasetStats(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
     sizes, passes = [f["vocab_size"] for f in found], [f["epochs"] for f in found]
     assert sizes == sorted(sizes) and sizes[:3] == [6000] * 3 and sizes[-1] == 32_000
     assert passes == sorted(passes, reverse=True) and passes[:2] == [60, 60] and passes[-1] == 1.1
@@ -97,15 +103,15 @@ def test_few_pairs_are_read_often_and_many_seldom() -> None:
 
 
 def test_words_of_pairs_are_all_kept() -> None:
-    left = replace(config_of("translate"), fit="vocab_size")
+    left = replace(config_of("translate"), auto=("vocab_size",))
     data = data_of("translate")
     for kind in ("bpe", "word", "char", "byte-bpe"):
-        config, _ = fit_to_data(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
+        config, _ = apply_auto_config(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
         assert (config.text.vocab_size == WORDS) == (kind == "word")
 
 
 def test_a_longer_text_gets_a_larger_model() -> None:
-    found = [running.settings(running.Facts(n)) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
+    found = [running.suggest(running.DatasetStats(n)) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
     for name in ("vocab_size", "n_layers", "d_model"):
         assert [f[name] for f in found] == sorted(f[name] for f in found), name
     for name in ("epochs", "dropout"):
@@ -114,8 +120,8 @@ def test_a_longer_text_gets_a_larger_model() -> None:
 
 def test_heads_divide_the_width_that_is_chosen_by_hand() -> None:
     assert [running.heads_of(d) for d in (8, 64, 100, 192, 200, 384)] == [1, 1, 1, 3, 2, 6]
-    left = replace(config_of("lm"), fit="n_heads")
-    config, _ = fit_to_data(override(left, {"d_model": 256}), LanguageModelling, data_of("lm"))
+    left = replace(config_of("lm"), auto=("n_heads",))
+    config, _ = apply_auto_config(override(left, {"d_model": 256}), LanguageModelling, data_of("lm"))
     assert config.model.n_heads == 4
 
 
@@ -132,15 +138,15 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
         out=tmp_path / "run",
         d_model=8,
     )
-    assert run is not None and run.config.fit == ""
+    assert run is not None and run.config.auto == ()
     assert run.config.text.vocab_size == ShardIndex.read(tmp_path / "shards").text["vocab_size"]
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:
-    with pytest.raises(UsageError, match="no rule for clip"):
-        fit_to_data(replace(FITTED, fit="clip"), Classify, data_of("classify"))
-    with pytest.raises(UsageError, match="no setting"):
-        override(replace(FITTED, fit="batchsize"), {})
+    with pytest.raises(UsageError, match="cannot choose clip automatically"):
+        apply_auto_config(replace(AUTO, auto=("clip",)), Classify, data_of("classify"))
+    with pytest.raises(UsageError, match="not a setting"):
+        override(replace(AUTO, auto=("batchsize",)), {})
 
 
 def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
@@ -150,17 +156,17 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
     run = glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, members=1)
     assert run is not None
     kept = load_recipe(tmp_path / "run")
-    assert kept.fit == "" and kept.train.steps == 3 and kept.train.epochs is None
+    assert kept.auto == () and kept.train.steps == 3 and kept.train.epochs is None
     assert kept.train.batch_size and kept.model.d_model == 8
-    assert "by rule" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert "chosen automatically" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     assert glassformer.resume(tmp_path / "run").config == kept
 
 
 def test_rules_hold_for_every_size() -> None:
-    from glassformer.tasks.classify.auto_config import Facts, settings
+    from glassformer.tasks.classify.auto_config import DatasetStats, suggest
 
     for n in (2, 10, 500, 3000, 25_000, 10**6):
         for classes in (2, 6, 150):
             for words in (0.0, 1.0, 20.0, 10_000.0):
-                found = override(Config(task="classify"), settings(Facts(n, classes, words)))
+                found = override(Config(task="classify"), suggest(DatasetStats(n, classes, words)))
                 assert 8 <= (found.train.batch_size or 0) <= 64 and 1 <= found.model.members <= 3

@@ -24,9 +24,9 @@ from glassformer.config.fields import docstrings
 from glassformer.config.recipes import (
     BUDGETS,
     check_config,
-    left_to_fit,
     nearest,
     override,
+    remaining_auto,
     section_fields,
     without_budget,
 )
@@ -128,7 +128,7 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
     if values.keys() & set(BUDGETS):
         base = without_budget(base)
     named = [name.rpartition(".")[2].replace("-", "_") for name in values]
-    base = replace(base, fit=left_to_fit(base, named))
+    base = replace(base, auto=remaining_auto(base, named))
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
     own = section_fields().keys() & get_type_hints(cls).keys()
     start = cls(**{name: getattr(base, name) for name in own})

@@ -43,8 +43,8 @@ class Config:
     """The recipe this came from; empty where it was made in Python."""
     note: str = ""
     """What a recipe wants said in the report."""
-    fit: str = ""
-    """Settings that the task's rules find from the data, as names; one that is set by hand is no longer among them."""
+    auto: tuple[str, ...] = ()
+    """Settings chosen from the size of the training data; one that is set by hand is removed from here."""
     data: DataConfig = field(default_factory=DataConfig)
     text: TextConfig = field(default_factory=TextConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

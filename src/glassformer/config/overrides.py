@@ -52,7 +52,7 @@ def override(
         config: what to start from.
         overrides: `{"minutes": 10, "train_file": "a.csv", "model": {"n_layers": 2}}`. Any of epochs, steps and minutes
             replaces whatever bounded the run before; another optimizer or data set begins with its own defaults.
-            What is set here is no longer found from the data (`Config.fit`).
+            What is set here is no longer chosen automatically (`Config.auto`).
         where: what to name in errors.
         ignores: fields and sections that the task has no use for: `Task.ignores`.
 
@@ -73,7 +73,7 @@ def override(
         config = without_budget(config)
     named = [(name, value) for table in changes.values() for name, value in table.items()]
     given = {name for name, value in named if value is not None or name not in BUDGETS}
-    config = replace(config, fit=left_to_fit(config, given))
+    config = replace(config, auto=remaining_auto(config, given))
     values = validation.config_to_dict(validation.check_config(config, where))
     for section, given in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | given
@@ -86,10 +86,10 @@ def override(
     return built
 
 
-def left_to_fit(config: Config, given: Collection[str]) -> str:
-    """The settings still to be found from the data where these are named; a budget of any kind is a budget."""
+def remaining_auto(config: Config, given: Collection[str]) -> tuple[str, ...]:
+    """Return the settings still to be chosen automatically once these are given; any budget replaces every budget."""
     named = set(given) | (set(BUDGETS) if set(given) & set(BUDGETS) else set())
-    return " ".join(name for name in config.fit.split() if name not in named)
+    return tuple(name for name in config.auto if name not in named)
 
 
 def _refuse_inactive(config: Config, tables: dict[str, dict[str, Any]], where: str) -> None:

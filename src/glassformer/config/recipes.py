@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from glassformer.config import Config
-from glassformer.config.overrides import BUDGETS, config_from_dict, left_to_fit, override, without_budget
+from glassformer.config.overrides import BUDGETS, config_from_dict, override, remaining_auto, without_budget
 from glassformer.config.validation import TASK_NAMES, check_config, config_to_dict, nearest, section_fields
 from glassformer.errors import UsageError
 
@@ -22,13 +22,13 @@ __all__ = [
     "config_from_dict",
     "config_to_dict",
     "dump_config",
-    "left_to_fit",
     "load_recipe",
     "nearest",
     "override",
     "recipe_for_files",
     "recipe_names",
     "recipe_text",
+    "remaining_auto",
     "section_fields",
     "without_budget",
 ]

@@ -48,9 +48,9 @@ def build_config(values: dict[str, Any], where: str) -> Config:
         told = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
         raise UsageError(told, nearest(config.task, TASK_NAMES).strip())
     known = [name for names in section_fields().values() for name in names]
-    for name in config.fit.split():
+    for name in config.auto:
         if name not in known:
-            raise UsageError(f"{where}: fit names {name!r}, which is no setting", nearest(name, known).strip())
+            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, known).strip())
     _check_idle(config, where)
     _check_model(config.model, where)
     _check_training(config.train, where)
@@ -90,6 +90,10 @@ def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) ->
         UsageError: it is of another type, none of the choices, or outside the field's interval.
     """
     kind = kinds(owner)[field.name]
+    if kind == tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise UsageError(f"{where}: {key} must be an array of strings; got {value!r}")
+        return tuple(value)
     if is_dataclass(kind) and isinstance(kind, type):
         return build(kind, value, key, where)
     if get_origin(kind) in (Union, types.UnionType):
@@ -119,7 +123,7 @@ def config_to_dict(section: Any) -> dict[str, Any]:
     """A configuration as nested plain values: all that counts, but for what is None (TOML has no such value)."""
     values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
     return {
-        name: config_to_dict(value) if is_dataclass(value) else value
+        name: config_to_dict(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
         if value is not None
     }

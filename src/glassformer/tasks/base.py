@@ -107,7 +107,7 @@ class Task(ABC):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        """Settings that suit this data, by field, and the reason in words; for a recipe to name in `fit`.
+        """Settings that suit this data, by field, and the reason in words; for a recipe to name in `auto`.
 
         They look at the training split alone, and at nothing of it but sizes; and at what `config` has chosen already.
         """

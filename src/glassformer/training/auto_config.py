@@ -1,44 +1,45 @@
-"""Settings that a recipe leaves to the data: the task's rules say them, and a person is told which and why."""
+"""Choose the settings that a recipe leaves to the size of the data, and note which and why."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from glassformer.config import Config
-from glassformer.config.recipes import left_to_fit, override
+from glassformer.config.recipes import override, remaining_auto
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
 from glassformer.tasks import Task
 
 
-def fit_to_data(config: Config, kind: type[Task], data: TextData) -> tuple[Config, TextData]:
-    """The configuration with nothing left to be found, and the data with a note on what was found.
+def apply_auto_config(config: Config, kind: type[Task], data: TextData) -> tuple[Config, TextData]:
+    """Return the configuration with every setting of `config.auto` chosen, and the data with a note on them.
 
-    A run keeps what was found in its `config.toml`, so it is repeated and resumed without any rule.
+    A run keeps the chosen values in its `config.toml`, so it is repeated and resumed without choosing again.
 
     Raises:
-        UsageError: a setting is to be found for which the task has no rule.
+        UsageError: the task cannot choose one of them.
     """
-    config, data = _as_encoded(config, data)
-    names = config.fit.split()
-    if not names:
+    config, data = _as_pretokenized(config, data)
+    if not config.auto:
         return config, data
-    found, reason = kind.suggest_settings(data, config)
-    if missing := [name for name in names if name not in found]:
-        told = f"the task {kind.name} has no rule for {missing[0]}"
-        raise UsageError(told, f"it has rules for: {', '.join(found) or 'nothing'}; set it, or take it out of fit")
-    settings = {name: found[name] for name in names}
+    suggested, reason = kind.suggest_settings(data, config)
+    if missing := [name for name in config.auto if name not in suggested]:
+        raise UsageError(
+            f"the task {kind.name} cannot choose {missing[0]} automatically",
+            f"it can choose: {', '.join(suggested) or 'nothing'}; set {missing[0]}, or remove it from auto",
+        )
+    settings = {name: suggested[name] for name in config.auto}
     shown = ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
-    note = f"{reason}: {shown} (by rule; a setting that you name is yours)"
-    return override(config, settings, "rules"), replace(data, notes=[*data.notes, note])
+    note = f"{reason}: {shown} (chosen automatically; override with flags)"
+    return override(config, settings, "auto"), replace(data, notes=[*data.notes, note])
 
 
-def _as_encoded(config: Config, data: TextData) -> tuple[Config, TextData]:
-    """The text settings with which the data was encoded ahead, where it was: its tokenizer is there already."""
+def _as_pretokenized(config: Config, data: TextData) -> tuple[Config, TextData]:
+    """Return the configuration with the text settings of pretokenized data, whose tokenizer exists already."""
     if (shards := data.train.shards) is None:
         return config, data
-    taken = shards.text | {"ngrams": 0, "bigrams": 0}
-    told = [f"{name} {value}" for name, value in taken.items() if getattr(config.text, name) != value]
-    notes = [*data.notes, f"taken over from {shards.path}: {', '.join(told)}"] if told else data.notes
-    left = left_to_fit(config, taken)
-    return replace(config, text=replace(config.text, **taken), fit=left), replace(data, notes=notes)
+    settings = shards.text | {"ngrams": 0, "bigrams": 0}
+    changed = [f"{name} {value}" for name, value in settings.items() if getattr(config.text, name) != value]
+    notes = [*data.notes, f"taken over from {shards.path}: {', '.join(changed)}"] if changed else data.notes
+    remaining = remaining_auto(config, settings)
+    return replace(config, text=replace(config.text, **settings), auto=remaining), replace(data, notes=notes)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, ModelConfig
-from glassformer.config.recipes import config_from_dict, left_to_fit
+from glassformer.config.recipes import config_from_dict, remaining_auto
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, load_model_files
@@ -76,7 +76,7 @@ def with_sizes_of(config: Config, path: str) -> Config:
     if told:
         console.say(f"taken over from {path}: {', '.join(told)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text, fit=left_to_fit(config, SIZES))
+    return replace(config, model=model, text=text, auto=remaining_auto(config, SIZES))
 
 
 def check_base(config: Config, base: Base) -> None:

@@ -29,7 +29,7 @@ from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.auto_config import fit_to_data
+from glassformer.training.auto_config import apply_auto_config
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES, describe_data, describe_environment
@@ -52,7 +52,7 @@ MANY_CHARS = 20_000_000
 def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     """Load the text, train the tokenizer unless given (by a run to begin from, too), encode both splits, choose the device."""
     kind, base = task_class(config.task), None
-    budget = any(getattr(config.train, name) for name in BUDGETS) or set(BUDGETS) & set(config.fit.split())
+    budget = any(getattr(config.train, name) for name in BUDGETS) or set(BUDGETS) & set(config.auto)
     if not budget:
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
@@ -61,7 +61,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         base = read_base(config.train.init_from)
         check_base(config, base)
         tokenizer = base.tokenizer
-    config, data = fit_to_data(config, kind, load_text_data(kind.schema, config.data))
+    config, data = apply_auto_config(config, kind, load_text_data(kind.schema, config.data))
     if kind.schema.columns is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
         what = (
             f"{data.train.source}: all {len(data.train):,} texts are the same, so there is nothing to learn from them"

@@ -27,7 +27,7 @@ training counted. One member reads what its passes take, though it be more."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class DatasetStats:
     """What the rules look at: how many texts, of how many classes, how many words in the mean."""
 
     n_texts: int
@@ -35,15 +35,15 @@ class Facts:
     n_words: float
 
     @staticmethod
-    def of(train: Split) -> Facts:
+    def from_split(train: Split) -> DatasetStats:
         """The facts of a training split."""
-        return Facts(len(train), len(set(train.answers)), mean_words(train.text))
+        return DatasetStats(len(train), len(set(train.answers)), mean_words(train.text))
 
     def __str__(self) -> str:
         return f"{self.n_texts:,} texts of {self.n_classes} classes, {self.n_words:.0f} words each"
 
 
-def settings(facts: Facts) -> dict[str, Any]:
+def suggest(stats: DatasetStats) -> dict[str, Any]:
     """The settings by field.
 
     - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
@@ -52,12 +52,12 @@ def settings(facts: Facts) -> dict[str, Any]:
     - Three members where they are quickly trained, one of long texts in numbers.
     - Pairs of words for long texts and for two classes: opinions are said in pairs ("not good"), topics in words.
     """
-    n, long = max(1, facts.n_texts), facts.n_words >= LONG
-    two_short = facts.n_classes <= 2 and not long
+    n, long = max(1, stats.n_texts), stats.n_words >= LONG
+    two_short = stats.n_classes <= 2 and not long
     by_size = 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5
     epochs = max(1.0, min(6.0, UPDATES * 32 / n) if two_short else min(10.0, by_size))
     updates = FEW_UPDATES if two_short else UPDATES
-    tokens = epochs * n * max(1.0, min(facts.n_words, LONGEST))
+    tokens = epochs * n * max(1.0, min(stats.n_words, LONGEST))
     batch_size = int(min(32 if long or two_short else 64, max(8, n * epochs / updates)))
     members = min(MOST_TOKENS // tokens, MOST_UPDATES * batch_size // (n * epochs))
     return {
@@ -66,6 +66,6 @@ def settings(facts: Facts) -> dict[str, Any]:
         "lr": 5e-4 if two_short else 1e-3,
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
-        "bigrams": BIGRAMS if long or facts.n_classes <= 2 else 0,
+        "bigrams": BIGRAMS if long or stats.n_classes <= 2 else 0,
         "members": int(min(3, max(1, members))),
     }

@@ -82,9 +82,9 @@ class Classify(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = auto_config.Facts.of(data.train)
+        stats = auto_config.DatasetStats.from_split(data.train)
         of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
-        return auto_config.settings(facts) | of_words, str(facts)
+        return auto_config.suggest(stats) | of_words, str(stats)
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:

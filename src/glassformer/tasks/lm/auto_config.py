@@ -16,23 +16,23 @@ CHARACTERS = 3
 
 
 @dataclass(frozen=True)
-class Facts:
+class DatasetStats:
     """What the rules look at: how many characters."""
 
     n_characters: int
 
     @staticmethod
-    def of(train: Split) -> Facts:
+    def from_split(train: Split) -> DatasetStats:
         """The facts of a training split; of a text that was encoded ahead, the tokens are known."""
         if train.shards is not None:
-            return Facts(train.shards.counts["tokens"] * CHARACTERS)
-        return Facts(sum(map(len, train.text)))
+            return DatasetStats(train.shards.counts["tokens"] * CHARACTERS)
+        return DatasetStats(sum(map(len, train.text)))
 
     def __str__(self) -> str:
         return f"{self.n_characters:,} characters"
 
 
-def settings(facts: Facts) -> dict[str, Any]:
+def suggest(stats: DatasetStats) -> dict[str, Any]:
     """The settings by field.
 
     - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
@@ -41,7 +41,7 @@ def settings(facts: Facts) -> dict[str, Any]:
 
     RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are worse.
     """
-    n = max(1, facts.n_characters)
+    n = max(1, stats.n_characters)
     millions = n / 1e6
     n_layers, d_model = next((layers, width) for most, layers, width in SIZES if n < most)
     return {

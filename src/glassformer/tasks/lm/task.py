@@ -62,11 +62,11 @@ class LanguageModelling(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = auto_config.Facts.of(data.train)
-        found = auto_config.settings(facts)
-        d_model = found["d_model"] if "d_model" in config.fit.split() else config.model.d_model
+        stats = auto_config.DatasetStats.from_split(data.train)
+        found = auto_config.suggest(stats)
+        d_model = found["d_model"] if "d_model" in config.auto else config.model.d_model
         of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
-        return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(facts)
+        return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(stats)
 
     @property
     def suppress_tokens(self) -> list[int]:

@@ -17,7 +17,7 @@ FEW, MANY = 10_000, 100_000
 
 
 @dataclass(frozen=True)
-class Facts:
+class DatasetStats:
     """What the rules look at: how many pairs, and words of a source and of a target in the mean."""
 
     n_pairs: int
@@ -25,15 +25,15 @@ class Facts:
     n_target: float
 
     @staticmethod
-    def of(train: Split) -> Facts:
+    def from_split(train: Split) -> DatasetStats:
         """The facts of a training split."""
-        return Facts(len(train), mean_words(train.text), mean_words(train.answers))
+        return DatasetStats(len(train), mean_words(train.text), mean_words(train.answers))
 
     def __str__(self) -> str:
         return f"{self.n_pairs:,} pairs, {self.n_source:.0f} words to {self.n_target:.0f}"
 
 
-def settings(facts: Facts) -> dict[str, Any]:
+def suggest(stats: DatasetStats) -> dict[str, Any]:
     """The settings by field.
 
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
@@ -41,7 +41,7 @@ def settings(facts: Facts) -> dict[str, Any]:
       sixty; BLEU, which chooses the weights, rises almost to the last.
     - Batches of half as many tokens where there are few pairs, for enough updates.
     """
-    n = max(1, facts.n_pairs)
+    n = max(1, stats.n_pairs)
     return {
         "vocab_size": int(min(32_000, max(6000, round(6000 * (n / FEW) ** 0.35, -2)))),
         "epochs": round(min(60.0, max(1.0, 60 * (1000 / n) ** 0.43)), 1),

@@ -50,9 +50,9 @@ class Translate(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        facts = auto_config.Facts.of(data.train)
+        stats = auto_config.DatasetStats.from_split(data.train)
         of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
-        return auto_config.settings(facts) | of_words, str(facts)
+        return auto_config.suggest(stats) | of_words, str(stats)
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
