@@ -1,7 +1,7 @@
-"""How the layers of a model are computed while it is trained: as they are, compiled, or twice to save memory.
+"""Activation checkpointing and compilation of the layers while training.
 
-The numbers stay (compiled ones up to rounding), and so do the names of the weights: a layer is told to compute otherwise,
-and is not wrapped. Models that are only asked have none of it.
+Checkpointing changes no result, compilation only its rounding. The forward method of a layer is replaced and the layer
+is not wrapped, so that the names of the weights stay.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from glassformer.nn import Decoder, Encoder
 
 
 def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
-    """Have each layer of the stacks computed as the settings say."""
+    """Checkpoint or compile each encoder and decoder layer of the model in place, as configured."""
     stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
     for layer in (layer for stack in stacks for layer in stack.layers):
         if config.recompute:
-            layer.forward = recomputed(layer.forward)
+            layer.forward = checkpointed(layer.forward)
         if config.compile:
             layer.compile()
 
 
-def recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward pass of which only the input is kept; the backward pass computes the rest again (Chen et al. 2016).
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward pass that keeps its input only and is recomputed in the backward pass (Chen et al. 2016).
 
-    Random numbers are drawn again as they were, so dropout hides the same elements.
+    The random state is restored for it, so that dropout zeroes the same elements.
     """
     return wraps(forward)(partial(checkpoint, forward, use_reentrant=False))

@@ -1,4 +1,4 @@
-"""The optimizer, which parameters it decays, and the moving average of the weights."""
+"""Optimizers, the parameters with weight decay, and the moving average of the weights."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
-from glassformer.training.muon import muon_beside_adamw
+from glassformer.training.muon import muon_with_adamw
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter 2019) or Adam (the paper's, 5.3), each fused into one kernel, SGD, or Muon
-    for the matrices of the layers beside AdamW for the rest (`muon.py`).
+    """Return AdamW (Loshchilov and Hutter 2019), Adam (Vaswani et al. 2017, section 5.3), SGD, or Muon with AdamW.
 
-    Weight decay is for the matrices of linear layers; embeddings, norms and biases are left alone.
+    Weight decay applies to the matrices of linear layers only, not to embeddings, norms and biases.
     """
     match config.optimizer:
         case "adamw":
@@ -28,11 +27,11 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
             c = config.sgd
             return torch.optim.SGD(decay_groups(model, c.weight_decay), config.lr, c.momentum)
         case "muon":
-            return muon_beside_adamw(model, config)
+            return muon_with_adamw(model, config)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The parameters in groups for torch: the matrices of linear layers, which decay, and the rest."""
+    """Return parameter groups for torch: the matrices of linear layers, with weight decay, and the rest without."""
     decayed = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices, others = [p for n, p in named if n in decayed], [p for n, p in named if n not in decayed]
@@ -41,7 +40,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state by parameter name, "decoder.layers.0….weight/exp_avg" → tensor."""
+    """Return the optimizer's state by parameter name, such as "decoder.layers.0….weight/exp_avg"."""
     return {
         f"{name}/{key}": value
         for name, parameter in model.named_parameters()
@@ -51,19 +50,19 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 
 def load_optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` returned."""
+    """Restore the state that `optimizer_tensors` returned."""
     parameters = dict(model.named_parameters())
     for full_name, value in tensors.items():
         name, key = full_name.rsplit("/", 1)
-        # Adam's step count stays a float scalar; on a GPU the fused kernel wants it beside the weights.
+        # On a GPU the fused kernel expects Adam's step count, a float scalar, on the device of the weights.
         optimizer.state[parameters[name]][key] = value.to(parameters[name].device).clone()
 
 
 class ExponentialMovingAverage:
-    """average ← decay · average + (1 - decay) · weights after each update, with a warm start.
+    """average ← decay · average + (1 - decay) · weights after each step.
 
-    The decay begins at 1/10 and rises as (1 + n) / (10 + n) (as TensorFlow's does), so that a short
-    run is not dominated by its random initialisation.
+    The decay of step n is at most (1 + n) / (10 + n), as in TensorFlow, so that the random initialisation does not
+    dominate the average of a short run.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -71,8 +70,10 @@ class ExponentialMovingAverage:
         self.tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module, n_updates: int) -> None:
-        decay = min(self.decay, (1 + n_updates) / (10 + n_updates))
+    def update(self, model: nn.Module, n_steps: int) -> None:
+        """Include the weights of the model after `n_steps` earlier steps."""
+        decay = min(self.decay, (1 + n_steps) / (10 + n_steps))
         named = dict(model.named_parameters())
-        weights = [named[name] for name in self.tensors]  # by name: a loaded state may be in another order
+        # By name: a loaded state may be in another order.
+        weights = [named[name] for name in self.tensors]
         torch._foreach_lerp_(list(self.tensors.values()), weights, 1 - decay)  # pyright: ignore

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of how far the run is."""
+"""Learning-rate schedules as pure functions of step and progress."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ ScheduleName = Literal["constant", "linear", "cosine", "inverse-sqrt"]
 
 
 def lr_factor(schedule: ScheduleName, warmup: float, step: int, progress: float) -> float:
-    """What the peak learning rate is multiplied by, in [0, 1].
+    """Return the factor of the peak learning rate, in [0, 1].
 
     Args:
-        schedule: the form after warm-up. "inverse-sqrt" is the paper's (5.3): up in a line, then
-            down as 1/√step, here scaled so that its peak is 1.
-        warmup: a share of the run when below 1, a number of updates otherwise.
-        step: this update, counted from 1.
-        progress: the share of the run's budget (epochs or updates) spent before this update, in [0, 1].
+        schedule: the shape after a linear warmup. "inverse-sqrt" is that of Vaswani et al. 2017 (section 5.3), 1/√step,
+            scaled to a peak of 1.
+        warmup: a share of the run when below 1, a number of steps otherwise.
+        step: the current step, counted from 1.
+        progress: the share of the budget (epochs or steps) used before this step, in [0, 1].
     """
     if warmup >= 1:
         rise, decay_progress, since_warmup = step / warmup, progress, step / warmup
     elif warmup > 0:
-        # A first update at progress 0 would be lost at a rate of exactly 0.
+        # A learning rate of exactly 0 would waste the first step, at progress 0.
         rise = max(progress, 1e-3 * warmup) / warmup
         decay_progress, since_warmup = max(0.0, (progress - warmup) / (1 - warmup)), progress / warmup
     else:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: finish the update, save, say how to go on. A second Ctrl-C aborts."""
+"""Ctrl-C and SIGTERM request a stop after the current step, with a checkpoint. A second Ctrl-C aborts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from glassformer.errors import Interrupted
 
 
 class StopRequest:
-    """Which signal reached this process, if any; when to heed it, all processes agree on (`loop.py`)."""
+    """The signal that reached this process, if any; all processes decide together when to stop (`loop.py`)."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
 
-def interrupted(number: int, step: int, out: Path, saved: bool) -> Interrupted:
-    """Return the error that ends the run; its exit code is 130 for Ctrl-C, 143 for SIGTERM, as shells have it."""
-    what = "everything is saved" if saved else "what came after the last checkpoint is lost"
-    told = f"stopped at update {step}; {what} in {out}"
-    return Interrupted(told, f"go on with: glassformer train --resume {out}", 128 + number)
+def interruption_error(number: int, step: int, folder: Path, saved: bool) -> Interrupted:
+    """Return the error that ends the run; its exit code is 130 after Ctrl-C and 143 after SIGTERM, as in shells."""
+    state = "everything is saved" if saved else "the steps since the last checkpoint are lost"
+    message = f"stopped at step {step}; {state} in {folder}"
+    return Interrupted(message, f"resume with: glassformer train --resume {folder}", 128 + number)
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Catch the two signals within the block (in the main thread; elsewhere none can be caught)."""
+    """Catch both signals within the block; outside the main thread none can be caught."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request

@@ -37,7 +37,7 @@ from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import check_base, load_base, read_base, recorded_base
 from glassformer.training.loop import train_steps
 from glassformer.training.preflight import Preflight, preflight
-from glassformer.training.signals import interrupted, stop_requests
+from glassformer.training.signals import interruption_error, stop_requests
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils import atomic_io, console
@@ -207,7 +207,7 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
                 for report in train_steps(state, p, Validator(p), request):
                     saved = _keep(report, state, p, folder, lines, on_report)
                     if report.stop is not None and not state.progress.finished:
-                        raise interrupted(report.stop, report.step, folder.path, saved)
+                        raise interruption_error(report.stop, report.step, folder.path, saved)
         except DivergedError as error:
             if p.ranks.first:
                 folder.note_divergence(state.progress.step + 1, error.message)
