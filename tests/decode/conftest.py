@@ -1,4 +1,4 @@
-"""Toy models for the decoding tests: a stepper over a table of logits, and tiny random Transformers."""
+"""Toy models for the decoding tests: a decoder over a table of logits, and tiny random Transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.models import LanguageModel, Translator
 PAD, BOS, EOS = 0, 1, 2
 
 
-class TableStepper:
+class TableDecoder:
     """Logits looked up by (sentence, position, last token); counts what it is asked."""
 
     def __init__(self, table, max_len=10**6):
@@ -24,14 +24,14 @@ class TableStepper:
         self.past = torch.zeros(len(table), 0, dtype=torch.long)
         self.rows_seen = []  # rows of each advance
 
-    def advance(self, tokens):
+    def step(self, tokens):
         self.past = torch.cat([self.past, tokens], dim=1)
         self.rows_seen.append(len(tokens))
         sentence = self.sentence.repeat_interleave(len(tokens) // len(self.sentence))
         position = min(self.past.shape[1], self.table.shape[1]) - 1
         return self.table[sentence, position, self.past[:, -1]]
 
-    def select(self, rows, sentences=None):
+    def reorder(self, rows, sentences=None):
         self.past = self.past[rows]
         if sentences is not None:
             self.sentence = self.sentence[sentences]
@@ -87,7 +87,7 @@ def toy():
         PAD=PAD,
         BOS=BOS,
         EOS=EOS,
-        TableStepper=TableStepper,
+        TableDecoder=TableDecoder,
         random_table=random_table,
         log_probs=log_probs,
         translator=translator,

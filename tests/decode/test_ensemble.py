@@ -9,7 +9,7 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Special, generate_ids, translate_ids
-from glassformer.decode.stepper import EnsembleStepper, TranslatorStepper, translating, writing
+from glassformer.decode.incremental import EnsembleDecoder, TranslationDecoder, lm_decoder, translation_decoder
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.models.quantize import at_precision
 
@@ -88,20 +88,20 @@ def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:
         with torch.inference_mode():
             assert token == int(both(torch.tensor([text]))[0, -1].argmax())
         text.append(token)
-    stepper = writing(both)
+    decoder = lm_decoder(both)
     tokens = torch.tensor([text])
-    first = stepper.advance(tokens)
-    stepper.reset()
-    assert torch.equal(stepper.advance(tokens), first)
+    first = decoder.step(tokens)
+    decoder.reset()
+    assert torch.equal(decoder.step(tokens), first)
 
 
 def test_one_model_has_a_stepper_of_its_own_and_the_shortest_context_counts(toy) -> None:
     source = torch.tensor([[4, 5, 2]])
-    assert isinstance(translating(toy.translator(), source), TranslatorStepper)
+    assert isinstance(translation_decoder(toy.translator(), source), TranslationDecoder)
     short = Ensemble([toy.translator(max_len=32), toy.translator(max_len=12)])
-    stepper = translating(short, source)
-    assert isinstance(stepper, EnsembleStepper)
-    assert stepper.max_len == short.max_len == 12
+    decoder = translation_decoder(short, source)
+    assert isinstance(decoder, EnsembleDecoder)
+    assert decoder.max_len == short.max_len == 12
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])

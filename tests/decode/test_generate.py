@@ -7,7 +7,7 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_ids
-from glassformer.decode.sampling import draw, uniform, window_start
+from glassformer.decode.sampling import hashed_uniform, sample_tokens, window_start
 from glassformer.errors import UsageError
 
 
@@ -23,7 +23,7 @@ def by_definition(model, prompt, config, row, eos):
         seen = text[window_start(len(text), model.max_len) :]
         with torch.no_grad():
             logits = model(torch.tensor([seen]))[:, -1]
-        token, _ = draw(logits, config, uniform(config.decode_seed, torch.tensor([row]), len(text)))
+        token, _ = sample_tokens(logits, config, hashed_uniform(config.decode_seed, torch.tensor([row]), len(text)))
         if int(token) == eos:
             break
         text.append(int(token))
@@ -58,7 +58,7 @@ def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
 def test_processes_write_what_one_does(toy, model, monkeypatch):
     prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
     alone = generate_ids(model, prompts, config, eos=toy.EOS)
-    monkeypatch.setattr("glassformer.decode.generate.processes_for", lambda *_: 3)
+    monkeypatch.setattr("glassformer.decode.generate.n_workers_for", lambda *_: 3)
     assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
 
 

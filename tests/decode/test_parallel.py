@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glassformer.decode import parallel
-from glassformer.decode.parallel import divided, processes_for
+from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.errors import DivergedError, ResourceError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "make_room", lambda: 2)
+    monkeypatch.setattr(parallel, "make_room", lambda: 2)
     monkeypatch.setattr(parallel.sys, "platform", "linux")
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
 def test_every_item_in_its_place() -> None:
     parent = os.getpid()
-    found = divided(lambda i: [i, os.getpid()], range(7), 3)
+    found = map_forked(lambda i: [i, os.getpid()], range(7), 3)
     assert [i for i, _ in found] == list(range(7))
     pids = [pid for _, pid in found]
     assert len(set(pids)) == 3 and pids[0::3] == [parent] * 3 and len({*pids[1::3]}) == 1
@@ -35,7 +35,7 @@ def test_every_item_in_its_place() -> None:
 
 def test_threads_are_as_before() -> None:
     before = torch.get_num_threads()
-    assert divided(lambda _: torch.get_num_threads(), [0, 1], 2) == [1, 1]
+    assert map_forked(lambda _: torch.get_num_threads(), [0, 1], 2) == [1, 1]
     assert torch.get_num_threads() == before
 
 
@@ -46,7 +46,7 @@ def test_an_error_of_ours_is_raised_as_it_is() -> None:
         return i
 
     with pytest.raises(DivergedError, match="no numbers") as caught:
-        divided(work, [0, 1], 2)
+        map_forked(work, [0, 1], 2)
     assert caught.value.hint == "an earlier checkpoint"
 
 
@@ -58,7 +58,7 @@ def test_a_lost_process_is_told(way: str, capfd: pytest.CaptureFixture[str]) -> 
         return 1 // (1 - i)
 
     with pytest.raises(ResourceError, match="was lost"):
-        divided(work, [0, 1], 2)
+        map_forked(work, [0, 1], 2)
     assert ("ZeroDivisionError" in capfd.readouterr().err) == (way == "bug")
 
 
@@ -72,7 +72,7 @@ def test_none_is_left_behind_when_this_one_fails(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        divided(work, [0, 1], 2)
+        map_forked(work, [0, 1], 2)
     (child,) = forked
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
@@ -81,12 +81,12 @@ def test_none_is_left_behind_when_this_one_fails(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("two_threads")
 def test_small_jobs_other_systems_devices_and_threads_take_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert processes_for(200, cpu, 100) == 2
-    assert processes_for(199, cpu, 100) == 1
-    assert processes_for(0, cpu, 100) == 1
-    assert processes_for(200, torch.device("meta"), 100) == 1
+    assert n_workers_for(200, cpu, 100) == 2
+    assert n_workers_for(199, cpu, 100) == 1
+    assert n_workers_for(0, cpu, 100) == 1
+    assert n_workers_for(200, torch.device("meta"), 100) == 1
     with monkeypatch.context() as other:
         other.setattr(threading, "active_count", lambda: 2)
-        assert processes_for(200, cpu, 100) == 1
+        assert n_workers_for(200, cpu, 100) == 1
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert processes_for(200, cpu, 100) == 1
+    assert n_workers_for(200, cpu, 100) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import sample
-from glassformer.decode.sampling import allowed, draw, uniform, window_start
+from glassformer.decode.sampling import filter_mask, hashed_uniform, sample_tokens, window_start
 from glassformer.errors import DivergedError, UsageError
 
 
@@ -35,7 +35,7 @@ def naive_allowed(p, top_k, top_p, min_p):
 )
 def test_filters_equal_a_naive_reading(weights, top_k, top_p, min_p):
     p = torch.tensor([weights], dtype=torch.float64) / sum(weights)
-    mask = allowed(p, DecodeConfig(top_k=top_k, top_p=top_p, min_p=min_p))[0]
+    mask = filter_mask(p, DecodeConfig(top_k=top_k, top_p=top_p, min_p=min_p))[0]
     assert set(mask.nonzero()[:, 0].tolist()) == naive_allowed(p[0].tolist(), top_k, top_p, min_p)
     assert mask[p[0].argmax()]
 
@@ -54,9 +54,9 @@ def test_filters_equal_a_naive_reading(weights, top_k, top_p, min_p):
 def test_draws_follow_the_filtered_softmax(config):
     n, logits = 20_000, torch.tensor([1.0, 0.3, -0.5, 2.0, -3.0, 0.9, -1.0, 1.6])
     p = (logits.double() / config.temperature).softmax(-1)
-    p = p * allowed(p[None], config)[0]
+    p = p * filter_mask(p[None], config)[0]
     expected = n * p / p.sum()
-    token, _ = draw(logits.expand(n, -1), config, uniform(7, torch.arange(n), 0))
+    token, _ = sample_tokens(logits.expand(n, -1), config, hashed_uniform(7, torch.arange(n), 0))
     counts = torch.bincount(token, minlength=8).double()
     assert (counts[expected == 0] == 0).all()
     possible = expected > 0
@@ -66,28 +66,32 @@ def test_draws_follow_the_filtered_softmax(config):
 
 def test_log_prob_is_the_model_s_own():
     logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
-    token, log_prob = draw(logits, DecodeConfig(temperature=0.3, top_k=2), uniform(0, torch.arange(50), 1))
+    token, log_prob = sample_tokens(
+        logits, DecodeConfig(temperature=0.3, top_k=2), hashed_uniform(0, torch.arange(50), 1)
+    )
     assert torch.equal(log_prob, logits.log_softmax(-1)[torch.arange(50), token])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-300])
 def test_no_temperature_is_greedy(temperature):
     logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(1))
-    token, _ = draw(logits, DecodeConfig(temperature=temperature), uniform(0, torch.arange(50), 1))
+    token, _ = sample_tokens(logits, DecodeConfig(temperature=temperature), hashed_uniform(0, torch.arange(50), 1))
     assert torch.equal(token, logits.argmax(-1))
 
 
 def test_banned_tokens_are_never_drawn():
     logits = torch.zeros(2000, 4)
-    token, _ = draw(logits, DecodeConfig(), uniform(0, torch.arange(2000), 0), suppress_tokens=[1, 3])
+    token, _ = sample_tokens(logits, DecodeConfig(), hashed_uniform(0, torch.arange(2000), 0), suppress_tokens=[1, 3])
     assert set(token.tolist()) == {0, 2}
-    greedy, _ = draw(logits, DecodeConfig(temperature=0), uniform(0, torch.arange(2000), 0), suppress_tokens=[0])
+    greedy, _ = sample_tokens(
+        logits, DecodeConfig(temperature=0), hashed_uniform(0, torch.arange(2000), 0), suppress_tokens=[0]
+    )
     assert set(greedy.tolist()) == {1}
 
 
 def test_the_extremes_of_u_draw_tokens_that_are_allowed():
     logits = torch.tensor([[-torch.inf, 0.0, 1.0, -torch.inf]]).expand(2, -1)
-    token, _ = draw(logits, DecodeConfig(), torch.tensor([0.0, 1 - 2.0**-52], dtype=torch.float64))
+    token, _ = sample_tokens(logits, DecodeConfig(), torch.tensor([0.0, 1 - 2.0**-52], dtype=torch.float64))
     assert token.tolist() == [1, 2]
 
 
@@ -102,7 +106,7 @@ def mix(x):
 @given(seed=st.integers(-(2**70), 2**70), row=st.integers(0, 2**40), position=st.integers(0, 2**31))
 def test_uniform_is_the_hash_it_says(seed, row, position):
     expected = mix(mix(mix(seed % 2**64) ^ mix(row + 1)) ^ mix(-1 - position)) >> 12
-    assert uniform(seed, torch.tensor([row]), position).item() == expected * 2.0**-52
+    assert hashed_uniform(seed, torch.tensor([row]), position).item() == expected * 2.0**-52
 
 
 def test_splitmix_is_the_published_one():
@@ -111,7 +115,7 @@ def test_splitmix_is_the_published_one():
 
 def test_uniform_numbers_are_even_and_unrelated():
     rows = torch.arange(4000)
-    table = torch.stack([uniform(1, rows, position) for position in range(5)] + [uniform(2, rows, 0)])
+    table = torch.stack([hashed_uniform(1, rows, position) for position in range(5)] + [hashed_uniform(2, rows, 0)])
     assert table.min() >= 0 and table.max() < 1
     counts = torch.histc(table.float(), bins=20, min=0, max=1)
     assert ((counts - 1200) ** 2 / 1200).sum() < 43.8  # 99.9% quantile at 19 degrees of freedom
@@ -131,10 +135,10 @@ def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
     prompts = [[3 + (i * k) % 6 for k in range(1 + i % 7)] for i in range(20)]
     limits = [1 + i % 5 for i in range(20)]
     config = DecodeConfig(temperature=0.9, top_p=0.95)
-    together = sample(toy.TableStepper(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS)
+    together = sample(toy.TableDecoder(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS)
     for i in range(20):
-        stepper = toy.TableStepper(table[:1])
-        (alone,) = sample(stepper, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS)
+        decoder = toy.TableDecoder(table[:1])
+        (alone,) = sample(decoder, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS)
         assert alone == together[i]
         assert len(alone.ids) + alone.finished <= limits[i]
         assert alone.finished or len(alone.ids) == limits[i]
@@ -143,7 +147,7 @@ def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
 
 def test_log_prob_and_score_are_of_what_was_written(toy):
     table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0)
-    found = sample(toy.TableStepper(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS)
+    found = sample(toy.TableDecoder(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS)
     for i, h in enumerate(found):
         text = h.ids + [toy.EOS] * h.finished
         total = sum(toy.log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))
@@ -155,13 +159,13 @@ def test_done_rows_leave_the_batch(toy):
     table = torch.zeros(16, 6, 6, 6)
     table[:8, ..., toy.EOS] = 100.0
     table[8:, ..., toy.EOS] = -100.0
-    stepper = toy.TableStepper(table)
-    sample(stepper, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=toy.EOS)
-    assert stepper.rows_seen == [16, 8, 8, 8, 8]
+    decoder = toy.TableDecoder(table)
+    sample(decoder, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=toy.EOS)
+    assert decoder.rows_seen == [16, 8, 8, 8, 8]
 
 
 def test_nothing_to_sample(toy):
-    assert sample(toy.TableStepper(torch.zeros(0, 5, 5, 5)), [], DecodeConfig(), limits=[], rows=[]) == []
+    assert sample(toy.TableDecoder(torch.zeros(0, 5, 5, 5)), [], DecodeConfig(), limits=[], rows=[]) == []
 
 
 @pytest.mark.parametrize(
@@ -176,19 +180,19 @@ def test_nothing_to_sample(toy):
     ],
 )
 def test_settings_out_of_range(toy, config, message):
-    stepper = toy.TableStepper(torch.zeros(1, 5, 5, 5))
+    decoder = toy.TableDecoder(torch.zeros(1, 5, 5, 5))
     with pytest.raises(UsageError, match=message):
-        sample(stepper, [[3]], DecodeConfig(**config), limits=[3], rows=[0])
+        sample(decoder, [[3]], DecodeConfig(**config), limits=[3], rows=[0])
 
 
 def test_an_empty_prompt_and_nothing_to_write_are_refused(toy):
-    stepper = toy.TableStepper(torch.zeros(1, 5, 5, 5))
+    decoder = toy.TableDecoder(torch.zeros(1, 5, 5, 5))
     with pytest.raises(UsageError, match="prompt is empty"):
-        sample(stepper, [[]], DecodeConfig(), limits=[3], rows=[0])
+        sample(decoder, [[]], DecodeConfig(), limits=[3], rows=[0])
     with pytest.raises(UsageError, match="1 new token or more"):
-        sample(stepper, [[3]], DecodeConfig(), limits=[0], rows=[0])
+        sample(decoder, [[3]], DecodeConfig(), limits=[0], rows=[0])
 
 
 def test_nan_is_an_error_and_not_a_text():
     with pytest.raises(DivergedError, match="not numbers"):
-        draw(torch.full((1, 4), torch.nan), DecodeConfig(), torch.zeros(1, dtype=torch.float64))
+        sample_tokens(torch.full((1, 4), torch.nan), DecodeConfig(), torch.zeros(1, dtype=torch.float64))

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
-from glassformer.decode.search import BLOCK, DEAD, _best
+from glassformer.decode.search import BLOCK, NEG_INF, _best
 from glassformer.errors import DivergedError, UsageError
 
 
 @pytest.fixture(scope="session")
 def search(toy):
     def run(table, limits, prefixes=None, **config):
-        stepper = toy.TableStepper(table)
+        decoder = toy.TableDecoder(table)
         special = {"bos": toy.BOS, "eos": toy.EOS, "pad": toy.PAD}
-        return beam_search(stepper, limits, DecodeConfig(**config), **special, prefixes=prefixes), stepper
+        return beam_search(decoder, limits, DecodeConfig(**config), **special, prefixes=prefixes), decoder
 
     return run
 
@@ -162,8 +162,8 @@ def test_done_sentences_leave_the_batch(toy, search):
     table = torch.zeros(16, 5, 5, 5)
     table[..., 3] = 5.0
     table[:8, ..., toy.EOS] = 20.0  # half of them end at once, by far the best they can do
-    found, stepper = search(table, [10] * 16, beam_size=2)
-    assert stepper.rows_seen == [16, *[8 * 2] * 9]
+    found, decoder = search(table, [10] * 16, beam_size=2)
+    assert decoder.rows_seen == [16, *[8 * 2] * 9]
     assert [hypotheses[0].ids for hypotheses in found[:8]] == [[]] * 8
     assert all(len(hypotheses[0].ids) >= 9 for hypotheses in found[8:])
 
@@ -171,9 +171,9 @@ def test_done_sentences_leave_the_batch(toy, search):
 def test_stops_as_soon_as_nothing_can_win(toy, search):
     table = torch.full((1, 6, 6, 6), -3.0)
     table[..., toy.EOS] = 10.0
-    (found,), stepper = search(table, [1000], beam_size=4, length_penalty=0.0)
+    (found,), decoder = search(table, [1000], beam_size=4, length_penalty=0.0)
     assert found[0].ids == [] and found[0].finished
-    assert len(stepper.rows_seen) == 1
+    assert len(decoder.rows_seen) == 1
 
 
 def test_ties_are_decided_in_the_same_way_every_time(search):
@@ -230,13 +230,13 @@ def test_the_best_of_many_tokens_are_the_best_of_all(vocab_size, width, k):
     """Among them some that may not be written, a hypothesis that is none, and the last tokens, behind whole blocks."""
     generator = torch.Generator().manual_seed(vocab_size)
     said = torch.randn(5, width, vocab_size, generator=generator)
-    said[:, :, ::3] = DEAD
+    said[:, :, ::3] = NEG_INF
     said[0, 0, -1] = 9.0
     log_probs = torch.randn(5, width, generator=generator)
-    log_probs[1, 1:] = DEAD
+    log_probs[1, 1:] = NEG_INF
     values, place = _best(said, log_probs, k)
     totals = (said + log_probs[:, :, None]).view(5, -1)
     expected = totals.topk(k, dim=1)
     assert torch.equal(values, expected.values)
-    live = expected.values > DEAD
+    live = expected.values > NEG_INF
     assert torch.equal(place[live], expected.indices[live])

@@ -12,7 +12,7 @@ from tests.helpers.machine import with_fbgemm
 from glassformer.config import DecodeConfig
 from glassformer.data.batch_sampler import length_buckets
 from glassformer.data.ragged import RaggedArray
-from glassformer.decode import Hypothesis, Special, TranslatorStepper, beam_search, translate_ids
+from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 from glassformer.models.quantize import at_precision
@@ -102,8 +102,8 @@ def test_more_padding_changes_nothing(toy, model):
     for extra in (0, 7):
         more = torch.nn.functional.pad(src, (0, extra), value=5)  # whatever the padding holds
         with torch.no_grad():
-            stepper = TranslatorStepper(model, more, torch.nn.functional.pad(mask, (0, extra)))
-            found.append(beam_search(stepper, [9] * 6, config, bos=toy.BOS, eos=toy.EOS, pad=toy.PAD))
+            decoder = TranslationDecoder(model, more, torch.nn.functional.pad(mask, (0, extra)))
+            found.append(beam_search(decoder, [9] * 6, config, bos=toy.BOS, eos=toy.EOS, pad=toy.PAD))
     assert_same(*found)
 
 
@@ -208,5 +208,5 @@ def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
 def test_processes_write_what_one_does(toy, model, translate, way, monkeypatch):
     sources = [*toy.sentences(0, 9), [], *toy.sentences(3, 5)]
     alone = translate(model, sources, **way)
-    monkeypatch.setattr("glassformer.decode.translate.processes_for", lambda *_: 3)
+    monkeypatch.setattr("glassformer.decode.translate.n_workers_for", lambda *_: 3)
     assert_same(translate(model, sources, **way), alone)

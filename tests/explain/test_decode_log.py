@@ -9,7 +9,7 @@ import torch
 from tests.helpers.small import config_of, data_of
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import TranslatorStepper, beam_search
+from glassformer.decode import TranslationDecoder, beam_search
 from glassformer.explain.decode_log import SearchRecorder, translate
 from glassformer.models import Translator
 from glassformer.tasks import TASKS
@@ -18,16 +18,16 @@ PAD, BOS, EOS = 0, 2, 3
 
 
 class Table:
-    """A stepper whose logits depend on the last token and the length."""
+    """A decoder whose logits depend on the last token and the length."""
 
     def __init__(self, table: torch.Tensor) -> None:
         self.table, self.max_len, self.device, self.length = table, 999, torch.device("cpu"), 0
 
-    def advance(self, tokens: torch.Tensor) -> torch.Tensor:
+    def step(self, tokens: torch.Tensor) -> torch.Tensor:
         self.length += 1
         return self.table[min(self.length, len(self.table)) - 1, tokens[:, -1]]
 
-    def select(self, rows: torch.Tensor, sentences: torch.Tensor | None = None) -> None: ...
+    def reorder(self, rows: torch.Tensor, sentences: torch.Tensor | None = None) -> None: ...
 
     def reset(self) -> None: ...
 
@@ -109,7 +109,7 @@ def test_beam_search_log_skips_finished_sentences(tokenizer) -> None:
     src = torch.arange(16)[:, None] % vocab_size
     heard: list[list[int]] = []
     beam_search(
-        TranslatorStepper(model, src),
+        TranslationDecoder(model, src),
         [1] + [4] * 15,
         DecodeConfig(beam_size=2),
         bos=BOS,

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.parallel import divided, processes_for
+from glassformer.decode.incremental import lm_decoder
+from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.sampling import BEGIN_WITH, sample
-from glassformer.decode.stepper import writing
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble
@@ -57,14 +57,14 @@ def generate_ids(
     # Neighbours in length, so that few steps go by with only a prompt to read.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     device = next(model.parameters()).device
-    n_processes = processes_for(len(order), device, FEWEST_ROWS)
+    n_processes = n_workers_for(len(order), device, FEWEST_ROWS)
     rows_each = min(batch_rows, math.ceil(len(order) / n_processes)) or 1
     batches = [order[i : i + rows_each] for i in range(0, len(order), rows_each)]
 
     def go_on(batch: list[int]) -> list[list[int]]:
         make_room()
         texts = sample(
-            writing(model, use_cache),
+            lm_decoder(model, use_cache),
             [prompts[i] for i in batch],
             config,
             limits=[config.max_new_tokens] * len(batch),
@@ -75,6 +75,6 @@ def generate_ids(
         return [text.ids for text in texts]
 
     with evaluation_mode(model), many_shapes(device):
-        found = divided(go_on, batches, n_processes)
+        found = map_forked(go_on, batches, n_processes)
     written = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
     return [written[i] for i in range(len(prompts))]

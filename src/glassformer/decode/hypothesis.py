@@ -36,7 +36,7 @@ class Hypothesis:
     """It ended with EOS; False when the length limit cut it."""
 
 
-def length_norms(longest: int, penalty: float) -> list[float]:
+def length_penalties(longest: int, penalty: float) -> list[float]:
     """length ** penalty for the lengths 0 … longest: what a log-probability is divided by.
 
     A penalty of 0 compares log-probabilities as they are, which favours short texts; 1 compares their
@@ -45,7 +45,7 @@ def length_norms(longest: int, penalty: float) -> list[float]:
     return [1.0] + [float(length) ** penalty for length in range(1, longest + 1)]
 
 
-def going_on(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
+def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
     """The rows to go on with, or None for all: too few are done to be worth the copying."""
     n_done = int(done.sum())
     return None if n_done * LEAVE_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]

@@ -26,7 +26,7 @@ from glassformer.utils.cpu_threads import make_room
 Item = TypeVar("Item")
 
 
-def processes_for(n_rows: int, device: torch.device, fewest_rows: int) -> int:
+def n_workers_for(n_rows: int, device: torch.device, fewest_rows: int) -> int:
     """How many processes a job of so many rows is worth; 1 wherever forking is not safe or not possible.
 
     It is safe on Linux, from a process without other (Python) threads that could hold a lock.
@@ -35,7 +35,7 @@ def processes_for(n_rows: int, device: torch.device, fewest_rows: int) -> int:
     return max(1, min(make_room(), n_rows // fewest_rows)) if able else 1
 
 
-def divided(work: Callable[[Item], Any], items: Sequence[Item], n_processes: int) -> list[Any]:
+def map_forked(work: Callable[[Item], Any], items: Sequence[Item], n_processes: int) -> list[Any]:
     """`work` of every item, in their order; each process does every n-th, this one the first, with a thread each.
 
     Args:

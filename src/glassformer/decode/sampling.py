@@ -1,4 +1,4 @@
-"""Sampling from a stepper: temperature, top-k, top-p and min-p, with prompts of unequal length in one batch.
+"""Sampling from a decoder: temperature, top-k, top-p and min-p, with prompts of unequal length in one batch.
 
 The random number behind a token is a hash of (seed, row, position) and not the next of a stream, so the text
 of a row does not depend on which rows share its batch. Batching of prompts is in `generate.py`.
@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, going_on, length_norms, refuse_nan
-from glassformer.decode.stepper import Stepper
+from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
+from glassformer.decode.incremental import IncrementalDecoder
 from glassformer.errors import UsageError
 
 BEGIN_WITH = "give at least one token to begin with, a line break for example"
@@ -33,7 +33,7 @@ def window_start(n_tokens: int, max_len: int) -> int:
 
 
 def sample(
-    stepper: Stepper,
+    decoder: IncrementalDecoder,
     prompts: Sequence[Sequence[int]],
     config: DecodeConfig,
     *,
@@ -47,7 +47,7 @@ def sample(
     Rows advance together from the end of the shortest prompt; a longer prompt's own tokens are taken first.
 
     Args:
-        stepper: holds nothing of the past; a translator's holds one sentence a prompt.
+        decoder: holds nothing of the past; a translator's holds one sentence a prompt.
         prompts: at least one token each (a translator's is BOS).
         config: `temperature`, `top_k`, `top_p`, `min_p`, `decode_seed` and `length_penalty` are used.
         limits: most tokens to write after each prompt, EOS included.
@@ -67,31 +67,33 @@ def sample(
     if not prompts:
         return []
     written: dict[int, Hypothesis] = {}
-    norms = length_norms(max(limits), config.length_penalty)
-    texts = _Texts(prompts, limits, stepper.device)
-    number = torch.arange(len(prompts), device=stepper.device)  # place of each row in the caller's list
+    norms = length_penalties(max(limits), config.length_penalty)
+    texts = _Texts(prompts, limits, decoder.device)
+    number = torch.arange(len(prompts), device=decoder.device)  # place of each row in the caller's list
     # Numbers are drawn in float64, which Apple's GPUs lack.
-    drawing = torch.device("cpu") if stepper.device.type == "mps" else stepper.device
+    drawing = torch.device("cpu") if decoder.device.type == "mps" else decoder.device
     hashed = torch.tensor(rows, device=drawing)
-    start, seen = 0, 0  # the stepper holds the tokens start … seen - 1
+    start, seen = 0, 0  # the decoder holds the tokens start … seen - 1
     while True:
-        if start != (now := window_start(texts.length, stepper.max_len)):
-            stepper.reset()
+        if start != (now := window_start(texts.length, decoder.max_len)):
+            decoder.reset()
             start = seen = now
-        logits = stepper.advance(texts.tokens[:, seen : texts.length]).to(drawing)
+        logits = decoder.step(texts.tokens[:, seen : texts.length]).to(drawing)
         seen = texts.length
-        token, log_prob = draw(logits, config, uniform(config.decode_seed, hashed, seen), suppress_tokens)
-        for i in texts.append(token.to(stepper.device), log_prob.to(stepper.device), eos):
+        token, log_prob = sample_tokens(
+            logits, config, hashed_uniform(config.decode_seed, hashed, seen), suppress_tokens
+        )
+        for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
             ids, log_prob_sum, finished = texts.result(i)
             norm = norms[len(ids) + finished]
             written[int(number[i])] = Hypothesis(ids, log_prob_sum / norm, log_prob_sum, finished)
-        staying = going_on(texts.done)
+        staying = active_rows(texts.done)
         if staying is not None:
             if not len(staying):
                 return [written[i] for i in range(len(prompts))]
             texts.keep(staying)
             number, hashed = number[staying], hashed[staying.to(drawing)]
-            stepper.select(staying, staying)
+            decoder.reorder(staying, staying)
 
 
 class _Texts:
@@ -133,7 +135,7 @@ class _Texts:
             setattr(self, name, getattr(self, name)[staying])
 
 
-def draw(
+def sample_tokens(
     logits: Float[Tensor, "R V"], config: DecodeConfig, u: Float[Tensor, " R"], suppress_tokens: Sequence[int] = ()
 ) -> tuple[Int[Tensor, " R"], Float[Tensor, " R"]]:
     """A token for each row, and its log-probability under the model.
@@ -154,12 +156,12 @@ def draw(
     else:
         logits = logits.double()
         p = ((logits - logits.amax(dim=-1, keepdim=True)) / config.temperature).softmax(dim=-1)
-        cumulative = p.masked_fill(~allowed(p, config), 0.0).cumsum(dim=-1)
+        cumulative = p.masked_fill(~filter_mask(p, config), 0.0).cumsum(dim=-1)
         token = torch.searchsorted(cumulative, u[:, None] * cumulative[:, -1:], right=True)[:, 0]
     return token, log_probs.gather(1, token[:, None])[:, 0]
 
 
-def allowed(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "R V"]:
+def filter_mask(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "R V"]:
     """Tokens that pass every filter; each filter looks at the same probabilities p (R, V).
 
     (Chained filters, which renormalise in between, make the result depend on their order.)
@@ -181,7 +183,7 @@ def allowed(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "R V"
     return mask
 
 
-def uniform(seed: int, rows: Int[Tensor, " R"], position: int) -> Float[Tensor, " R"]:
+def hashed_uniform(seed: int, rows: Int[Tensor, " R"], position: int) -> Float[Tensor, " R"]:
     """Numbers in [0, 1), float64, that are a hash of (seed, row, position) and nothing else."""
     h = _mix(torch.full_like(rows, _signed(seed)))
     h = _mix(h ^ _mix(rows + 1))

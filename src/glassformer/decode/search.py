@@ -1,4 +1,4 @@
-"""Beam search over a stepper, for many sentences at once; with a beam of one it is greedy decoding.
+"""Beam search over a decoder, for many sentences at once; with a beam of one it is greedy decoding.
 
 What is searched, precisely: at each step the `beam_size` best unfinished hypotheses of a sentence are
 extended by every token, and those extensions are ranked by log-probability. An extension by EOS among the
@@ -17,19 +17,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, going_on, length_norms, refuse_nan
+from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
+from glassformer.decode.incremental import IncrementalDecoder
 from glassformer.decode.search_log import SearchLog, SearchStep
-from glassformer.decode.stepper import Stepper
 from glassformer.errors import UsageError
 
-DEAD = float("-inf")
+NEG_INF = float("-inf")
 """Score of a place in the beam that no hypothesis fills."""
 BLOCK = 32
 """Tokens of which only the best is looked at first: a maximum of neighbours costs a tenth of sorting them."""
 
 
 def beam_search(
-    stepper: Stepper,
+    decoder: IncrementalDecoder,
     limits: Sequence[int],
     config: DecodeConfig,
     *,
@@ -45,7 +45,7 @@ def beam_search(
     of likely words scores well for ever. Cut ones only fill the places that finished ones leave.
 
     Args:
-        stepper: holds one row a sentence and nothing of the past.
+        decoder: holds one row a sentence and nothing of the past.
         limits: most tokens of each sentence, a forced prefix and the EOS included.
         config: `beam_size`, `length_penalty` and `n_best` are used.
         bos: what every row begins with. eos: what ends a hypothesis. pad: never written, nor is bos.
@@ -56,19 +56,19 @@ def beam_search(
         UsageError: a setting that cannot be searched with.
         DivergedError: the model's logits are not numbers.
     """
-    _check(config, limits, stepper.max_len)
+    _check(config, limits, decoder.max_len)
     if not limits:
         return []
-    forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, stepper.device)
-    beam = _Beam(config, torch.tensor(limits, device=stepper.device), forced, eos, sorted({bos, pad}), log)
+    forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, decoder.device)
+    beam = _Beam(config, torch.tensor(limits, device=decoder.device), forced, eos, sorted({bos, pad}), log)
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    newest = torch.full((len(limits), 1), bos, device=stepper.device)
+    newest = torch.full((len(limits), 1), bos, device=decoder.device)
     while True:
-        # Where in the stepper each hypothesis came from, (B, beam).
-        rows = beam.extend(stepper.advance(newest))
+        # Where in the decoder each hypothesis came from, (B, beam).
+        rows = beam.extend(decoder.step(newest))
         for i in beam.newly_done():
             results[int(beam.sentence[i])] = beam.hypotheses(i)
-        staying = going_on(beam.done)
+        staying = active_rows(beam.done)
         if staying is not None:
             if not len(staying):
                 return results
@@ -76,7 +76,7 @@ def beam_search(
             beam.keep(staying)
         rows = rows.flatten()
         if staying is not None or not torch.equal(rows, torch.arange(len(newest), device=rows.device)):
-            stepper.select(rows, staying)  # else every row extends itself, and nothing has to be copied
+            decoder.reorder(rows, staying)  # else every row extends itself, and nothing has to be copied
         newest = beam.tokens[:, :, -1].reshape(-1, 1)
 
 
@@ -98,7 +98,7 @@ class _Beam:
         n, device, longest = len(limit), limit.device, int(limit.max())
         self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
         self.eos, self.suppress_tokens, self.log = eos, suppress_tokens, log
-        self.norms = torch.tensor(length_norms(longest, config.length_penalty), device=device)
+        self.norms = torch.tensor(length_penalties(longest, config.length_penalty), device=device)
         self.sentence = torch.arange(n, device=device)  # number of each sentence in the caller's list
         self.done = torch.zeros(n, dtype=torch.bool, device=device)
         self.n_finished = torch.zeros(n, dtype=torch.long, device=device)
@@ -106,7 +106,7 @@ class _Beam:
         self.log_probs = torch.zeros(n, 1, device=device)
         self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
         # Finished, sorted by score.
-        self.best_scores = torch.full((n, self.n_best), DEAD, device=device)
+        self.best_scores = torch.full((n, self.n_best), NEG_INF, device=device)
         self.best_log_probs = self.best_scores.clone()
         self.best_tokens = torch.full((n, self.n_best, longest), eos, device=device)
 
@@ -127,7 +127,7 @@ class _Beam:
         # Those that do not end, in rank.
         alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]
         parent, token = parent.gather(1, alive), token.gather(1, alive)
-        self.log_probs = log_probs.masked_fill(ends, DEAD).gather(1, alive)
+        self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, alive)
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
         return torch.arange(n, device=parent.device)[:, None] * old_width + parent
 
@@ -136,8 +136,8 @@ class _Beam:
         ends, t = token == self.eos, self.tokens.shape[2]
         rank = torch.arange(token.shape[1], device=token.device)
         place = (~ends).cumsum(dim=1) - 1  # among those that do not end
-        row = place.masked_fill(ends | (place >= self.width) | (total == DEAD), -1)
-        finished = ends & (rank < self.width) & (total > DEAD)
+        row = place.masked_fill(ends | (place >= self.width) | (total == NEG_INF), -1)
+        finished = ends & (rank < self.width) & (total > NEG_INF)
         log_prob = total - self.log_probs.gather(1, parent)
         tensors = (parent, token, log_prob, total, total / self.norms[t + 1], row, finished)
         return SearchStep(self.sentence[~self.done], *(x[~self.done] for x in tensors))
@@ -165,11 +165,11 @@ class _Beam:
         found = [
             Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True)
             for tokens, score, log_prob in zip(*best, strict=True)
-            if score > DEAD
+            if score > NEG_INF
         ] + [
             Hypothesis(tokens, log_prob / norm, log_prob, False)
             for tokens, log_prob in zip(self.tokens[i].tolist(), self.log_probs[i].tolist(), strict=True)
-            if log_prob > DEAD
+            if log_prob > NEG_INF
         ]
         return found[: self.n_best]
 
@@ -195,23 +195,23 @@ class _Beam:
         said = logits.log_softmax(dim=-1)
         if t == 0:
             refuse_nan(said[:, :, self.eos])
-        said[:, :, self.suppress_tokens] = DEAD
+        said[:, :, self.suppress_tokens] = NEG_INF
         if t < self.forced.shape[1]:
             # Under a forced token the beam is one hypothesis, its first; the other places are dead.
             token = self.forced[:, t]
             bound = token >= 0
             only = said[:, 0].gather(1, token.clamp(min=0)[:, None])
-            said[bound] = DEAD
+            said[bound] = NEG_INF
             said[bound, 0, token[bound]] = only[bound, 0]
         return said
 
     def _collect(self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]) -> None:
         """Put the candidates that end among the finished, and keep the n best (older ones first on ties)."""
-        ends = ends & (log_probs > DEAD)
+        ends = ends & (log_probs > NEG_INF)
         if not bool(ends.any()):
             return
         self.n_finished += ends.sum(dim=1)
-        log_probs = log_probs.masked_fill(~ends, DEAD)
+        log_probs = log_probs.masked_fill(~ends, NEG_INF)
         scores = torch.cat([self.best_scores, log_probs / self.norms[self.tokens.shape[2] + 1]], dim=1)
         room = self.best_tokens.shape[2] - self.tokens.shape[2]
         ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)  # EOS to the end
@@ -256,7 +256,7 @@ def _best(
     values, among = totals.topk(min(k, totals.shape[1]), dim=1)
     place = place.gather(1, among)
     if missing := k - values.shape[1]:
-        return F.pad(values, (0, missing), value=DEAD), F.pad(place, (0, missing))
+        return F.pad(values, (0, missing), value=NEG_INF), F.pad(place, (0, missing))
     return values, place
 
 

@@ -16,10 +16,10 @@ from glassformer.config import DecodeConfig
 from glassformer.data.batch_sampler import length_buckets
 from glassformer.data.ragged import RaggedArray
 from glassformer.decode.hypothesis import Hypothesis, Special
-from glassformer.decode.parallel import divided, processes_for
+from glassformer.decode.incremental import translation_decoder
+from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import beam_search
-from glassformer.decode.stepper import translating
 from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
@@ -71,13 +71,13 @@ def translate_ids(
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     lengths, asked = job.sources.lengths, np.flatnonzero(job.sources.lengths)
     hypotheses_each = config.n_best if config.sample else max(1, config.beam_size)
-    n_processes = processes_for(len(asked) * hypotheses_each, device, FEWEST_ROWS)
+    n_processes = n_workers_for(len(asked) * hypotheses_each, device, FEWEST_ROWS)
     most = max_tokens // hypotheses_each
     if n_processes > 1:
         most = min(most, int(lengths.sum()) // (n_processes * BATCHES_EACH))
     batches = [asked[batch[::-1]] for batch in length_buckets(lengths[asked], max(1, most))]
     with evaluation_mode(model), many_shapes(device):
-        found = divided(job.translate, batches, n_processes)
+        found = map_forked(job.translate, batches, n_processes)
     for batch, of_batch in zip(batches, found, strict=True):
         for i, hypotheses in zip(batch.tolist(), of_batch, strict=True):
             results[i] = [Hypothesis(*facts) for facts in hypotheses]
@@ -104,19 +104,19 @@ class _Job:
         numbers, (pad, bos, eos) = np.repeat(batch, each), self.special
         device, longest = next(self.model.parameters()).device, self.model.max_len
         src, real = (torch.from_numpy(x).to(device) for x in self.sources.padded(numbers, pad))
-        stepper = translating(self.model, src, None if real.all() else real, self.use_cache)
+        decoder = translation_decoder(self.model, src, None if real.all() else real, self.use_cache)
         lengths = self.sources.lengths[numbers].tolist()
         limits = [length_limit(n, longest, self.config.max_new_tokens) for n in lengths]
         if self.config.sample:
             rows = [(self.first_row + i) * each + k for i in batch.tolist() for k in range(each)]
             begin, suppress_tokens = [[bos]] * len(rows), [bos, pad]
             samples = sample(
-                stepper, begin, self.config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress_tokens
+                decoder, begin, self.config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress_tokens
             )
             found = [samples[i : i + each] for i in range(0, len(samples), each)]
         else:
             forced = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]
-            found = beam_search(stepper, limits, self.config, bos=bos, eos=eos, pad=pad, prefixes=forced)
+            found = beam_search(decoder, limits, self.config, bos=bos, eos=eos, pad=pad, prefixes=forced)
         return [[astuple(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
 
 

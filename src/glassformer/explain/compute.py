@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from glassformer.decode import Hypothesis
-from glassformer.decode.hypothesis import length_norms
+from glassformer.decode.hypothesis import length_penalties
 from glassformer.explain.answers import Answer, class_answer, text_answer
 from glassformer.explain.capture.exactly import answer, asking
 from glassformer.explain.capture.records import Check
@@ -112,7 +112,7 @@ def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
     ids = [token for token in prepared.following if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
     penalty = prepared.decode.settings.length_penalty
-    score = log_prob / length_norms(len(ids), penalty)[len(ids)]
+    score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
     target = Hypothesis(ids[:-1], score, log_prob, True)
     return replace(prepared.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 

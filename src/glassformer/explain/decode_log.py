@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Hypothesis, Special, beam_search, sample, translate_ids, translating, writing
+from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sample, translate_ids, translation_decoder
 from glassformer.decode.search_log import SearchStep
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
@@ -161,8 +161,8 @@ def translate(
     recorder = SearchRecorder(t)
     with asking(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
-        stepper = translating(model, src)
-        results = beam_search(stepper, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
+        decoder = translation_decoder(model, src)
+        results = beam_search(decoder, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
     return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
 
 
@@ -186,6 +186,6 @@ def generate(
     with asking(model):
         limits = [config.max_new_tokens]
         result = sample(
-            writing(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=banned
+            lm_decoder(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=banned
         )[0]
     return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result

@@ -1,6 +1,6 @@
 """A model seen as one operation, tokens in and logits of the next token out: all that decoding knows of it.
 
-The two model families differ here and nowhere else in decoding. A stepper remembers the past of each row,
+The two model families differ here and nowhere else in decoding. A decoder remembers the past of each row,
 through a cache of keys and values or, to check the cache, by reading everything again at each step.
 """
 
@@ -20,7 +20,7 @@ from glassformer.nn.cache import DecoderCache
 
 
 @runtime_checkable
-class Stepper(Protocol):
+class IncrementalDecoder(Protocol):
     """R rows that advance in lock step: one row a hypothesis, the rows of a sentence adjacent."""
 
     max_len: int
@@ -28,11 +28,11 @@ class Stepper(Protocol):
     device: torch.device
     """Where tokens are expected and logits come."""
 
-    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         """Append n tokens to every row; logits of the token after the last, in float32."""
         ...
 
-    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         """Keep these rows in this order (one may be kept twice), and these sentences (None: all)."""
         ...
 
@@ -41,7 +41,7 @@ class Stepper(Protocol):
         ...
 
 
-class _ModelStepper:
+class _ModelDecoder:
     """The past of the rows, cached or not; what the two families share."""
 
     def __init__(self, model: Translator | LanguageModel, use_cache: bool = True) -> None:
@@ -55,12 +55,12 @@ class _ModelStepper:
         self._cache: DecoderCache | None = self._new_cache() if self._new_cache else None
         self._past: Tensor | None = None  # (R, t), kept only without a cache
 
-    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         if self._cache is None:
             tokens = self._past = tokens if self._past is None else torch.cat([self._past, tokens], dim=1)
         return self._logits(tokens, self._cache)[:, -1].float()
 
-    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         if self._cache is not None:
             self._cache.select(rows)
         elif self._past is not None:
@@ -70,14 +70,14 @@ class _ModelStepper:
         raise NotImplementedError
 
 
-class LanguageModelStepper(_ModelStepper):
+class LanguageModelDecoder(_ModelDecoder):
     """Rows are texts."""
 
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         return self._model(tokens, cache=cache)
 
 
-class TranslatorStepper(_ModelStepper):
+class TranslationDecoder(_ModelDecoder):
     """Rows are translations of B sources, which are encoded here, once.
 
     With the cache, the rows of a sentence are branches of a tree (`models.translator.Branches`), so that
@@ -106,12 +106,12 @@ class TranslatorStepper(_ModelStepper):
         self._depth = 0  # tokens of a row
         self._paths: Tensor | None = None  # (R, nodes); None while each sentence has had only one row
 
-    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         if sentences is not None:
             self._memory = self._memory.index_select(0, sentences)
             self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
         if self._cache is None:
-            super().select(rows)
+            super().reorder(rows)
             return
         if sentences is not None:
             self._cache.select(sentences)
@@ -144,45 +144,45 @@ class TranslatorStepper(_ModelStepper):
         return logits.view(n, 1, -1)
 
 
-class EnsembleStepper:
+class EnsembleDecoder:
     """Several models that advance over the same tokens; the next is that of the mean of their probabilities.
 
     Args:
-        steppers: one of each model, at the same place.
+        decoders: one of each model, at the same place.
     """
 
-    def __init__(self, steppers: Sequence[Stepper]) -> None:
-        self._steppers = list(steppers)
-        self.max_len = min(stepper.max_len for stepper in steppers)
-        self.device = steppers[0].device
+    def __init__(self, decoders: Sequence[IncrementalDecoder]) -> None:
+        self._decoders = list(decoders)
+        self.max_len = min(decoder.max_len for decoder in decoders)
+        self.device = decoders[0].device
 
     def reset(self) -> None:
-        for stepper in self._steppers:
-            stepper.reset()
+        for decoder in self._decoders:
+            decoder.reset()
 
-    def advance(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        return mean_logits([stepper.advance(tokens) for stepper in self._steppers])
+    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        return mean_logits([decoder.step(tokens) for decoder in self._decoders])
 
-    def select(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        for stepper in self._steppers:
-            stepper.select(rows, sentences)
-
-
-def writing(model: LanguageModel | Ensemble, use_cache: bool = True) -> Stepper:
-    """A stepper of a language model, or of an ensemble of them; see `LanguageModelStepper`."""
-    return _together([LanguageModelStepper(cast(LanguageModel, m), use_cache) for m in members_of(model)])
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        for decoder in self._decoders:
+            decoder.reorder(rows, sentences)
 
 
-def translating(
+def lm_decoder(model: LanguageModel | Ensemble, use_cache: bool = True) -> IncrementalDecoder:
+    """A decoder of a language model, or of an ensemble of them; see `LanguageModelDecoder`."""
+    return _together([LanguageModelDecoder(cast(LanguageModel, m), use_cache) for m in members_of(model)])
+
+
+def translation_decoder(
     model: Translator | Ensemble,
     src: Int[Tensor, "B S"],
     src_padding_mask: Bool[Tensor, "B S"] | None = None,
     use_cache: bool = True,
-) -> Stepper:
-    """A stepper of a translator, or of an ensemble of them; see `TranslatorStepper`."""
+) -> IncrementalDecoder:
+    """A decoder of a translator, or of an ensemble of them; see `TranslationDecoder`."""
     models = [cast(Translator, m) for m in members_of(model)]
-    return _together([TranslatorStepper(m, src, src_padding_mask, use_cache) for m in models])
+    return _together([TranslationDecoder(m, src, src_padding_mask, use_cache) for m in models])
 
 
-def _together(steppers: Sequence[Stepper]) -> Stepper:
-    return steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+def _together(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:
+    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
