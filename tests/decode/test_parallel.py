@@ -57,7 +57,7 @@ def test_a_lost_process_is_told(way: str, capfd: pytest.CaptureFixture[str]) -> 
             os.kill(os.getpid(), signal.SIGKILL)
         return 1 // (1 - i)
 
-    with pytest.raises(ResourceError, match="was lost"):
+    with pytest.raises(ResourceError, match="worker died"):
         map_forked(work, [0, 1], 2)
     assert ("ZeroDivisionError" in capfd.readouterr().err) == (way == "bug")
 

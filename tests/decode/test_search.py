@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
-from glassformer.decode.search import BLOCK, NEG_INF, _best
+from glassformer.decode.search import NEG_INF, _topk_extensions
 from glassformer.errors import DivergedError, UsageError
+from glassformer.nn.fused.topk import BLOCK
 
 
 @pytest.fixture(scope="session")
@@ -220,23 +221,22 @@ def test_settings_that_make_no_sense(search, config, limits, prefixes, message):
 
 
 def test_nan_is_an_error_and_not_a_translation(search):
-    with pytest.raises(DivergedError, match="not numbers"):
+    with pytest.raises(DivergedError, match="NaN"):
         search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)
 
 
 @pytest.mark.parametrize("vocab_size", [BLOCK - 1, BLOCK, 3 * BLOCK, 10 * BLOCK + 7])
 @pytest.mark.parametrize(("width", "k"), [(1, 1), (1, 8), (4, 8)])
-def test_the_best_of_many_tokens_are_the_best_of_all(vocab_size, width, k):
-    """Among them some that may not be written, a hypothesis that is none, and the last tokens, behind whole blocks."""
+def test_topk_extensions_equal_sorting_all(vocab_size, width, k):
+    """Suppressed tokens, an empty row of the beam, and the last tokens, behind whole blocks, included."""
     generator = torch.Generator().manual_seed(vocab_size)
-    said = torch.randn(5, width, vocab_size, generator=generator)
-    said[:, :, ::3] = NEG_INF
-    said[0, 0, -1] = 9.0
+    token_log_probs = torch.randn(5, width, vocab_size, generator=generator)
+    token_log_probs[:, :, ::3] = NEG_INF
+    token_log_probs[0, 0, -1] = 9.0
     log_probs = torch.randn(5, width, generator=generator)
     log_probs[1, 1:] = NEG_INF
-    values, place = _best(said, log_probs, k)
-    totals = (said + log_probs[:, :, None]).view(5, -1)
-    expected = totals.topk(k, dim=1)
+    values, index = _topk_extensions(token_log_probs, log_probs, k)
+    expected = (token_log_probs + log_probs[:, :, None]).view(5, -1).topk(k, dim=1)
     assert torch.equal(values, expected.values)
     live = expected.values > NEG_INF
-    assert torch.equal(place[live], expected.indices[live])
+    assert torch.equal(index[live], expected.indices[live])

@@ -1,4 +1,4 @@
-"""How a trained model writes: beam search and sampling over one decoder. Ids in, ids out, no text."""
+"""Generate token ids from a trained model by beam search or sampling, through one incremental decoder."""
 
 from glassformer.decode.generate import generate_ids
 from glassformer.decode.hypothesis import Hypothesis, Special

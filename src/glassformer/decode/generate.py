@@ -1,4 +1,4 @@
-"""`generate_ids`: any number of prompts, cut into batches, continued by sampling, and put back in order."""
+"""Sample continuations of any number of prompts in batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from glassformer.config import DecodeConfig
 from glassformer.decode.incremental import lm_decoder
 from glassformer.decode.parallel import map_forked, n_workers_for
-from glassformer.decode.sampling import BEGIN_WITH, sample
+from glassformer.decode.sampling import EMPTY_PROMPT_HINT, sample
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble
@@ -18,9 +18,8 @@ from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import many_shapes
 
 BATCH_ROWS = 64
-"""Most prompts in a batch."""
-FEWEST_ROWS = 16
-"""Prompts that are worth a process of their own."""
+"""Maximum number of prompts per batch."""
+MIN_ROWS_PER_WORKER = 16
 
 
 def generate_ids(
@@ -34,36 +33,37 @@ def generate_ids(
     batch_rows: int = BATCH_ROWS,
     use_cache: bool = True,
 ) -> list[list[int]]:
-    """What the model writes after each prompt (the prompt itself is not repeated).
+    """Return the ids that the model generates after each prompt, without the prompt.
 
-    The text of a prompt depends on the prompt, the settings and its row number (`first_row` + its place in
-    the list), not on the other prompts. Beyond the model's context it goes on in a window
-    (`sampling.window_start`).
+    A continuation depends on its prompt, the settings and its row number (`first_row` + its index), not on the other
+    prompts. Beyond the model's context it continues in a window (`sampling.window_start`).
 
     Args:
-        model: the language model, or an ensemble of them; it is put in evaluation mode meanwhile.
-        prompts: ids, at least one each; of a prompt longer than the context only the end is read.
+        model: the language model, or an ensemble; set to evaluation mode meanwhile.
+        prompts: at least one id each; of a prompt longer than the context only the end is read.
         config: `max_new_tokens`, `temperature` (0 is greedy), `top_k`, `top_p`, `min_p`, `decode_seed`.
-        eos: token that ends a text, not returned. banned: tokens never written (padding, BOS).
-        first_row: row number of the first prompt, for callers that hand over prompts in pieces.
-        batch_rows: most prompts at once. use_cache: False computes every prefix anew, for tests.
+        eos: token that ends a continuation, not returned.
+        suppress_tokens: tokens that are never generated (padding, BOS).
+        first_row: row number of the first prompt, for callers that pass prompts in parts.
+        batch_rows: maximum number of prompts per batch.
+        use_cache: False recomputes every prefix, for tests.
 
     Raises:
         UsageError: an empty prompt or a setting out of range.
     """
     for number, prompt in enumerate(prompts):
         if not prompt:
-            raise UsageError(f"prompt {number} is empty", BEGIN_WITH)
-    # Neighbours in length, so that few steps go by with only a prompt to read.
+            raise UsageError(f"prompt {number} is empty", EMPTY_PROMPT_HINT)
+    # Prompts of similar length go together, so that few steps only read a longer prompt.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     device = next(model.parameters()).device
-    n_processes = n_workers_for(len(order), device, FEWEST_ROWS)
-    rows_each = min(batch_rows, math.ceil(len(order) / n_processes)) or 1
-    batches = [order[i : i + rows_each] for i in range(0, len(order), rows_each)]
+    n_workers = n_workers_for(len(order), device, MIN_ROWS_PER_WORKER)
+    size = min(batch_rows, math.ceil(len(order) / n_workers)) or 1
+    batches = [order[i : i + size] for i in range(0, len(order), size)]
 
-    def go_on(batch: list[int]) -> list[list[int]]:
+    def continue_batch(batch: list[int]) -> list[list[int]]:
         make_room()
-        texts = sample(
+        hypotheses = sample(
             lm_decoder(model, use_cache),
             [prompts[i] for i in batch],
             config,
@@ -72,9 +72,9 @@ def generate_ids(
             eos=eos,
             suppress_tokens=suppress_tokens,
         )
-        return [text.ids for text in texts]
+        return [hypothesis.ids for hypothesis in hypotheses]
 
     with evaluation_mode(model), many_shapes(device):
-        found = map_forked(go_on, batches, n_processes)
-    written = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
-    return [written[i] for i in range(len(prompts))]
+        results = map_forked(continue_batch, batches, n_workers)
+    generated = dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
+    return [generated[i] for i in range(len(prompts))]

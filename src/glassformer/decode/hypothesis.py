@@ -1,4 +1,4 @@
-"""What decoding returns, how its scores compare, and what search and sampling, which are elsewhere, share."""
+"""Define what decoding returns, and the functions that search and sampling share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from glassformer.errors import DivergedError
 
-LEAVE_SHARE = 8
-"""Rows that are done leave the batch when they are at least 1/8 of it: leaving copies the caches."""
+COMPACT_SHARE = 8
+"""Finished rows are removed from the batch when they are at least 1/8 of it, since removal copies the caches."""
 
 
 class Special(NamedTuple):
-    """The ids that are no text: what pads, begins and ends it."""
+    """The ids of the special tokens."""
 
     pad: int
     bos: int
@@ -24,37 +24,40 @@ class Special(NamedTuple):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One text a model wrote."""
+    """A generated sequence.
+
+    Attributes:
+        ids: its tokens without BOS and EOS, with a forced prefix, without a language model's prompt.
+        score: log_prob / length ** length_penalty, where length counts the EOS; n-best lists are sorted by it.
+        log_prob: natural logarithm of its probability under the model, EOS included.
+        finished: True if it ended with EOS, False if the length limit truncated it.
+    """
 
     ids: list[int]
-    """Its tokens, without BOS and EOS; a forced prefix is part of them, a language model's prompt is not."""
     score: float
-    """log_prob / length ** length_penalty, where length counts the EOS: what n-best lists are sorted by."""
     log_prob: float
-    """Natural logarithm of its probability under the model, EOS included (nats)."""
     finished: bool
-    """It ended with EOS; False when the length limit cut it."""
 
 
 def length_penalties(longest: int, penalty: float) -> list[float]:
-    """length ** penalty for the lengths 0 … longest: what a log-probability is divided by.
+    """Return length ** penalty for the lengths 0 … longest, the divisors of log-probabilities.
 
-    A penalty of 0 compares log-probabilities as they are, which favours short texts; 1 compares their
-    means over the tokens. (Wu et al. 2016, section 7, divide by ((5 + length) / 6) ** penalty instead.)
+    A penalty of 0 compares plain log-probabilities, which favours short sequences; 1 compares their means per token.
+    (Wu et al. 2016, section 7, divide by ((5 + length) / 6) ** penalty instead.)
     """
     return [1.0] + [float(length) ** penalty for length in range(1, longest + 1)]
 
 
 def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
-    """The rows to go on with, or None for all: too few are done to be worth the copying."""
+    """Return the indices of unfinished rows, or None while fewer than 1/8 are finished."""
     n_done = int(done.sum())
-    return None if n_done * LEAVE_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]
+    return None if n_done * COMPACT_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]
 
 
 def refuse_nan(log_probs: Tensor) -> None:
-    """Raise a DivergedError when the model's logits were not numbers."""
+    """Raise a DivergedError if a log-probability is NaN."""
     if bool(log_probs.isnan().any()):
         raise DivergedError(
-            "the model's logits are not numbers (NaN), so there is nothing to write",
+            "the model's logits are NaN, so it cannot generate",
             hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
         )

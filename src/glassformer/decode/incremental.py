@@ -1,7 +1,7 @@
-"""A model seen as one operation, tokens in and logits of the next token out: all that decoding knows of it.
+"""Run a model token by token: the interface between models and decoding.
 
-The two model families differ here and nowhere else in decoding. A decoder remembers the past of each row,
-through a cache of keys and values or, to check the cache, by reading everything again at each step.
+A decoder keeps the past of each row in a cache of keys and values or, to test the cache, reads everything again at each
+step.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from glassformer.nn.cache import DecoderCache
 
 @runtime_checkable
 class IncrementalDecoder(Protocol):
-    """R rows that advance in lock step: one row a hypothesis, the rows of a sentence adjacent."""
+    """R rows that advance together: one row per hypothesis, the rows of a sentence adjacent."""
 
     max_len: int
-    """Most tokens a row can hold."""
+    """Maximum tokens per row."""
     device: torch.device
-    """Where tokens are expected and logits come."""
+    """Device of tokens and logits."""
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        """Append n tokens to every row; logits of the token after the last, in float32."""
+        """Append n tokens to every row and return the float32 logits of the next token."""
         ...
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        """Keep these rows in this order (one may be kept twice), and these sentences (None: all)."""
+        """Keep these rows in this order (a row may be kept twice), and these sentences (None: all)."""
         ...
 
     def reset(self) -> None:
@@ -42,7 +42,7 @@ class IncrementalDecoder(Protocol):
 
 
 class _ModelDecoder:
-    """The past of the rows, cached or not; what the two families share."""
+    """The past of the rows, cached or not."""
 
     def __init__(self, model: Translator | LanguageModel, use_cache: bool = True) -> None:
         self._model: Any = model
@@ -53,7 +53,8 @@ class _ModelDecoder:
 
     def reset(self) -> None:
         self._cache: DecoderCache | None = self._new_cache() if self._new_cache else None
-        self._past: Tensor | None = None  # (R, t), kept only without a cache
+        # (R, t), kept only without a cache.
+        self._past: Tensor | None = None
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         if self._cache is None:
@@ -71,23 +72,23 @@ class _ModelDecoder:
 
 
 class LanguageModelDecoder(_ModelDecoder):
-    """Rows are texts."""
+    """Incremental decoder of a language model; rows are texts."""
 
     def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
         return self._model(tokens, cache=cache)
 
 
 class TranslationDecoder(_ModelDecoder):
-    """Rows are translations of B sources, which are encoded here, once.
+    """Incremental decoder of a translator; rows are translations of B sources, which are encoded once.
 
-    With the cache, the rows of a sentence are branches of a tree (`models.translator.Branches`), so that
-    keeping other rows moves nothing but the record of who descends from whom.
+    With the cache, the rows of a sentence are branches of a tree (`models.translator.Branches`), so that `reorder` only
+    changes the record of their ancestors.
 
     Args:
         model: the translator, in evaluation mode.
         src: sources (B, S), padded.
         src_padding_mask: True at real tokens, or None when nothing is padded.
-        use_cache: keep keys and values (False reads every prefix again, for tests).
+        use_cache: keep keys and values (False recomputes every prefix, for tests).
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class TranslationDecoder(_ModelDecoder):
 
     def reset(self) -> None:
         super().reset()
-        self._depth = 0  # tokens of a row
-        self._paths: Tensor | None = None  # (R, nodes); None while each sentence has had only one row
+        self._depth = 0
+        # (R, nodes); None while each sentence has had only one row.
+        self._paths: Tensor | None = None
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         if sentences is not None:
@@ -130,7 +132,7 @@ class TranslationDecoder(_ModelDecoder):
         return self._grow(last, cache)
 
     def _grow(self, tokens: Int[Tensor, "R 1"], cache: DecoderCache) -> Float[Tensor, "R 1 V"]:
-        """One more node on each branch."""
+        """Append one node to each branch."""
         n, n_sentences = len(tokens), len(self._memory)
         width = n // n_sentences
         if self._paths is not None:
@@ -145,11 +147,7 @@ class TranslationDecoder(_ModelDecoder):
 
 
 class EnsembleDecoder:
-    """Several models that advance over the same tokens; the next is that of the mean of their probabilities.
-
-    Args:
-        decoders: one of each model, at the same place.
-    """
+    """Incremental decoder of an ensemble: logits of the mean probability of several decoders."""
 
     def __init__(self, decoders: Sequence[IncrementalDecoder]) -> None:
         self._decoders = list(decoders)
@@ -169,8 +167,8 @@ class EnsembleDecoder:
 
 
 def lm_decoder(model: LanguageModel | Ensemble, use_cache: bool = True) -> IncrementalDecoder:
-    """A decoder of a language model, or of an ensemble of them; see `LanguageModelDecoder`."""
-    return _together([LanguageModelDecoder(cast(LanguageModel, m), use_cache) for m in members_of(model)])
+    """Return the incremental decoder of a language model or an ensemble."""
+    return _combine([LanguageModelDecoder(cast(LanguageModel, m), use_cache) for m in members_of(model)])
 
 
 def translation_decoder(
@@ -179,10 +177,10 @@ def translation_decoder(
     src_padding_mask: Bool[Tensor, "B S"] | None = None,
     use_cache: bool = True,
 ) -> IncrementalDecoder:
-    """A decoder of a translator, or of an ensemble of them; see `TranslationDecoder`."""
+    """Return the incremental decoder of a translator or an ensemble."""
     models = [cast(Translator, m) for m in members_of(model)]
-    return _together([TranslationDecoder(m, src, src_padding_mask, use_cache) for m in models])
+    return _combine([TranslationDecoder(m, src, src_padding_mask, use_cache) for m in models])
 
 
-def _together(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:
+def _combine(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:
     return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)

@@ -1,7 +1,7 @@
-"""The batches of a large job divided among processes, a core each.
+"""Divide the batches of a large decoding job among forked workers, one per core.
 
-Decoding is many small steps, each too small for threads to share: two processes of one thread write more than one
-process of two. They are forked, so that they have the model without loading or copying it, and answer in JSON.
+Decoding is many small steps, each too small for several threads: two workers with one thread each are faster than one
+with two. Workers are forked, so that they share the model without loading or copying it, and return JSON.
 """
 
 from __future__ import annotations
@@ -26,46 +26,52 @@ from glassformer.utils.cpu_threads import make_room
 Item = TypeVar("Item")
 
 
-def n_workers_for(n_rows: int, device: torch.device, fewest_rows: int) -> int:
-    """How many processes a job of so many rows is worth; 1 wherever forking is not safe or not possible.
+def n_workers_for(n_rows: int, device: torch.device, min_rows: int) -> int:
+    """Return how many workers to use for `n_rows` rows, each with at least `min_rows`; 1 where forking is unsafe.
 
     It is safe on Linux, from a process without other (Python) threads that could hold a lock.
     """
-    able = sys.platform == "linux" and device.type == "cpu" and threading.active_count() == 1
-    return max(1, min(make_room(), n_rows // fewest_rows)) if able else 1
+    safe = sys.platform == "linux" and device.type == "cpu" and threading.active_count() == 1
+    return max(1, min(make_room(), n_rows // min_rows)) if safe else 1
 
 
-def map_forked(work: Callable[[Item], Any], items: Sequence[Item], n_processes: int) -> list[Any]:
-    """`work` of every item, in their order; each process does every n-th, this one the first, with a thread each.
+def map_forked(function: Callable[[Item], Any], items: Sequence[Item], n_workers: int) -> list[Any]:
+    """Return `function` of every item, in order, computed by `n_workers` processes with one thread each.
+
+    Each worker takes every n-th item; this process is the first worker.
 
     Args:
-        work: what it returns must survive JSON.
+        function: its result must be JSON-serialisable.
+        items: its arguments.
+        n_workers: number of processes, this one included.
 
     Raises:
-        GlassformerError: what `work` raised, wherever it did. ResourceError: a process was lost.
+        GlassformerError: `function` raised it, in any worker.
+        ResourceError: a worker died.
     """
-    n_processes = min(n_processes, len(items))
-    if n_processes <= 1:
-        return [work(item) for item in items]
-    found: list[Any] = [None] * len(items)
+    n_workers = min(n_workers, len(items))
+    if n_workers <= 1:
+        return [function(item) for item in items]
+    results: list[Any] = [None] * len(items)
     with one_thread():
-        children = [_fork(work, items[k::n_processes]) for k in range(1, n_processes)]
+        children = [_fork(function, items[k::n_workers]) for k in range(1, n_workers)]
         try:
-            found[0::n_processes] = [work(item) for item in items[0::n_processes]]
+            results[0::n_workers] = [function(item) for item in items[0::n_workers]]
             for k, (_, pipe) in enumerate(children, start=1):
-                found[k::n_processes] = _read(pipe)
+                results[k::n_workers] = _read(pipe)
         finally:
             for pid, pipe in children:
                 with suppress(OSError):
                     os.close(pipe)
-                os.kill(pid, signal.SIGKILL)  # it has answered, or nobody waits for its answer any more
+                # It has returned its results, or nobody waits for them any more.
+                os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-    return found
+    return results
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch with one thread within the block."""
+    """Limit torch to one thread within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -74,46 +80,47 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _fork(work: Callable[[Item], Any], items: Sequence[Item]) -> tuple[int, int]:
-    """A process that does its items, and the pipe it answers through."""
-    reading, writing = os.pipe()
+def _fork(function: Callable[[Item], Any], items: Sequence[Item]) -> tuple[int, int]:
+    """Start a worker on its items; return its process id and the pipe to read its results from."""
+    read_end, write_end = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns of torch's threads, which wait for work and hold no lock; the child starts none.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid:
-        os.close(writing)
-        return pid, reading
-    _be_child(work, items, writing)
+        os.close(write_end)
+        return pid, read_end
+    _run_worker(function, items, write_end)
 
 
-def _be_child(work: Callable[[Item], Any], items: Sequence[Item], pipe: int) -> NoReturn:
-    """Work, answer, and end without anything that a process does at its end: its files are its parent's."""
+def _run_worker(function: Callable[[Item], Any], items: Sequence[Item], pipe: int) -> NoReturn:
+    """Compute, write the results, and exit without any clean-up: the open files belong to the parent."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches both; the parent says so
+        # Ctrl-C reaches both processes; the parent reports it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.environ["OMP_NUM_THREADS"] = "1"  # for `make_room`
         try:
-            told: dict[str, Any] = {"found": [work(item) for item in items]}
+            reply: dict[str, Any] = {"results": [function(item) for item in items]}
         except GlassformerError as error:
-            told = {"kind": type(error).__name__, "told": [error.message, error.hint]}
+            reply = {"error": type(error).__name__, "arguments": [error.message, error.hint]}
         except Exception:
-            traceback.print_exc()  # a bug, whose place is known only here
+            # A bug: only this process knows where.
+            traceback.print_exc()
             raise
-        with open(pipe, "w", encoding="utf-8") as answer:
-            json.dump(told, answer)
+        with open(pipe, "w", encoding="utf-8") as file:
+            json.dump(reply, file)
     finally:
         os._exit(0)
 
 
 def _read(pipe: int) -> list[Any]:
-    """What a child found."""
-    with open(pipe, encoding="utf-8", closefd=False) as answer:
-        text = answer.read()
+    with open(pipe, encoding="utf-8", closefd=False) as file:
+        text = file.read()
     if not text:
-        told = "a process that was decoding beside this one was lost"
-        raise ResourceError(told, "it may have been out of memory; OMP_NUM_THREADS=1 decodes in a single process")
-    told = json.loads(text)
-    if "found" not in told:
-        raise getattr(errors, told["kind"])(*told["told"])
-    return told["found"]
+        hint = "it may have run out of memory: OMP_NUM_THREADS=1 decodes in a single process"
+        raise ResourceError("a decoding worker died", hint)
+    reply = json.loads(text)
+    if "error" in reply:
+        raise getattr(errors, reply["error"])(*reply["arguments"])
+    return reply["results"]

@@ -1,10 +1,9 @@
-"""Beam search over a decoder, for many sentences at once; with a beam of one it is greedy decoding.
+"""Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding.
 
-What is searched, precisely: at each step the `beam_size` best unfinished hypotheses of a sentence are
-extended by every token, and those extensions are ranked by log-probability. An extension by EOS among the
-best `beam_size` is a finished hypothesis; the best others live on. A sentence is done at its length limit,
-or when `beam_size` hypotheses have finished and no live one, as it stands, scores above the n best of them.
-Batching by length is in `translate.py`.
+At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions are
+ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others stay
+live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its present
+length, scores above the n best of them. `translate.py` forms the batches.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalt
 from glassformer.decode.incremental import IncrementalDecoder
 from glassformer.decode.search_log import SearchLog, SearchStep
 from glassformer.errors import UsageError
+from glassformer.nn.fused.topk import BLOCK, add_topk
 
 NEG_INF = float("-inf")
-"""Score of a place in the beam that no hypothesis fills."""
-BLOCK = 32
-"""Tokens of which only the best is looked at first: a maximum of neighbours costs a tenth of sorting them."""
+"""Log-probability of suppressed tokens and of rows of the beam without a hypothesis."""
 
 
 def beam_search(
@@ -39,22 +37,24 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     log: SearchLog | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` best hypotheses of each sentence, best first.
+    """Return the `n_best` best hypotheses of each sentence, best first.
 
-    Hypotheses that ended with EOS come before those that the limit cut, whatever their scores: a loop
-    of likely words scores well for ever. Cut ones only fill the places that finished ones leave.
+    Hypotheses that ended with EOS come before truncated ones whatever their scores, because a loop of likely words scores
+    well forever. Truncated ones only fill the remaining places.
 
     Args:
-        decoder: holds one row a sentence and nothing of the past.
-        limits: most tokens of each sentence, a forced prefix and the EOS included.
+        decoder: holds one row per sentence and no tokens yet.
+        limits: maximum tokens of each sentence, a forced prefix and the EOS included.
         config: `beam_size`, `length_penalty` and `n_best` are used.
-        bos: what every row begins with. eos: what ends a hypothesis. pad: never written, nor is bos.
-        prefixes: tokens each hypothesis must begin with, one list a sentence (it may be empty).
-        log: told of every step.
+        bos: first token of every row, never generated.
+        eos: token that ends a hypothesis.
+        pad: never generated.
+        prefixes: tokens each hypothesis must begin with, one list per sentence (it may be empty).
+        log: called with every step.
 
     Raises:
-        UsageError: a setting that cannot be searched with.
-        DivergedError: the model's logits are not numbers.
+        UsageError: a setting out of range.
+        DivergedError: the model's logits are NaN.
     """
     _check(config, limits, decoder.max_len)
     if not limits:
@@ -64,26 +64,27 @@ def beam_search(
     results: list[list[Hypothesis]] = [[] for _ in limits]
     newest = torch.full((len(limits), 1), bos, device=decoder.device)
     while True:
-        # Where in the decoder each hypothesis came from, (B, beam).
+        # The decoder's row that each hypothesis extends, (B, beam).
         rows = beam.extend(decoder.step(newest))
         for i in beam.newly_done():
             results[int(beam.sentence[i])] = beam.hypotheses(i)
-        staying = active_rows(beam.done)
-        if staying is not None:
-            if not len(staying):
+        active = active_rows(beam.done)
+        if active is not None:
+            if not len(active):
                 return results
-            rows = rows[staying]
-            beam.keep(staying)
+            rows = rows[active]
+            beam.select(active)
         rows = rows.flatten()
-        if staying is not None or not torch.equal(rows, torch.arange(len(newest), device=rows.device)):
-            decoder.reorder(rows, staying)  # else every row extends itself, and nothing has to be copied
+        if active is not None or not torch.equal(rows, torch.arange(len(newest), device=rows.device)):
+            # Otherwise every row extends itself, and nothing has to be copied.
+            decoder.reorder(rows, active)
         newest = beam.tokens[:, :, -1].reshape(-1, 1)
 
 
 class _Beam:
     """The hypotheses of B sentences after t steps: the live ones, and the n best finished ones.
 
-    In `forced`, the forced prefixes, -1 is where the choice is free; the rest is as `beam_search` has it.
+    `forced` holds the forced prefixes, with -1 where the token is free; the other arguments are those of `beam_search`.
     """
 
     def __init__(
@@ -98,123 +99,113 @@ class _Beam:
         n, device, longest = len(limit), limit.device, int(limit.max())
         self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
         self.eos, self.suppress_tokens, self.log = eos, suppress_tokens, log
-        self.norms = torch.tensor(length_penalties(longest, config.length_penalty), device=device)
-        self.sentence = torch.arange(n, device=device)  # number of each sentence in the caller's list
+        self.penalties = torch.tensor(length_penalties(longest, config.length_penalty), device=device)
+        # Index of each sentence in the caller's list.
+        self.sentence = torch.arange(n, device=device)
         self.done = torch.zeros(n, dtype=torch.bool, device=device)
         self.n_finished = torch.zeros(n, dtype=torch.long, device=device)
-        # Live, sorted by log-probability: all that differs from a full beam at the start is its width.
+        # Live hypotheses, sorted by log-probability; the beam starts with a width of one.
         self.log_probs = torch.zeros(n, 1, device=device)
         self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
-        # Finished, sorted by score.
+        # Finished hypotheses, sorted by score.
         self.best_scores = torch.full((n, self.n_best), NEG_INF, device=device)
         self.best_log_probs = self.best_scores.clone()
         self.best_tokens = torch.full((n, self.n_best, longest), eos, device=device)
 
     def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
-        """Take one step; the row of `logits` that each live hypothesis extends."""
+        """Take one step and return the row of `logits` that each live hypothesis extends."""
         n, old_width = self.log_probs.shape
         vocab_size = logits.shape[1]
-        said = self._log_probs_of_tokens(logits.view(n, old_width, vocab_size))
+        token_log_probs = self._token_log_probs(logits.view(n, old_width, vocab_size))
         # At most one extension of each hypothesis ends it, so 2·beam candidates leave beam to live on.
         # The greedy search is over when its only hypothesis ends, so it needs only the best.
-        wanted = 1 if self.width == 1 else 2 * self.width
-        log_probs, place = _best(said, self.log_probs, wanted)  # (B, wanted), sorted
-        parent, token = place // vocab_size, place % vocab_size
+        k = 1 if self.width == 1 else 2 * self.width
+        log_probs, flat_index = _topk_extensions(token_log_probs, self.log_probs, k)
+        parent, token = flat_index // vocab_size, flat_index % vocab_size
         ends = token == self.eos
         if self.log is not None:
             self.log(self._step(log_probs, parent, token))
         self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
-        # Those that do not end, in rank.
-        alive = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]
-        parent, token = parent.gather(1, alive), token.gather(1, alive)
-        self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, alive)
+        # The best that do not end.
+        live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]
+        parent, token = parent.gather(1, live), token.gather(1, live)
+        self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, live)
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
         return torch.arange(n, device=parent.device)[:, None] * old_width + parent
 
     def _step(self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]) -> SearchStep:
-        """The candidates of this step, for the log; to be called before the step is taken."""
+        """Return the candidates of this step for the log; must be called before the step is taken."""
         ends, t = token == self.eos, self.tokens.shape[2]
         rank = torch.arange(token.shape[1], device=token.device)
-        place = (~ends).cumsum(dim=1) - 1  # among those that do not end
-        row = place.masked_fill(ends | (place >= self.width) | (total == NEG_INF), -1)
+        live_rank = (~ends).cumsum(dim=1) - 1
+        row = live_rank.masked_fill(ends | (live_rank >= self.width) | (total == NEG_INF), -1)
         finished = ends & (rank < self.width) & (total > NEG_INF)
         log_prob = total - self.log_probs.gather(1, parent)
-        tensors = (parent, token, log_prob, total, total / self.norms[t + 1], row, finished)
+        tensors = (parent, token, log_prob, total, total / self.penalties[t + 1], row, finished)
         return SearchStep(self.sentence[~self.done], *(x[~self.done] for x in tensors))
 
     def newly_done(self) -> list[int]:
-        """Sentences whose answer can no longer change, each told once.
+        """Return the indices of sentences that this step completed.
 
-        Besides the definition's ends (above) there is one that only saves time: no live hypothesis can
-        enter the n best any more. A log-probability only falls, so no continuation can score above the
-        log-probability there is, divided by the largest norm that can still be reached.
+        A sentence also ends early when no live hypothesis can enter the n best any more: log-probabilities only fall, so
+        no continuation can score above the present log-probability divided by the largest reachable penalty.
         """
         t = self.tokens.shape[2]
-        to_beat, live = self.best_scores[:, -1], self.log_probs[:, 0]
-        enough = (self.n_finished >= self.width) & (to_beat >= live / self.norms[t])
-        reach = torch.maximum(self.norms[min(t + 1, len(self.norms) - 1)], self.norms[self.limit])
-        done = (self.limit <= t) | enough | (to_beat >= live / reach)
+        worst_kept, live = self.best_scores[:, -1], self.log_probs[:, 0]
+        beam_finished = (self.n_finished >= self.width) & (worst_kept >= live / self.penalties[t])
+        largest_penalty = torch.maximum(self.penalties[min(t + 1, len(self.penalties) - 1)], self.penalties[self.limit])
+        done = (self.limit <= t) | beam_finished | (worst_kept >= live / largest_penalty)
         new = done & ~self.done
         self.done |= done
         return new.nonzero()[:, 0].tolist()
 
     def hypotheses(self, i: int) -> list[Hypothesis]:
-        """The n best of sentence i: finished ones, then live ones if places are left."""
+        """Return the n best of sentence i: finished ones first, then live ones."""
         best = (x[i].tolist() for x in (self.best_tokens, self.best_scores, self.best_log_probs))
-        norm = float(self.norms[self.tokens.shape[2]])
-        found = [
+        penalty = float(self.penalties[self.tokens.shape[2]])
+        hypotheses = [
             Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True)
             for tokens, score, log_prob in zip(*best, strict=True)
             if score > NEG_INF
         ] + [
-            Hypothesis(tokens, log_prob / norm, log_prob, False)
+            Hypothesis(tokens, log_prob / penalty, log_prob, False)
             for tokens, log_prob in zip(self.tokens[i].tolist(), self.log_probs[i].tolist(), strict=True)
             if log_prob > NEG_INF
         ]
-        return found[: self.n_best]
+        return hypotheses[: self.n_best]
 
-    def keep(self, staying: Int[Tensor, " B2"]) -> None:
-        """Drop every other sentence."""
-        for name in (
-            "limit",
-            "forced",
-            "sentence",
-            "done",
-            "n_finished",
-            "log_probs",
-            "tokens",
-            "best_scores",
-            "best_log_probs",
-            "best_tokens",
-        ):
-            setattr(self, name, getattr(self, name)[staying])
+    def select(self, active: Int[Tensor, " B2"]) -> None:
+        """Keep only the active sentences."""
+        names = ("limit", "forced", "sentence", "done", "n_finished", "log_probs", "tokens")
+        for name in (*names, "best_scores", "best_log_probs", "best_tokens"):
+            setattr(self, name, getattr(self, name)[active])
 
-    def _log_probs_of_tokens(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
-        """Log-probability of every token after every live hypothesis; what may not be written is dead."""
+    def _token_log_probs(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
+        """Return the log-probability of every token after every live hypothesis, -inf where it is not allowed."""
         t = self.tokens.shape[2]
-        said = logits.log_softmax(dim=-1)
+        log_probs = logits.log_softmax(dim=-1)
         if t == 0:
-            refuse_nan(said[:, :, self.eos])
-        said[:, :, self.suppress_tokens] = NEG_INF
+            refuse_nan(log_probs[:, :, self.eos])
+        log_probs[:, :, self.suppress_tokens] = NEG_INF
         if t < self.forced.shape[1]:
-            # Under a forced token the beam is one hypothesis, its first; the other places are dead.
+            # Under a forced token only the first hypothesis of the beam stays.
             token = self.forced[:, t]
-            bound = token >= 0
-            only = said[:, 0].gather(1, token.clamp(min=0)[:, None])
-            said[bound] = NEG_INF
-            said[bound, 0, token[bound]] = only[bound, 0]
-        return said
+            is_forced = token >= 0
+            forced_log_probs = log_probs[:, 0].gather(1, token.clamp(min=0)[:, None])
+            log_probs[is_forced] = NEG_INF
+            log_probs[is_forced, 0, token[is_forced]] = forced_log_probs[is_forced, 0]
+        return log_probs
 
     def _collect(self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]) -> None:
-        """Put the candidates that end among the finished, and keep the n best (older ones first on ties)."""
+        """Add the candidates that end to the finished hypotheses and keep the n best (older ones first on ties)."""
         ends = ends & (log_probs > NEG_INF)
         if not bool(ends.any()):
             return
         self.n_finished += ends.sum(dim=1)
         log_probs = log_probs.masked_fill(~ends, NEG_INF)
-        scores = torch.cat([self.best_scores, log_probs / self.norms[self.tokens.shape[2] + 1]], dim=1)
+        scores = torch.cat([self.best_scores, log_probs / self.penalties[self.tokens.shape[2] + 1]], dim=1)
         room = self.best_tokens.shape[2] - self.tokens.shape[2]
-        ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)  # EOS to the end
+        ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)
         scores, order = scores.sort(dim=1, descending=True, stable=True)
         order = order[:, : self.n_best]
         self.best_scores = scores[:, : self.n_best].contiguous()
@@ -226,44 +217,30 @@ def _of_parents(tokens: Int[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Int
     return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
 
 
-def _best(
-    said: Float[Tensor, "B w V"], log_probs: Float[Tensor, "B w"], k: int
+def _topk_extensions(
+    token_log_probs: Float[Tensor, "B w V"], log_probs: Float[Tensor, "B w"], k: int
 ) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
-    """The k best extensions of each sentence: what is said of a token, and of the hypothesis before it, added.
+    """Return the log-probabilities of the k best extensions of each sentence, sorted, and their indices into (w · V).
 
-    Sorted, as totals and places in (w · V), filled up with dead places where there are fewer than k.
+    Where there are fewer than k, the rest have log-probability -inf.
     """
     if k == 1:
-        place = said[:, 0].argmax(dim=1, keepdim=True)  # the first of equals, which topk does not promise
-        return said[:, 0].gather(1, place) + log_probs, place
-    n, width, vocab_size = said.shape
-    n_blocks = vocab_size // BLOCK
-    if width * n_blocks < k:
-        totals = (said + log_probs[:, :, None]).view(n, -1)
-        place = torch.arange(width * vocab_size, device=said.device).expand(n, -1)
-    else:
-        # The k best tokens lie in the k blocks whose maxima are best, or behind the last whole block.
-        whole = said[:, :, : n_blocks * BLOCK].unflatten(2, (n_blocks, BLOCK))
-        maxima = (whole.amax(dim=3) + log_probs[:, :, None]).view(n, -1)
-        block = maxima.topk(k, dim=1, sorted=False).indices
-        first = block // n_blocks * vocab_size + block % n_blocks * BLOCK
-        within = torch.arange(BLOCK, device=said.device)
-        place = (first[:, :, None] + within).view(n, -1)
-        rest = torch.arange(n_blocks * BLOCK, vocab_size, device=said.device)
-        rests = (torch.arange(width, device=said.device)[:, None] * vocab_size + rest).view(1, -1)
-        place = torch.cat([place, rests.expand(n, -1)], dim=1)
-        totals = said.view(n, -1).gather(1, place) + log_probs.gather(1, place // vocab_size)
-    values, among = totals.topk(min(k, totals.shape[1]), dim=1)
-    place = place.gather(1, among)
-    if missing := k - values.shape[1]:
-        return F.pad(values, (0, missing), value=NEG_INF), F.pad(place, (0, missing))
-    return values, place
+        # The first of equals, which topk does not promise.
+        index = token_log_probs[:, 0].argmax(dim=1, keepdim=True)
+        return token_log_probs[:, 0].gather(1, index) + log_probs, index
+    n, width, vocab_size = token_log_probs.shape
+    if width * (vocab_size // BLOCK) >= k:
+        return add_topk(token_log_probs, log_probs, k)
+    totals = (token_log_probs + log_probs[:, :, None]).view(n, -1)
+    values, index = totals.topk(min(k, totals.shape[1]), dim=1)
+    missing = k - values.shape[1]
+    return F.pad(values, (0, missing), value=NEG_INF), F.pad(index, (0, missing))
 
 
 def _forced_tokens(
     prefixes: Sequence[Sequence[int]] | None, n: int, special: set[int], device: torch.device
 ) -> Int[Tensor, "n P"]:
-    """Prefixes as one tensor, -1 behind their ends."""
+    """Return prefixes as one tensor, -1 behind their ends."""
     prefixes = [[]] * n if prefixes is None else prefixes
     if len(prefixes) != n:
         raise UsageError(f"{n} sentences need {n} prefixes (each may be empty), not {len(prefixes)}")

@@ -1,4 +1,4 @@
-"""What a beam search can be asked to tell: every candidate of every step. Nobody listening costs nothing."""
+"""Define the record of a beam-search step that a caller of `beam_search` can ask for."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SearchStep:
-    """The k candidates of one step, best first, of each of the B sentences that are not done.
+    """The k candidates of one step, best first, for each of the B unfinished sentences.
 
-    Places that no candidate fills have a total of minus infinity.
+    Attributes:
+        sentence: index of the sentence in the caller's list.
+        parent: row, among the live hypotheses of the step before, of the extended hypothesis.
+        token: the token it is extended by.
+        log_prob: log-probability of that token.
+        total: log-probability of the whole hypothesis; -inf where there are fewer than k candidates.
+        score: total / length ** length_penalty.
+        row: row among the live hypotheses after this step, -1 if it is not one of them.
+        finished: whether it ended with EOS. A candidate that neither is finished nor has a row is pruned.
     """
 
     sentence: Int[Tensor, " B"]
-    """Number of the sentence in the caller's list."""
     parent: Int[Tensor, "B k"]
-    """Row, among the live hypotheses of the step before, of the hypothesis that is extended."""
     token: Int[Tensor, "B k"]
-    """What it is extended by."""
     log_prob: Float[Tensor, "B k"]
-    """Log-probability of that token (nats)."""
     total: Float[Tensor, "B k"]
-    """Log-probability of the whole hypothesis."""
     score: Float[Tensor, "B k"]
-    """total / length ** length_penalty."""
     row: Int[Tensor, "B k"]
-    """Row among the live hypotheses after this step; -1 when it does not live on."""
     finished: Bool[Tensor, "B k"]
-    """It ended with EOS and counts as finished. Neither this nor a row: it is pruned."""
 
 
 SearchLog: TypeAlias = Callable[[SearchStep], None]
