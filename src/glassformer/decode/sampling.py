@@ -61,9 +61,7 @@ def sample(
         UsageError: a setting out of range, or an empty prompt.
         DivergedError: the model's logits are NaN.
     """
-    check_sampling(config, limits)
-    if not all(prompts):
-        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
+    check_sampling(config, prompts, limits)
     if not prompts:
         return []
     results: dict[int, Hypothesis] = {}
@@ -211,8 +209,8 @@ def _signed(x: int) -> int:
     return (x + 2**63) % 2**64 - 2**63
 
 
-def check_sampling(config: DecodeConfig, limits: Sequence[int]) -> None:
-    """Raise a UsageError for a setting out of range; it names the setting, the range and the value."""
+def check_sampling(config: DecodeConfig, prompts: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
+    """Raise a UsageError for an empty prompt or a setting out of range; it names the setting, the range and the value."""
     for name, value, fits, expected in (
         ("temperature", config.temperature, 0 <= config.temperature < float("inf"), "0 or more"),
         ("top_k", config.top_k, config.top_k >= 0, "0 (all tokens) or more"),
@@ -221,5 +219,7 @@ def check_sampling(config: DecodeConfig, limits: Sequence[int]) -> None:
     ):
         if not fits:
             raise UsageError(f"{name} must be {expected}, not {value}")
+    if not all(prompts):
+        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
     if limits and min(limits) < 1:
         raise UsageError(f"at least 1 new token must be allowed, not {min(limits)}", hint="raise --max-new-tokens")
