@@ -31,7 +31,7 @@ from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
-from glassformer.training.finetune import with_sizes_of
+from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import go_on, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.trainer import look_ahead, prepare, resume_run, start_run
@@ -73,7 +73,7 @@ def train(
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     begin = overrides.get("init_from") or (None if isinstance(recipe, Config) else config.train.init_from)
     if begin:
-        config = with_sizes_of(config, str(begin))
+        config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if launched() > 1 and (dry_run or overfit_batch or seeds is not None):

@@ -92,7 +92,7 @@ def test_text_encoded_ahead_brings_its_tokenizer_and_what_was_held_out(
     encode(tmp_path / "shards", files / "train.txt", "--kind", "char", "--lowercase", "--valid-fraction", "0.3")
     run = train(tmp_path / "run", tmp_path / "shards", None)
     said = capsys.readouterr().err
-    assert "taken over from" in said and "tokenizer char" in said and "held out when" in said
+    assert "taken from" in said and "tokenizer char" in said and "held out when" in said
     config = glassformer.load(run).config.text
     assert (config.tokenizer, config.lowercase) == ("char", True)
     assert Tokenizer.load(run / "tokenizer.json").sha256 == Tokenizer.load(tmp_path / "shards/tokenizer.json").sha256

@@ -25,7 +25,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import load_snapshot, snapshots
 from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
-from glassformer.training.finetune import Base, check_base, load_base, read_base
+from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
 MASK = 4
 TINY: dict[str, Any] = {
@@ -275,14 +275,14 @@ def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: 
 
 
 def weights_of(folder: Path) -> dict[str, Tensor]:
-    return read_base(str(folder)).weights
+    return load_pretrained(str(folder)).weights
 
 
 def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: Path, capsys) -> None:
     run = tune(base, tmp_path, "run")
     said = capsys.readouterr().err
-    assert f"taken over from {base}: model.d_model 32" in said
-    assert f"begins from {base}: " in said and "new: head.weight, head.bias" in said
+    assert f"taken from {base}: model.d_model 32" in said
+    assert f"initialised from {base}: " in said and "new: head.weight, head.bias" in said
     (step, path) = snapshots(RunFolder(run).snapshots)[0]
     start, before = load_snapshot(path), weights_of(base)
     assert step == 0
@@ -290,7 +290,7 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     assert all(torch.equal(start[name], before[name]) for name in start.keys() & before.keys())
     assert (run / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
     facts = RunFolder(run).read_data().base
-    assert facts == {"path": str(base), "sha256": read_base(str(base)).sha256}
+    assert facts == {"path": str(base), "sha256": load_pretrained(str(base)).sha256}
     assert "trained from the weights of" in (run / "report.md").read_text(encoding="utf-8")
 
 
@@ -364,13 +364,13 @@ def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"model": {"d_model": 64}}, "model.d_model is 64, and 32 in"),
-        ({"model": {"n_layers": 2}}, "model.n_layers is 2, and 1 in"),
-        ({"model": {"n_heads": 4}}, "model.n_heads is 4, and 2 in"),
-        ({"model": {"activation": "gelu"}}, "model.activation is gelu, and relu in"),
-        ({"tokenizer": "char"}, "text.tokenizer is char, and word in"),
-        ({"vocab_size": 30}, "text.vocab_size is 30, and 20000 in"),
-        ({"ngrams": 100}, "text.ngrams is 100, and 0 in"),
+        ({"model": {"d_model": 64}}, "model.d_model must be 32, as in .*; got 64"),
+        ({"model": {"n_layers": 2}}, "model.n_layers must be 1, as in .*; got 2"),
+        ({"model": {"n_heads": 4}}, "model.n_heads must be 2, as in .*; got 4"),
+        ({"model": {"activation": "gelu"}}, "model.activation must be relu, as in .*; got gelu"),
+        ({"tokenizer": "char"}, "text.tokenizer must be word, as in .*; got char"),
+        ({"vocab_size": 30}, "text.vocab_size must be 20000, as in .*; got 30"),
+        ({"ngrams": 100}, "text.ngrams must be 0, as in .*; got 100"),
     ],
     ids=str,
 )
@@ -384,10 +384,10 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
     file = table(tmp_path / "train.csv", 16, seed=1)
     words = ["train", "classify", "--train-file", str(file), "--init-from", str(base), "--dry-run"]
     assert main([*words, "--model.dropout", "0.4"]) == 0
-    assert "taken over from" in capsys.readouterr().err
+    assert "taken from" in capsys.readouterr().err
     assert main([*words, "--model.d-model", "64"]) == UsageError.exit_code
     said = capsys.readouterr().err
-    assert "model.d_model is 64, and 32 in" in said and "leave it out" in said
+    assert "model.d_model must be 32, as in" in said and "remove the setting" in said
     assert main([*words[:5], str(tmp_path)]) == CheckpointError.exit_code
     assert "holds no trained model" in capsys.readouterr().err
 
@@ -401,15 +401,15 @@ def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
-    plain, text = read_base(str(base)), TextConfig("word", 20000, True, 0, 300)
+    plain, text = load_pretrained(str(base)), TextConfig("word", 20000, True, 0, 300)
     learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
     for known, refused in ((plain, False), (learned, True)):
         config = Config(task="classify", model=known.config.model, text=text)
         if refused:
-            with pytest.raises(UsageError, match=r"text\.max_len is 300, and"):
-                check_base(config, known)
+            with pytest.raises(UsageError, match=r"text\.max_len must be"):
+                check_compatible(config, known)
         else:
-            check_base(config, known)
+            check_compatible(config, known)
 
 
 def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
@@ -419,9 +419,9 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
 
 def test_a_model_that_shares_nothing_is_told() -> None:
     config = Config(task="lm", model=ModelConfig(), text=TextConfig(), train=TrainConfig())
-    other = Base("runs/other", config, small("lm").task.tokenizer, {"bias": torch.zeros(3)}, "")
-    with pytest.raises(UsageError, match="runs/other, a run to lm, shares no weights"):
-        load_base(nn.Linear(2, 2), other)
+    other = PretrainedModel("runs/other", config, small("lm").task.tokenizer, {"bias": torch.zeros(3)}, "")
+    with pytest.raises(UsageError, match="runs/other, a run of the task lm, shares no weights"):
+        copy_pretrained_weights(nn.Linear(2, 2), other)
 
 
 def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encoder(
@@ -434,10 +434,10 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     tiny = {key: value for key, value in TINY.items() if key != "model"}
     glassformer.train("lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny)
     said = capsys.readouterr().err
-    assert re.search(r"begins from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
+    assert re.search(r"initialised from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
     (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
     pairs = {"src_file": tmp_path / "s.txt", "tgt_file": tmp_path / "s.txt", "limit": 20}
     pairs["valid_src_file"] = pairs["valid_tgt_file"] = tmp_path / "s.txt"
     glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
     said = capsys.readouterr().err
-    assert "begins from" in said and "new: tgt_embedding.weight, decoder." in said
+    assert "initialised from" in said and "new: tgt_embedding.weight, decoder." in said

@@ -115,9 +115,9 @@ def _begun(recipe: Config, given: list[str]) -> Config:
     named = [flag.partition("=")[2] for flag in given if flag.startswith("--init-from=")]
     if not (path := named[-1] if named else recipe.train.init_from):
         return recipe
-    from glassformer.training.finetune import with_sizes_of
+    from glassformer.training.finetune import with_pretrained_settings
 
-    return with_sizes_of(recipe, path)
+    return with_pretrained_settings(recipe, path)
 
 
 def _finish(out: Path, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
 from glassformer.distributed.process_group import ALONE, Ranks
 from glassformer.tasks import Task
-from glassformer.training.finetune import Base
+from glassformer.training.finetune import PretrainedModel
 from glassformer.utils.device import Precision
 
 
@@ -25,7 +25,7 @@ class RunContext:
     valid: EncodedCorpus
     device: torch.device
     precision: Precision
-    base: Base | None = None
+    base: PretrainedModel | None = None
     """What a new run begins from, where that is not random weights."""
     ranks: Ranks = ALONE
     """Who trains it together."""

@@ -1,7 +1,7 @@
-"""Beginning from a run that was trained before (fine-tuning): its tokenizer, its sizes, and its weights by name.
+"""Fine-tuning: initialise a run with the tokenizer, the sizes and, by name, the weights of a trained one.
 
-The other run may be of another task: a classifier takes embedding and encoder of a pretrained model and draws its head
-anew. Afterwards the new run needs the other one no more; only before its first checkpoint does it read it again.
+The tasks may differ: a classifier takes embedding and encoder of a pretrained model and initialises its head randomly.
+From its first checkpoint on the new run is self-contained.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from glassformer.tasks import TASKS, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import console
 
-FREE = frozenset("dropout embedding_dropout ngram_dropout pooling members zero_init".split())
-"""What of a model may differ from the one it begins from: no weight that is copied is shaped by it or meant for it."""
-TEXT = ("tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len")
-"""What of the text goes with the tokenizer, and the longest text, which goes with learned positions."""
-SIZES = frozenset(TEXT) | {f.name for f in fields(ModelConfig)} - FREE
-"""What no rule finds where a run begins from another."""
+FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "members", "zero_init"}
+"""Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
+MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
+TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len"]
+"""Settings of the tokenizer, and the maximum length, which has to match with learned positions."""
 _MEMBER = re.compile(r"^members\.\d+\.")
 
 
 @dataclass(frozen=True)
-class Base:
-    """A trained model to begin from: where it is, what it is, and the SHA-256 of its file of weights."""
+class PretrainedModel:
+    """A trained model to initialise from; `sha256` is that of its weights file."""
 
     path: str
     config: Config
@@ -45,101 +44,94 @@ class Base:
     sha256: str
 
 
-def read_base(path: str) -> Base:
-    """The model of a run folder, or of a model folder.
+def load_pretrained(path: str) -> PretrainedModel:
+    """Load the model of a run folder or of a model folder.
 
     Raises:
         CheckpointError: it is missing or damaged.
     """
     folder = RunFolder(path).trained_model()
-    facts, weights = load_model_files(folder, {name: kind.n_layers for name, kind in TASKS.items()})
-    kept = {name: facts[name] for name in ("task", "text", "model")}
-    config = config_from_dict(kept, f"the configuration in {folder}")
+    facts, weights = load_model_files(folder, {name: task.n_layers for name, task in TASKS.items()})
+    sections = {name: facts[name] for name in ("task", "text", "model")}
+    config = config_from_dict(sections, f"the configuration in {folder}")
     with open(folder / WEIGHTS, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return Base(path, config, RunFolder(folder).read_tokenizer(), weights, sha256)
+    return PretrainedModel(path, config, RunFolder(folder).read_tokenizer(), weights, sha256)
 
 
-def with_sizes_of(config: Config, path: str) -> Config:
-    """A recipe's configuration with the sizes and the text settings of the run at `path`; says which ones change.
+def with_pretrained_settings(config: Config, path: str) -> Config:
+    """Return a recipe's configuration with the sizes and text settings of the run at `path`; log those that change.
 
-    No rule finds a setting of the text any more: the tokenizer is there already.
-
-    What a person names comes after this, over it, and `check_base` refuses what then does not fit.
+    They are no longer chosen automatically. Flags are applied afterwards; `check_compatible` rejects those that differ.
     """
-    base = read_base(path)
     changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}}
-    told = []
-    for section, name, _, theirs in _differences(config, base.config):
-        changes[section][name] = theirs
-        told.append(f"{section}.{name} {_written(theirs)}")
-    if told:
-        console.say(f"taken over from {path}: {', '.join(told)}")
+    for section, name, _, pretrained_value in _differences(config, load_pretrained(path).config):
+        changes[section][name] = pretrained_value
+    changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
+    if changed:
+        console.say(f"taken from {path}: {', '.join(changed)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text, auto=remaining_auto(config, SIZES))
+    return replace(config, model=model, text=text, auto=remaining_auto(config, {*MODEL_SETTINGS, *TEXT_SETTINGS}))
 
 
-def check_base(config: Config, base: Base) -> None:
-    """Refuse a configuration of which the base's weights would mean something else.
-
-    Raises:
-        UsageError: a size or a setting of the text differs; it is named.
-    """
-    for section, name, ours, theirs in _differences(config, base.config):
-        told = (
-            f"{section}.{name} is {_written(ours)}, and {_written(theirs)} in {base.path}, which this run begins from"
-        )
-        raise UsageError(told, "leave it out: it is taken over from there")
-
-
-def load_base(model: nn.Module, base: Base) -> None:
-    """Copy all weights that agree in name and shape, and say how many; the others stay as they were drawn.
-
-    Each member of an ensemble begins from the one model that a base is.
+def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
+    """Reject a configuration in which the pretrained weights would have another shape or meaning.
 
     Raises:
-        UsageError: there are none.
+        UsageError: a size or a text setting differs; it is named.
     """
-    own = dict(model.named_parameters())
-    there = {name: base.weights.get(name, base.weights.get(_MEMBER.sub("", name))) for name in own}
-    same = {name: w for name, w in there.items() if w is not None and w.shape == own[name].shape}
-    if not same:
-        told = f"{base.path}, a run to {base.config.task}, shares no weights with this model"
-        raise UsageError(told, "begin from a run of the same task, or classify from one to pretrain")
+    for section, name, value, expected in _differences(config, pretrained.config):
+        message = f"{section}.{name} must be {_format(expected)}, as in {pretrained.path}; got {_format(value)}"
+        raise UsageError(message, "remove the setting: it is taken from the pretrained run")
+
+
+def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> None:
+    """Copy all weights of matching name and shape, to each ensemble member too; log how many, and which stay random.
+
+    Raises:
+        UsageError: no weight matches.
+    """
+    params, weights = dict(model.named_parameters()), pretrained.weights
+    candidates = {name: weights.get(name, weights.get(_MEMBER.sub("", name))) for name in params}
+    matching = {name: w for name, w in candidates.items() if w is not None and w.shape == params[name].shape}
+    if not matching:
+        message = f"{pretrained.path}, a run of the task {pretrained.config.task}, shares no weights with this model"
+        raise UsageError(message, "initialise from a run of the same task, or a classifier from a run of pretrain")
     with torch.no_grad():
-        for name, weight in same.items():
-            own[name].copy_(weight)
-    new = [name for name in own if name not in same]
-    n, rest = sum(own[name].numel() for name in same), f"; new: {', '.join(new[:4])}" if new else ""
+        for name, weight in matching.items():
+            params[name].copy_(weight)
+    new = [name for name in params if name not in matching]
+    n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
-    console.say(f"begins from {base.path}: {len(same)} of {len(own)} tensors, {n:,} weights{rest}{more}")
+    console.say(
+        f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
+    )
 
 
-def recorded_base(path: str, sha256: str) -> Base:
-    """The base of a run that has no checkpoint yet, as it was when that run began.
+def reload_pretrained(path: str, sha256: str) -> PretrainedModel:
+    """Load the model that a run without a checkpoint was initialised from, unchanged since then.
 
     Raises:
-        CheckpointError: it is missing, or another by now.
+        CheckpointError: it is missing or has changed.
     """
-    base = read_base(path)
-    if base.sha256 != sha256:
-        told = f"the weights in {path}, which this run began from, have changed since"
-        raise CheckpointError(told, "restore them, or start a new run")
-    return base
+    pretrained = load_pretrained(path)
+    if pretrained.sha256 != sha256:
+        message = f"the weights in {path}, which this run was initialised from, have changed since"
+        raise CheckpointError(message, "restore them, or start a new run")
+    return pretrained
 
 
-def _differences(config: Config, base: Config) -> Iterator[tuple[str, str, Any, Any]]:
-    """(section, field, ours, theirs) of all that must agree, where both tasks have a use for it, and does not."""
-    ignored = task_class(config.task).ignores | task_class(base.task).ignores
-    if base.model.positions != "learned":
+def _differences(config: Config, pretrained: Config) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield section, field, value and pretrained value of each setting that must match, is used by both, and differs."""
+    ignored = task_class(config.task).ignores | task_class(pretrained.task).ignores
+    if pretrained.model.positions != "learned":
         ignored |= {"text.max_len"}
-    names = [("model", f.name) for f in fields(ModelConfig) if f.name not in FREE]
-    for section, name in [*names, *(("text", name) for name in TEXT)]:
-        ours, theirs = (getattr(getattr(c, section), name) for c in (config, base))
-        if ours != theirs and f"{section}.{name}" not in ignored:
-            yield section, name, ours, theirs
+    names = [*(("model", name) for name in MODEL_SETTINGS), *(("text", name) for name in TEXT_SETTINGS)]
+    for section, name in names:
+        value, pretrained_value = (getattr(getattr(c, section), name) for c in (config, pretrained))
+        if value != pretrained_value and f"{section}.{name}" not in ignored:
+            yield section, name, value, pretrained_value
 
 
-def _written(value: Any) -> str:
-    """A setting as a recipe spells it."""
+def _format(value: Any) -> str:
     return "not set" if value is None else str(value).lower()

@@ -34,7 +34,7 @@ from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES, describe_data, describe_environment
 from glassformer.training.finalize import finish_run
-from glassformer.training.finetune import check_base, load_base, read_base, recorded_base
+from glassformer.training.finetune import check_compatible, copy_pretrained_weights, load_pretrained, reload_pretrained
 from glassformer.training.loop import train_steps
 from glassformer.training.preflight import Preflight, preflight
 from glassformer.training.signals import interruption_error, stop_requests
@@ -58,8 +58,8 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
     if config.train.init_from and tokenizer is None:
-        base = read_base(config.train.init_from)
-        check_base(config, base)
+        base = load_pretrained(config.train.init_from)
+        check_compatible(config, base)
         tokenizer = base.tokenizer
     config, data = apply_auto_config(config, kind, load_text_data(kind.schema, config.data))
     if kind.schema.columns is not None and len(data.train) > 1 and len(set(data.train.text)) == 1:
@@ -189,7 +189,7 @@ def _train(p: RunContext, folder: RunFolder, on_report: OnReport | None, *, resu
     p.ranks.same(newest_checkpoint=checkpoint.name if checkpoint else "")
     if checkpoint is None and p.config.train.init_from:
         known = folder.read_data().base.get("sha256", "")
-        load_base(model, p.base or recorded_base(p.config.train.init_from, known))
+        copy_pretrained_weights(model, p.base or reload_pretrained(p.config.train.init_from, known))
     state = TrainState.start(model, p.config.train, p.ranks)
     if resume:
         _restore(state, folder, checkpoint)
