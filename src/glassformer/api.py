@@ -21,7 +21,7 @@ from glassformer.config.recipes import config_from_dict, load_recipe, override
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.splits import Split
-from glassformer.distributed.process_group import launched
+from glassformer.distributed.process_group import launched_processes
 from glassformer.errors import DataError, UsageError
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.quantize import at_precision
@@ -34,7 +34,8 @@ from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import go_on, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
-from glassformer.training.trainer import look_ahead, prepare, resume_run, start_run
+from glassformer.training.preparation import prepare, settle_budget
+from glassformer.training.trainer import resume_run, start_run
 from glassformer.utils import console
 from glassformer.utils.device import Precision, choose_device, choose_precision, tuned
 
@@ -76,8 +77,10 @@ def train(
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
-    if launched() > 1 and (dry_run or overfit_batch or seeds is not None):
-        told = f"a dry run, overfit_batch and seeds are the work of one process, and {launched()} were started"
+    if launched_processes() > 1 and (dry_run or overfit_batch or seeds is not None):
+        told = (
+            f"a dry run, overfit_batch and seeds are the work of one process, and {launched_processes()} were started"
+        )
         raise UsageError(told, "start it without torchrun; with it, one run of one seed at a time")
     if seeds is not None:
         if dry_run or overfit_batch:
@@ -86,7 +89,7 @@ def train(
         return load(folder)
     with tuned(choose_device(config.train.device), config.train.deterministic):
         if dry_run or overfit_batch:
-            prepared, _ = look_ahead(prepare(config))
+            prepared, _ = settle_budget(prepare(config))
             if overfit_batch:
                 overfit(prepared, on_report)
             return None

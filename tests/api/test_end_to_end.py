@@ -239,10 +239,10 @@ def test_a_long_text_is_announced_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reviews = write_reviews(tmp_path / "r.csv")
-    monkeypatch.setattr("glassformer.training.trainer.MANY_CHARS", len(reviews.read_text(encoding="utf-8")))
+    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", len(reviews.read_text(encoding="utf-8")))
     glassformer.train("classify", out=tmp_path / "short", train_file=reviews, **TINY | {"steps": 1})
     assert "reading " not in capsys.readouterr().err  # the file has more in it than its texts
-    monkeypatch.setattr("glassformer.training.trainer.MANY_CHARS", 1000)
+    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", 1000)
     glassformer.train("classify", out=tmp_path / "long", train_file=reviews, **TINY | {"steps": 1})
     told = capsys.readouterr().err.splitlines()
     assert "million characters: tokenizer and encoding can take minutes" in told[0]

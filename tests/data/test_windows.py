@@ -14,7 +14,7 @@ from glassformer.data import windows
 from glassformer.data.batch_sampler import LazyBatches
 from glassformer.data.permutation import Permutation
 from glassformer.data.windows import overlapping_windows, shuffled_windows
-from glassformer.distributed.process_group import Ranks
+from glassformer.distributed.process_group import ProcessGroup
 
 
 @settings(max_examples=150, deadline=None)
@@ -107,6 +107,8 @@ def test_any_number_of_processes_has_the_windows_of_one(size, accumulate, n) -> 
         plan = shuffled_windows(n, 8, TrainConfig(max_tokens=64), 0)
         for at in range(0, len(plan), accumulate):
             entries = plan[at : at + accumulate]
-            pieces = [p for rank in range(size) for p, counts in Ranks(rank, size).pieces(entries) if counts]
+            pieces = [
+                p for rank in range(size) for p, counts in ProcessGroup(rank, size).split_batches(entries) if counts
+            ]
             of_all, of_one = np.concatenate(pieces), np.concatenate(list(entries))
             assert sorted(map(tuple, of_all.tolist())) == sorted(map(tuple, of_one.tolist()))

@@ -44,7 +44,7 @@ def poison() -> None:
     update = loop.update
 
     def poisoned(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
-        if state.progress.step >= 4 and run.ranks.rank == run.ranks.size - 1:
+        if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
             own = run.task.loss_sum
             run.task.loss_sum = lambda *args: own(*args) * math.nan
         return update(state, run, batches, lr)
@@ -54,11 +54,11 @@ def poison() -> None:
 
 def fall_silent() -> None:
     """The last process answers no more from the ninth update on, and nobody waits long."""
-    process_group.PATIENCE = timedelta(seconds=6)
+    process_group.TIMEOUT = timedelta(seconds=6)
     update = loop.update
 
     def silent(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
-        if state.progress.step >= 8 and run.ranks.rank == run.ranks.size - 1:
+        if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
             time.sleep(600)
         return update(state, run, batches, lr)
 
@@ -70,7 +70,7 @@ def terminate_in_validation() -> None:
     score = Validator.score
 
     def terminated(self: Validator, *args: Any) -> dict[str, float]:
-        if self.run.ranks.size > 1 and self.run.ranks.rank == self.run.ranks.size - 1:
+        if self.context.group.world_size > 1 and self.context.group.rank == self.context.group.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return score(self, *args)
 
@@ -102,7 +102,7 @@ def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_in_one_stops_all_at_one_update(tmp_path: Path) -> None:
     codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run", "--save-every", "2"), before=poison))
     assert codes[0] == codes[1] != 0, said
-    assert said[0].count("error: loss nan") == 1 and "at update 5 " in said[0] and said[1] == "", said
+    assert said[0].count("error: loss nan") == 1 and "at step 5 " in said[0] and said[1] == "", said
     assert saved(tmp_path, "run")[-1] == "step-00000004"
 
 
@@ -115,7 +115,7 @@ def test_one_that_does_not_answer_ends_the_others_with_a_sentence(tmp_path: Path
     processes[2].send(signal.SIGKILL)
     assert codes == [6, 6], said
     told = "".join(said)
-    assert told.count("or kept the others waiting for 0.1 minutes, at update 9") == 1, said
+    assert told.count("or kept the others waiting for 0.1 minutes, at step 9") == 1, said
     assert saved(tmp_path, "run")[-1] == "step-00000007" and f"--resume {tmp_path / 'run'}" in told
 
 

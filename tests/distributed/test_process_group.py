@@ -26,7 +26,7 @@ from tests.helpers.together import (
 )
 from torch.distributed import TCPStore
 
-from glassformer.distributed.process_group import ALONE, Ranks, joined
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
 from glassformer.errors import ResourceError, UsageError
 from glassformer.utils import atomic_io, console
 
@@ -37,7 +37,7 @@ ROWS = st.lists(st.integers(1, 20), min_size=1, max_size=5)
 def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(sizes: list[int], size: int) -> None:
     ends = np.cumsum([0, *sizes])
     entries = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-    shares = [Ranks(rank, size).pieces(entries) for rank in range(size)]
+    shares = [ProcessGroup(rank, size).split_batches(entries) for rank in range(size)]
     assert len({len(share) for share in shares}) == 1, "all have equally many forward passes"
     counted = np.concatenate([rows for share in shares for rows, counts in share if counts])
     assert sorted(counted) == list(range(ends[-1]))
@@ -47,10 +47,10 @@ def test_every_row_of_an_update_counts_once_whatever_the_number_of_processes(siz
 
 
 def test_one_process_alone_gets_back_what_it_gives() -> None:
-    assert ALONE.sum(3, 0.1) == [3, 0.1] and ALONE.of_first(2) == [2]
-    assert ALONE.gathered([[1], [2, 3]], 2) == [[1], [2, 3]]
-    assert ALONE.mine([1, 2, 3]) == [1, 2, 3]
-    with pytest.raises(UsageError, match="mine"), ALONE.agreed():
+    assert SINGLE_PROCESS.all_reduce(3, 0.1) == [3, 0.1] and SINGLE_PROCESS.broadcast(2) == [2]
+    assert SINGLE_PROCESS.all_gather_rows([[1], [2, 3]], 2) == [[1], [2, 3]]
+    assert SINGLE_PROCESS.shard([1, 2, 3]) == [1, 2, 3]
+    with pytest.raises(UsageError, match="mine"), SINGLE_PROCESS.raise_together():
         raise UsageError("mine")
 
 
@@ -76,7 +76,7 @@ def test_processes_that_cannot_meet_are_told_so(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     with (
         pytest.raises(UsageError, match=r"the 2 processes of this run cannot meet: .*MASTER_ADDR"),
-        joined("cpu"),
+        init_distributed("cpu"),
     ):
         pass
 
@@ -99,7 +99,7 @@ def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
         monkeypatch.setenv(name, str(value))
     Thread(target=vanish, daemon=True).start()
     lost = "one of the 2 processes of this run ended while they met: "
-    with pytest.raises(ResourceError, match=lost) as raised, joined("cpu"):
+    with pytest.raises(ResourceError, match=lost) as raised, init_distributed("cpu"):
         pass
     assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
 
@@ -119,7 +119,7 @@ def test_two_processes_train_the_run_of_one() -> None:
     settings = {"accumulate": 3, "epochs": 1}
     first, second = together(2, train, "classify", 4, 30, settings)
     assert first == second, "replicas are equal to the byte"
-    near(first, train(ALONE, "classify", 4, 30, settings))
+    near(first, train(SINGLE_PROCESS, "classify", 4, 30, settings))
 
 
 def test_a_signal_during_validation_stops_all_processes_after_the_next_update() -> None:
@@ -138,7 +138,7 @@ def test_a_stop_that_one_process_raises_keeps_its_exit_code_in_all() -> None:
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: int) -> None:
     settings = {"accumulate": accumulate, "epochs": 3}
-    alone = train(ALONE, task, 30, 60, settings)
+    alone = train(SINGLE_PROCESS, task, 30, 60, settings)
     assert len(alone["loss"]) > 4 and alone["valid"]
     for size in (2, 4):
         found = together(size, train, task, 30, 60, settings)
@@ -157,7 +157,7 @@ def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: in
     ids=str,
 )
 def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings: dict) -> None:
-    alone = train(ALONE, task, 8, 40, settings)
+    alone = train(SINGLE_PROCESS, task, 8, 40, settings)
     found = together(2, train, task, 8, 40, settings)
     assert found[0] == found[1]
     near(found[0], alone)
@@ -171,7 +171,7 @@ def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str)
         "epochs": 3,
         "lr": 3e-4,
     }  # a text known by heart has a loss of rounding alone
-    alone = train(ALONE, task, 20, 60, settings)
+    alone = train(SINGLE_PROCESS, task, 20, 60, settings)
     found = together(2, train, task, 20, 60, settings)
     assert found[0] == found[1]
     assert found[0]["loss"] == pytest.approx(alone["loss"], rel=5e-3)
@@ -181,7 +181,7 @@ def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str)
 @pytest.mark.slow
 def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byte() -> None:
     settings = {"accumulate": 2, "epochs": 2}
-    alone = train(ALONE, "translate", 12, 60, settings)
+    alone = train(SINGLE_PROCESS, "translate", 12, 60, settings)
     for found in together(2, train, "translate", 12, 60, settings):
         assert found["kept"] == alone["kept"]
 
@@ -191,7 +191,7 @@ def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byt
 def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(task: str, settings: dict) -> None:
     """22 texts are three batches of 7 and one text; the windows of a text end in a short one."""
     settings = settings | {"epochs": 3}
-    alone = train(ALONE, task, 50, 22, settings)
+    alone = train(SINGLE_PROCESS, task, 50, 22, settings)
     found = together(4, train, task, 50, 22, settings)
     assert all(other == found[0] for other in found)
     near(found[0], alone)
@@ -219,7 +219,7 @@ def test_what_is_hidden_for_pretraining_differs_and_the_replicas_do_not() -> Non
 @pytest.mark.parametrize("task", ["classify", "translate", "pretrain", "lm"])
 def test_every_example_is_scored_once_by_any_number_of_processes(task: str) -> None:
     sizes = [1] if task == "lm" else [1, 2, 3, 7, 17]
-    alone = validate(ALONE, task, sizes)
+    alone = validate(SINGLE_PROCESS, task, sizes)
     for size in (2, 3, 4):
         found = together(size, validate, task, sizes)
         for i, expected in enumerate(alone):

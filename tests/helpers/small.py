@@ -13,7 +13,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepReport
 from glassformer.tasks import TASKS, Task
 from glassformer.training.context import RunContext
-from glassformer.training.loop import train_steps, update
+from glassformer.training.loop import optimizer_step, train_steps
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -66,7 +66,7 @@ class Small:
 
     def new_state(self) -> TrainState:
         torch.manual_seed(self.config.train.seed)
-        return TrainState.start(self.task.build_model(), self.config.train)
+        return TrainState.start(self.task.build_model(), self.task)
 
     def batches(self, epoch: int = 0) -> list[np.ndarray]:
         """The plan of an epoch."""
@@ -78,7 +78,7 @@ class Small:
 
     def update(self, state: TrainState, batches: list[Batch], lr: float) -> tuple[float, float]:
         """One update of a state."""
-        return update(state, self.context, batches, lr)
+        return optimizer_step(state, self.context, batches, lr)
 
     def run(self, state: TrainState, most: int | None = None) -> list[StepReport]:
         """Reports of at most `most` updates; a generator that is dropped there is a run that was killed there."""

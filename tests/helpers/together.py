@@ -20,16 +20,16 @@ import torch
 from tests.helpers.forking import forking
 from tests.helpers.small import config_of, data_of, small_run
 
-from glassformer.distributed import process_group as meeting
-from glassformer.distributed.process_group import Ranks, joined
+from glassformer.distributed import process_group
+from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
 from glassformer.runs.records import StepReport
 from glassformer.tasks.lm import task as language
-from glassformer.training import trainer
+from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
-from glassformer.training.loop import own_batches, train_steps, update
+from glassformer.training.loop import local_batches, optimizer_step, train_steps
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
@@ -75,7 +75,7 @@ def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any
     if work is mixed_devices:  # it looks at how they meet
         found = work(rank, size)
     else:
-        with joined("cpu") as ranks:
+        with init_distributed("cpu") as ranks:
             found = work(ranks, *args)
     (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
 
@@ -83,7 +83,7 @@ def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any
 # What they do. Each is called as `work(ranks, …)` and returns what JSON holds.
 
 
-def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
+def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
     """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
     run, state = _begin(ranks, task, n, settings)
     reports = _reports(run, state, most)
@@ -97,7 +97,7 @@ def train(ranks: Ranks, task: str, most: int, n: int, settings: dict[str, Any]) 
     }
 
 
-def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
+def _begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
     """A small run without dropout, before its first update; `members` is the model's, `max_logits` the loss's."""
     settings = dict(settings)
     language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
@@ -105,9 +105,9 @@ def _begin(ranks: Ranks, task: str, n: int, settings: dict[str, Any]) -> tuple[R
     config = config_of(task, **settings)
     config = replace(config, model=replace(config.model, dropout=0.0, members=members))
     alone = small_run(config, data_of(task, n)).context
-    run = replace(alone, ranks=ranks, precision=choose_precision(config.train.precision, alone.device))
+    run = replace(alone, group=ranks, precision=choose_precision(config.train.precision, alone.device))
     torch.manual_seed(config.train.seed)
-    return run, TrainState.start(run.task.build_model(), config.train, ranks)
+    return run, TrainState.start(run.task.build_model(), run.task, ranks)
 
 
 def _reports(run: RunContext, state: TrainState, most: int) -> list[StepReport]:
@@ -123,14 +123,14 @@ def _digest(state: TrainState) -> str:
     return digest.hexdigest()
 
 
-def validate(ranks: Ranks, task: str, sizes: list[int]) -> list[dict[str, Any]]:
+def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str, Any]]:
     """The scores of the first so many examples by an untrained model, and which of them this process looked at."""
     data, found = data_of(task, 120), []
     for n in sizes:
         valid = data.valid
         some = replace(valid, text=valid.text[:n], answer=valid.answer and valid.answer[:n])
         run = small_run(config_of(task), replace(data, valid=some)).context
-        shared = replace(run, ranks=ranks)
+        shared = replace(run, group=ranks)
         torch.manual_seed(0)
         model = run.task.build_model()
         validator = Validator(shared)
@@ -140,32 +140,32 @@ def validate(ranks: Ranks, task: str, sizes: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def diverge(ranks: Ranks) -> list[Any]:
+def diverge(ranks: ProcessGroup) -> list[Any]:
     """What is said, and whether anything was updated, when the loss of the last process alone is no number."""
-    run = replace(small_run(config_of("classify"), data_of("classify")).context, ranks=ranks)
+    run = replace(small_run(config_of("classify"), data_of("classify")).context, group=ranks)
     torch.manual_seed(0)
-    state = TrainState.start(run.task.build_model(), run.config.train, ranks)
+    state = TrainState.start(run.task.build_model(), run.task, ranks)
     before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
-    batches = own_batches(run, run.task.epoch_batches(run.train, 0)[:1])
-    if ranks.rank == ranks.size - 1:
+    batches = local_batches(run, run.task.epoch_batches(run.train, 0)[:1])
+    if ranks.rank == ranks.world_size - 1:
         own = run.task.loss_sum
         run.task.loss_sum = lambda model, batch, label_smoothing=0.0: own(model, batch, label_smoothing) * math.nan
     try:
-        update(state, run, batches, 0.1)
+        optimizer_step(state, run, batches, 0.1)
     except DivergedError as error:
         same = all(torch.equal(before[name], p) for name, p in state.model.named_parameters())
         return [error.message, same, [int(i) for batch in batches for i in batch.index[:5]]]
     return []
 
 
-def stop_during_validation(ranks: Ranks) -> list[list[Any]]:
+def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
     run, state = _begin(ranks, "classify", 60, {})
     request, validator = StopRequest(), Validator(run)
     score = validator.score
 
     def told(*args: Any) -> dict[str, float]:
-        if ranks.rank == ranks.size - 1:
+        if ranks.rank == ranks.world_size - 1:
             request.signal = signal.SIGTERM
         return score(*args)
 
@@ -177,20 +177,20 @@ def stop_during_validation(ranks: Ranks) -> list[list[Any]]:
     return seen
 
 
-def pace(ranks: Ranks) -> list[float]:
+def pace(ranks: ProcessGroup) -> list[float]:
     """What is measured, in processes of which all but the first are slow."""
     run = small_run(config_of("classify", minutes=0.01), data_of("classify")).context
-    if not ranks.first:
+    if not ranks.is_main:
         make = run.task.make_batch
         run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
-    return list(vars(measure_pace(replace(run, ranks=ranks))).values())
+    return list(vars(measure_pace(replace(run, group=ranks))).values())
 
 
-def differ(ranks: Ranks) -> list[str]:
+def differ(ranks: ProcessGroup) -> list[str]:
     """What processes that differ in one of two facts are told, and those of which the second fails."""
     told = []
-    ranks.same(configuration="a", data="b")
-    for work in (lambda: ranks.same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
+    ranks.assert_same(configuration="a", data="b")
+    for work in (lambda: ranks.assert_same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
         try:
             work()
         except GlassformerError as error:
@@ -198,16 +198,16 @@ def differ(ranks: Ranks) -> list[str]:
     return told
 
 
-def other_versions(ranks: Ranks) -> str:
+def other_versions(ranks: ProcessGroup) -> str:
     """What is said where the last process has other packages than the rest."""
-    if ranks.rank == ranks.size - 1:
-        trainer.installed = lambda *names: dict.fromkeys(names, "0.0")
+    if ranks.rank == ranks.world_size - 1:
+        preparation.installed = lambda *names: dict.fromkeys(names, "0.0")
     data = data_of("classify")
-    trainer.load_text_data = lambda schema, config: data
+    preparation.load_text_data = lambda schema, config: data
     with tempfile.TemporaryDirectory() as cache:
-        trainer.cache_dir = lambda: Path(cache)
+        preparation.cache_dir = lambda: Path(cache)
         try:
-            trainer.prepare_together(config_of("classify"), ranks)
+            preparation.prepare_distributed(config_of("classify"), ranks)
         except GlassformerError as error:
             return error.message
     return ""
@@ -217,18 +217,18 @@ def mixed_devices(rank: int, size: int) -> str:
     """What is said where one process would compute on a GPU and the other on its CPU."""
     if rank:
         torch.cuda.device_count = lambda: size
-        meeting.choose_device = lambda name: torch.device("cuda")
+        process_group.choose_device = lambda name: torch.device("cuda")
     try:
-        with joined("auto"):
+        with init_distributed("auto"):
             return ""
     except GlassformerError as error:
         return error.message
 
 
-def terminated(ranks: Ranks) -> list[Any]:
+def terminated(ranks: ProcessGroup) -> list[Any]:
     """What all raise where the second was stopped by SIGTERM."""
     try:
-        with ranks.agreed():
+        with ranks.raise_together():
             if ranks.rank == 1:
                 raise Interrupted("stopped", "go on", 143)
     except GlassformerError as error:
@@ -236,7 +236,7 @@ def terminated(ranks: Ranks) -> list[Any]:
     return []
 
 
-def _fail_in_second(ranks: Ranks) -> None:
-    with ranks.agreed():
+def _fail_in_second(ranks: ProcessGroup) -> None:
+    with ranks.raise_together():
         if ranks.rank == 1:
             raise DataError("no such file: ä", "look")

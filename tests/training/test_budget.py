@@ -18,7 +18,7 @@ from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
 from glassformer.training.budget import Pace, in_updates, measure_pace
-from glassformer.training.trainer import look_ahead
+from glassformer.training.preparation import settle_budget
 from glassformer.training.validation import Validator
 
 PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
@@ -80,7 +80,7 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(
     score = Validator.score
 
     def watched(self: Validator, *args: Any) -> dict[str, float]:
-        seen.append((self.task.metric, self.task.config, self.run.config))
+        seen.append((self.task.metric, self.task.config, self.context.config))
         return score(self, *args)
 
     monkeypatch.setattr(Validator, "score", watched)
@@ -92,7 +92,7 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(
 
 
 def test_a_settled_budget_is_the_task_s_too() -> None:
-    run, _ = look_ahead(small("classify", epochs=None, minutes=0.01).context)
+    run, _ = settle_budget(small("classify", epochs=None, minutes=0.01).context)
     assert run.config.train.minutes is None and run.config.train.steps
     assert run.task.config == run.config
 
@@ -129,5 +129,5 @@ def test_a_run_whose_budget_is_not_in_updates_is_refused(reviews: Path, tmp_path
     folder = RunFolder(tmp_path / "run")
     config = folder.read_config()
     folder.write_config(replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005)))
-    with pytest.raises(CheckpointError, match="has a budget in minutes, not in updates"):
+    with pytest.raises(CheckpointError, match="has a budget in minutes, not in steps"):
         glassformer.resume(tmp_path / "run")

@@ -305,5 +305,5 @@ def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_counts_other_things_is_refused() -> None:
     state = small("classify").new_state()
-    with pytest.raises(CheckpointError, match="the checkpoint counts other things than this version"):
+    with pytest.raises(CheckpointError, match="progress has other fields than this version's"):
         state.load(state.tensors(), asdict(state.progress) | {"gone": 1})

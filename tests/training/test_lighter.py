@@ -15,7 +15,7 @@ from tests.distributed.test_process_group import near
 from tests.helpers.small import small
 from tests.helpers.together import together, train
 
-from glassformer.distributed.process_group import ALONE
+from glassformer.distributed.process_group import SINGLE_PROCESS
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
 from glassformer.tasks.lm import task as language
@@ -72,12 +72,12 @@ def test_layers_are_computed_again_and_remember_less() -> None:
 COMPILED = """
 import json, sys, torch
 from tests.helpers.together import train
-from glassformer.distributed.process_group import ALONE
+from glassformer.distributed.process_group import SINGLE_PROCESS
 from glassformer.tasks.lm import task as language
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)
 tasks = ("classify", "translate", "lm")
-json.dump([[train(ALONE, task, 4, 40, {"compile": way}) for way in (True, False)] for task in tasks], sys.stdout)
+json.dump([[train(SINGLE_PROCESS, task, 4, 40, {"compile": way}) for way in (True, False)] for task in tasks], sys.stdout)
 """
 """Layers are traced whole, and here not turned into machine code, which takes a minute."""
 
@@ -103,16 +103,16 @@ def test_compiled_layers_give_the_same_curve() -> None:
 def test_a_loss_in_chunks_gives_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "MAX_LOGITS", MAX_LOGITS)  # `train` sets it
     with patch.object(ProjectedCrossEntropySum, "apply", wraps=ProjectedCrossEntropySum.apply) as chunked:
-        plain = train(ALONE, "lm", 8, 40, {})
+        plain = train(SINGLE_PROCESS, "lm", 8, 40, {})
         assert not chunked.called, "few logits are computed at once"
-        near(train(ALONE, "lm", 8, 40, {"max_logits": 1000}), plain)
+        near(train(SINGLE_PROCESS, "lm", 8, 40, {"max_logits": 1000}), plain)
         assert chunked.called
 
 
 @pytest.mark.slow
 def test_all_of_it_goes_together_in_several_processes() -> None:
     settings = {"recompute": True, "max_logits": 1000, "accumulate": 2}
-    alone = train(ALONE, "lm", 12, 60, {"accumulate": 2})
+    alone = train(SINGLE_PROCESS, "lm", 12, 60, {"accumulate": 2})
     found = together(2, train, "lm", 12, 60, settings)
     assert found[0] == found[1]
     near(found[0], alone)

@@ -92,7 +92,7 @@ def test_nan_stops_before_the_update_and_names_the_examples() -> None:
     before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
     loss_sum = run.task.loss_sum
     run.task.loss_sum = lambda *a: loss_sum(*a) * float("nan")
-    with pytest.raises(DivergedError, match=r"update 3 \(epoch 0, batch 2, examples \d+") as caught:
+    with pytest.raises(DivergedError, match=r"step 3 \(epoch 0, batch 2, examples \d+") as caught:
         run.run(state)
     assert caught.value.exit_code == 5
     after = dict(state.model.named_parameters())
@@ -120,18 +120,18 @@ def test_patience_stops_on_the_metric() -> None:
 
 
 def test_masking_words_spares_special_tokens() -> None:
-    from glassformer.training.loop import hide_words
+    from glassformer.training.loop import word_dropout
 
     run = small("translate")
     batch = run.batch(run.batches()[0])
     tokenizer, mask_id = run.task.tokenizer, run.task.tokenizer.mask_id
-    masked = hide_words(batch, tokenizer, 0.5, 0.0)
+    masked = word_dropout(batch, tokenizer, 0.5, 0.0)
     special = batch.ids <= mask_id
     assert torch.equal(masked.ids[special], batch.ids[special])
     share = (masked.ids != batch.ids)[~special].float().mean().item()
     assert 0.3 < share < 0.7
-    assert hide_words(batch, tokenizer, 0.0, 0.0) is batch
-    unknown = hide_words(batch, tokenizer, 0.0, 0.5)
+    assert word_dropout(batch, tokenizer, 0.0, 0.0) is batch
+    unknown = word_dropout(batch, tokenizer, 0.0, 0.5)
     changed = unknown.ids != batch.ids
     assert (unknown.ids[changed] == tokenizer.unk_id).all() and not changed[special].any() and changed.any()
 

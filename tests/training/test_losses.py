@@ -14,7 +14,7 @@ from glassformer.config.recipes import check_config
 from glassformer.errors import UsageError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.training.losses import Differentiated, objective_of, step_uphill
+from glassformer.training.losses import PrecomputedGrad, loss_from_config, perturbation
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
 
@@ -39,12 +39,12 @@ def test_the_log_reports_the_cross_entropy_alone() -> None:
 def test_a_step_uphill_is_as_long_as_asked_and_padding_takes_no_part() -> None:
     x, slope = torch.randn(2, 5, 3), torch.randn(2, 5, 3)
     slope[1, 2:] = 0.0
-    step = step_uphill(x, slope, 0.1)
+    step = perturbation(x, slope, 0.1)
     assert step[0].norm().item() == pytest.approx(0.1 * x[0].norm().item(), rel=1e-5)
     assert step[1].norm().item() == pytest.approx(0.1 * x[1, :2].norm().item(), rel=1e-5)
     assert torch.equal(step[1, 2:], torch.zeros(3, 3))
     assert F.cosine_similarity(step.flatten(1), slope.flatten(1)).tolist() == pytest.approx([1.0, 1.0])
-    assert torch.equal(step_uphill(x, torch.zeros_like(x), 0.1), torch.zeros_like(x))
+    assert torch.equal(perturbation(x, torch.zeros_like(x), 0.1), torch.zeros_like(x))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -56,7 +56,7 @@ def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> 
     rises = []
     for length in (1e-6, 0.03, 0.1):
         train = replace(run.config.train, adversarial=length)
-        minimised, loss = objective_of(train)(run.task, model, batch)
+        minimised, loss = loss_from_config(train)(run.task, model, batch)
         assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
         rises.append((minimised - loss).item() / loss.item())
     assert abs(rises[0]) < 1e-5 < 1e-4 < rises[1] < rises[2]
@@ -70,7 +70,7 @@ def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     model = without_dropout(state.model)
     weights = [p for p in model.parameters() if p.requires_grad]
-    twice, _ = objective_of(replace(run.config.train, adversarial=1e-6))(run.task, model, batch)
+    twice, _ = loss_from_config(replace(run.config.train, adversarial=1e-6))(run.task, model, batch)
     found = torch.autograd.grad(twice, weights)
     plain = torch.autograd.grad(run.task.loss_sum(model, batch), weights)
     for a, b in zip(found, plain, strict=True):
@@ -96,12 +96,12 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
     torch.manual_seed(3)
     loss = loss_with(lambda x: vectors.append(x) or x)
     slopes = torch.autograd.grad(loss, vectors, retain_graph=True)
-    steps = iter([step_uphill(x.detach(), slope, 0.1) for x, slope in zip(vectors, slopes, strict=True)])
+    steps = iter([perturbation(x.detach(), slope, 0.1) for x, slope in zip(vectors, slopes, strict=True)])
     above = loss_with(lambda x: x + next(steps))
     expected = torch.autograd.grad((loss + above) / 2, weights, allow_unused=True)
 
     torch.manual_seed(3)
-    minimised, reported = objective_of(replace(run.config.train, adversarial=0.1))(run.task, state.model, batch)
+    minimised, reported = loss_from_config(replace(run.config.train, adversarial=0.1))(run.task, state.model, batch)
     minimised.backward()
     assert minimised.item() == pytest.approx((loss + above).item() / 2, rel=1e-6)
     assert reported.item() == pytest.approx(loss.item(), rel=1e-6)
@@ -114,7 +114,7 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
 def test_a_gradient_that_two_weights_share_is_scaled_once() -> None:
     first, second = (torch.zeros(3, requires_grad=True) for _ in range(2))
     slope = torch.tensor([1.0, 2.0, 3.0])
-    known = Differentiated.apply(torch.tensor(5.0), [slope, slope], first, second)
+    known = PrecomputedGrad.apply(torch.tensor(5.0), [slope, slope], first, second)
     assert known.item() == 5.0
     (known * 0.5).backward()
     assert first.grad is not None and second.grad is not None
@@ -128,7 +128,7 @@ def test_what_is_computed_again_can_be_computed_twice() -> None:
         run = small("translate", adversarial=0.1, recompute=recompute)
         state, batch = run.new_state(), run.batch(run.batches()[0])
         model = without_dropout(state.model)
-        minimised, _ = objective_of(run.config.train)(run.task, model, batch)
+        minimised, _ = loss_from_config(run.config.train)(run.task, model, batch)
         minimised.backward()
         found.append([p.grad for p in model.parameters()])
     for a, b in zip(*found, strict=True):
@@ -139,7 +139,7 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     config = config_of("classify", adversarial=0.1)
     run = small_run(replace(config, model=replace(config.model, dropout=0.0, members=2)), data_of("classify"))
     state, batch = run.new_state(), run.batch(run.batches()[0])
-    minimised, loss = objective_of(run.config.train)(run.task, state.model, batch)
+    minimised, loss = loss_from_config(run.config.train)(run.task, state.model, batch)
     assert minimised > loss
     assert loss.item() == pytest.approx(run.task.loss_sum(state.model, batch).item(), rel=1e-5)
 

@@ -26,7 +26,7 @@ def test_overfit_batch_has_no_weight_decay(optimizer: str, monkeypatch: pytest.M
         configs.append((run.config, run.task.config))
         return 0.0, 0.0
 
-    monkeypatch.setattr(overfit, "update", updated)
+    monkeypatch.setattr(overfit, "optimizer_step", updated)
     given = small("classify", optimizer=optimizer, label_smoothing=0.1, **SECTIONS[optimizer])
     assert overfit.overfit_batch(given.context) == 0.0
     assert decays and not any(decays)

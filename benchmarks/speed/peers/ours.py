@@ -18,7 +18,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
-from glassformer.training.loop import update
+from glassformer.training.loop import optimizer_step
 from glassformer.training.state import TrainState
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import tuned
@@ -85,7 +85,7 @@ class OurTrainer:
         )
         model = task.build_model()
         start_alike(model, embedding_std=w.d_model**-0.5 if w.kind == "translate" else 0.02)
-        self.state = TrainState.start(model, config.train)
+        self.state = TrainState.start(model, task)
         self.w, self.texts = w, texts
         self.n_parameters = sum(p.numel() for p in model.parameters())
 
@@ -104,7 +104,7 @@ class OurTrainer:
         """One update of the training loop, with as many threads as it takes there."""
         make_room()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
-        loss, _ = update(self.state, self.run, [prepared], lr)
+        loss, _ = optimizer_step(self.state, self.run, [prepared], lr)
         self.state.progress.step += 1
         return loss
 

@@ -12,8 +12,8 @@ from benchmarks.speed.peers.serving import answer, own_stdout
 
 from glassformer.config.recipes import load_recipe, override
 from glassformer.training.loop import train_steps
+from glassformer.training.preparation import prepare
 from glassformer.training.state import TrainState
-from glassformer.training.trainer import prepare
 from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_device, tuned
 
@@ -44,7 +44,7 @@ def main() -> None:
         corpus, of_some = (run.task.encode(split, training=False) for split in (test, some))
         torch.manual_seed(config.train.seed)
         model = run.task.build_model()
-        state = TrainState.start(model, config.train)
+        state = TrainState.start(model, run.task)
         steps, seconds, next_look = train_steps(state, run, NeverDue(run)), 0.0, spec["every"]
         accuracy, n_steps, finished = 0.0, 0, False
         while accuracy < spec["accuracy"] and not finished:

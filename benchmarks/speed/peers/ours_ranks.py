@@ -12,8 +12,8 @@ from benchmarks.speed.peers.ours import OurTrainer
 from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
 from benchmarks.speed.peers.training import WARM_UP_UPDATES
 
-from glassformer.distributed.process_group import joined
-from glassformer.training.loop import own_batches, update
+from glassformer.distributed.process_group import init_distributed
+from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.state import TrainState
 
 
@@ -22,18 +22,18 @@ class RankTrainer(OurTrainer):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
-        ranks = self.entered.enter_context(joined("cpu"))
-        self.run = replace(self.run, ranks=ranks)
-        self.state = TrainState.start(self.state.model, self.run.config.train, ranks)
+        group = self.entered.enter_context(init_distributed("cpu"))
+        self.run = replace(self.run, group=group)
+        self.state = TrainState.start(self.state.model, self.run.task, group)
 
     def prepare(self, batch: ArrayBatch) -> Any:
         """This process's share of the rows."""
-        return own_batches(self.run, [self.index_of(batch)])
+        return local_batches(self.run, [self.index_of(batch)])
 
     def update(self, prepared: Any) -> float:
         """One update of all, together."""
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
-        loss, _ = update(self.state, self.run, prepared, lr)
+        loss, _ = optimizer_step(self.state, self.run, prepared, lr)
         self.state.progress.step += 1
         return loss
 

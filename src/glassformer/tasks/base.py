@@ -27,7 +27,7 @@ from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
 from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.distributed.process_group import ALONE, Ranks
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
@@ -76,7 +76,7 @@ class Task(ABC):
     fits_baselines: ClassVar[bool] = False
     running_text: ClassVar[bool] = False
     explain_as: ClassVar[Literal["decider", "translator", "writer"] | None] = None
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = SINGLE_PROCESS
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         self.config, self.tokenizer, self.label_names = config, tokenizer, label_names
@@ -97,7 +97,7 @@ class Task(ABC):
         task.config = config
         return task
 
-    def among(self, ranks: Ranks) -> Task:
+    def among(self, ranks: ProcessGroup) -> Task:
         """The task whose `validate` is divided among processes and gathered; all must call it together."""
         task = copy.copy(self)
         task.ranks = ranks
@@ -243,12 +243,12 @@ class Task(ABC):
             for batch in self.batches(model, corpus):
                 nats += self.loss_sum(model, batch).item()
                 n_labels += batch.n_labels
-        nats, n = self.ranks.sum(nats, n_labels)
+        nats, n = self.ranks.all_reduce(nats, n_labels)
         return nats, int(n)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
         """The batches of `eval_batches`, where the model is; of several processes this one's share."""
         device = next(model.parameters()).device
-        for index in self.ranks.mine(self.eval_batches(corpus)):
+        for index in self.ranks.shard(self.eval_batches(corpus)):
             make_room()
             yield self.make_batch(corpus, index).to(device)

@@ -15,7 +15,7 @@ import torch
 
 from glassformer.config import Config
 from glassformer.training.context import RunContext
-from glassformer.training.loop import own_batches, update
+from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
@@ -42,18 +42,18 @@ def measure_pace(run: RunContext) -> Pace:
     minutes = run.config.train.minutes
     patience = PATIENCE_SECONDS if minutes is None else max(PATIENCE_SECONDS, MEASURING * 60 * minutes)
     torch.manual_seed(run.config.train.seed)
-    state = TrainState.start(run.task.build_model().to(run.device), run.config.train, run.ranks)
+    state = TrainState.start(run.task.build_model().to(run.device), run.task, run.group)
     plan = run.task.epoch_batches(run.train, 0)
     times: list[float] = []
     n_tokens = n_slots = 0.0
     began = time.perf_counter()
     for step in range(WARM_UP + TIMED):
-        (late,) = run.ranks.of_first(time.perf_counter() - began > patience)
+        (late,) = run.group.broadcast(time.perf_counter() - began > patience)
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
-        batches = own_batches(run, [plan[step % len(plan)]])
-        update(state, run, batches, 0.1 * run.config.train.lr)
+        batches = local_batches(run, [plan[step % len(plan)]])
+        optimizer_step(state, run, batches, 0.1 * run.config.train.lr)
         if step >= WARM_UP or (late and step > 0):
             times.append(time.perf_counter() - start)
             n_tokens += sum(batch.n_tokens for batch in batches)
@@ -61,8 +61,8 @@ def measure_pace(run: RunContext) -> Pace:
     seconds = sum(times) / len(times)
     validation = 0.0 if minutes is None else _time_validation(run, state)
     update_takes = seconds * run.config.train.accumulate
-    n_tokens, n_slots = run.ranks.sum(n_tokens, n_slots)
-    return Pace(*run.ranks.of_first(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
+    n_tokens, n_slots = run.group.all_reduce(n_tokens, n_slots)
+    return Pace(*run.group.broadcast(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:

@@ -1,4 +1,4 @@
-"""What a run is made of, in one value: what the loop, validation and the report would otherwise be handed apart."""
+"""What a training run needs, as one value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from glassformer.config import Config
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
-from glassformer.distributed.process_group import ALONE, Ranks
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.tasks import Task
 from glassformer.training.finetune import PretrainedModel
 from glassformer.utils.device import Precision
@@ -17,7 +17,7 @@ from glassformer.utils.device import Precision
 
 @dataclass(frozen=True)
 class RunContext:
-    """Everything training needs, made from a configuration; nothing in it changes while a run trains."""
+    """Data, task, device and processes of a run; nothing here changes while it trains."""
 
     data: TextData
     task: Task
@@ -25,16 +25,16 @@ class RunContext:
     valid: EncodedCorpus
     device: torch.device
     precision: Precision
-    base: PretrainedModel | None = None
-    """What a new run begins from, where that is not random weights."""
-    ranks: Ranks = ALONE
-    """Who trains it together."""
+    pretrained: PretrainedModel | None = None
+    """The run whose weights a new run starts from (`init_from`)."""
+    group: ProcessGroup = SINGLE_PROCESS
+    """The processes that train together."""
 
     @property
     def config(self) -> Config:
-        """The configuration, which is the task's: there is no other."""
+        """The task's configuration, the only one."""
         return self.task.config
 
     def with_config(self, config: Config) -> RunContext:
-        """Return the same run with another configuration of what its data and tokenizer leave open."""
+        """Return the same context with another configuration, of settings that do not affect data and tokenizer."""
         return replace(self, task=self.task.with_config(config))

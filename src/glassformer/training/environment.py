@@ -51,5 +51,5 @@ def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
         notes=p.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "spelled": t.spelling is not None},
         preflight=known,
-        base={"path": p.base.path, "sha256": p.base.sha256} if p.base else {},
+        base={"path": p.pretrained.path, "sha256": p.pretrained.sha256} if p.pretrained else {},
     )

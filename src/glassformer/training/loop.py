@@ -1,7 +1,7 @@
-"""The training loop: one update, and the run of them. Plain torch, shared by all tasks.
+"""The training loop: one optimizer step, and the steps of a run. Plain PyTorch, shared by all tasks.
 
-It yields a `StepReport` an update; the progress bar, the log and the tests read those. It saves
-nothing and prints nothing: `training/trainer.py` does, between two reports.
+It yields a `StepReport` per step, which the progress bar, the log and the tests read. It saves and prints nothing:
+`trainer.py` does, between two reports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,119 +18,131 @@ from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
+from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.runs.records import StepReport
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
-from glassformer.training.losses import objective_of
 from glassformer.training.schedule import lr_factor
 from glassformer.training.signals import StopRequest
-from glassformer.training.state import TrainState
+from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import autocast
 
 
 def train_steps(
-    state: TrainState, run: RunContext, validator: Validator, request: StopRequest | None = None
+    state: TrainState, context: RunContext, validator: Validator, request: StopRequest | None = None
 ) -> Iterator[StepReport]:
-    """Update `state` until its budget is spent or patience is lost, one report an update.
+    """Train until the budget is used or patience is lost; yield one report per step.
 
-    A `request` to stop that reached one process by the end of an update is in the reports of all, `StepReport.stop`;
-    one that comes later, during validation, is in those of the next update. Who reads the reports stops there.
+    A signal that reached any process by the end of a step is in the reports of all, `StepReport.stop`; one that comes
+    during validation is in those of the next step. The caller stops there.
     """
-    at, c, request = state.progress, run.config.train, request or StopRequest()
-    while not at.finished:
-        plan = run.task.epoch_batches(run.train, at.epoch)
-        while at.position < len(plan) and not at.finished:
+    progress, config, request = state.progress, context.config.train, request or StopRequest()
+    while not progress.finished:
+        batches = context.task.epoch_batches(context.train, progress.epoch)
+        for start in range(progress.position, len(batches), config.accumulate):
             began, n_threads = time.perf_counter(), make_room()
-            chosen = plan[at.position : at.position + c.accumulate]
-            run.ranks.reseed(c.seed, at.step)
-            batches = own_batches(run, chosen)
-            lr = c.lr * lr_factor(c.schedule, c.warmup, at.step + 1, spent(state, c, len(plan)))
-            loss, grad_norm = update(state, run, batches, lr)
-
-            at.step += 1
-            at.position += len(chosen)
-            elapsed = time.perf_counter() - began
-            at.seconds += elapsed
-            epoch = at.epoch + at.position / len(plan)
-            share = spent(state, c, len(plan))
-            if share >= 1.0:
-                at.finished = "budget"
-            n_tokens, n_slots, stop = agree(run, batches, request)
-            report = StepReport(
-                at.step,
-                epoch,
-                loss,
-                lr,
-                grad_norm,
-                tokens_per_s=n_tokens / elapsed,
-                padding=1 - n_tokens / max(1, n_slots),
-                seconds=at.seconds,
-                progress=share,
-                eta_seconds=at.seconds * (1 - share) / share if share > 0 else None,
-                threads=n_threads if run.device.type == "cpu" else None,
-                stop=stop,
+            step_batches = batches[start : start + config.accumulate]
+            context.group.seed_step(config.seed, progress.step)
+            local = local_batches(context, step_batches)
+            factor = lr_factor(
+                config.schedule, config.warmup, progress.step + 1, budget_used(progress, config, len(batches))
             )
-            if at.position >= len(plan):
-                at.epoch, at.position = at.epoch + 1, 0
+            lr = config.lr * factor
+            loss, grad_norm = optimizer_step(state, context, local, lr)
+
+            seconds = time.perf_counter() - began
+            progress.advance(len(step_batches), seconds)
+            epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
+            stats = reduce_step_stats(context.group, local, request)
+            report = StepReport(
+                step=progress.step,
+                epoch=epoch,
+                loss=loss,
+                lr=lr,
+                grad_norm=grad_norm,
+                tokens_per_s=stats.n_tokens / seconds,
+                padding=1 - stats.n_tokens / max(1, stats.n_slots),
+                seconds=progress.seconds,
+                progress=used,
+                eta_seconds=progress.seconds * (1 - used) / used if used > 0 else None,
+                threads=n_threads if context.device.type == "cpu" else None,
+                stop=stats.stop,
+            )
+            if used >= 1.0:
+                progress.finished = "budget"
+            if progress.position >= len(batches):
+                progress.epoch, progress.position = progress.epoch + 1, 0
             if validator.is_due(state, epoch):
                 scores = validator(state)
-                report = replace(report, valid=scores, best=at.best_step == at.step, seconds=at.seconds)
+                is_best = progress.best_step == progress.step
+                report = replace(report, valid=scores, best=is_best, seconds=progress.seconds)
             yield report
-            if at.position == 0:
-                break
+            if progress.finished:
+                return
 
 
-def own_batches(run: RunContext, entries: Sequence[np.ndarray]) -> list[Batch]:
-    """This process's share of the entries of an update, where the model is."""
-    made = [(run.task.make_batch(run.train, rows), counts) for rows, counts in run.ranks.pieces(entries)]
-    return [(batch if counts else batch.unscored()).to(run.device) for batch, counts in made]
+def local_batches(context: RunContext, batches: Sequence[np.ndarray]) -> list[Batch]:
+    """Return this process's share of the batches of a step, on its device."""
+    made = [
+        (context.task.make_batch(context.train, rows), counts) for rows, counts in context.group.split_batches(batches)
+    ]
+    return [(batch if counts else batch.unscored()).to(context.device) for batch, counts in made]
 
 
-def agree(run: RunContext, batches: list[Batch], request: StopRequest) -> tuple[float, float, signal.Signals | None]:
-    """Return tokens and slots of an update over all processes, and the signal that has reached any of them."""
-    own = [sum(b.n_tokens for b in batches), sum(b.n_slots for b in batches)]
-    stops = signal.SIGINT, signal.SIGTERM
-    tokens, slots, *reached = run.ranks.sum(*own, *(request.signal == number for number in stops))
-    return tokens, slots, next((number for number, n in zip(stops, reached, strict=True) if n), None)
+@dataclass(frozen=True)
+class StepStats:
+    """Sums of a step over all processes: tokens, tokens with padding, and the signal that reached any of them."""
+
+    n_tokens: float
+    n_slots: float
+    stop: signal.Signals | None
 
 
-def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
-    """One optimizer update over one or more batches; returns (nats per label, gradient norm).
+def reduce_step_stats(group: ProcessGroup, batches: list[Batch], request: StopRequest) -> StepStats:
+    """Return the sums over all processes, in one message."""
+    local = [sum(batch.n_tokens for batch in batches), sum(batch.n_slots for batch in batches)]
+    signals = signal.SIGINT, signal.SIGTERM
+    n_tokens, n_slots, *received = group.all_reduce(*local, *(request.signal == number for number in signals))
+    stop = next((number for number, n in zip(signals, received, strict=True) if n), None)
+    return StepStats(n_tokens, n_slots, stop)
 
-    Losses are summed and divided once by the labels of all batches, so that accumulating small
-    batches is the same as one large batch, whatever their lengths. Of several processes each has its own batches;
-    their gradients are averaged, so each divides by its share of the labels of all, and the average is the gradient
-    of one process. A batch without labels is computed with the others and counts nothing.
+
+def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
+    """Take one optimizer step on one or more batches; return the loss in nats per label and the gradient norm.
+
+    Losses are summed and divided once by the labels of all batches, so that accumulated small batches give the step of
+    one large batch, whatever their lengths. DDP averages the gradients of the processes, so each divides by its share
+    of all labels. A batch without labels runs with the others and adds zero.
 
     Raises:
-        DivergedError: loss or gradient is not finite; nothing was updated.
+        DivergedError: loss or gradient is not finite; no weight was changed.
     """
-    c = run.config.train
-    objective = objective_of(c)
+    config, group = context.config.train, context.group
     state.model.train()
-    (n_labels,) = run.ranks.sum(sum(batch.n_labels for batch in batches))
-    total = torch.zeros((), device=run.device)
+    (n_labels,) = group.all_reduce(sum(batch.n_labels for batch in batches))
+    total = torch.zeros((), device=context.device)
     for i, batch in enumerate(batches):
-        with run.ranks.sync(state.parallel, last=i == len(batches) - 1):
-            with autocast(run.device, run.precision):
-                hidden = hide_words(batch, run.task.tokenizer, c.word_mask_prob, c.word_unknown_prob)
-                minimised, loss = state.parallel(objective, run.task, hidden)
+        with group.sync_gradients(state.train_module, is_last=i == len(batches) - 1):
+            with autocast(context.device, context.precision):
+                inputs = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
+                objective, loss = state.train_module(inputs)
             if not batch.n_labels:
-                minimised, loss = minimised * 0.0, loss * 0.0
-            (minimised / (n_labels / run.ranks.size)).backward()
+                objective, loss = objective * 0.0, loss * 0.0
+            (objective / (n_labels / group.world_size)).backward()
         total += loss.detach()
-    max_norm = c.clip if c.clip > 0 else math.inf
+    max_norm = config.clip if config.clip > 0 else math.inf
     norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm)
-    own_nats, grad_norm = torch.stack([total, norm]).tolist()  # the one place where a GPU is waited for
-    (nats,) = run.ranks.sum(own_nats)
-    mean_loss = nats / n_labels
+    # The only place where the CPU waits for a GPU.
+    local_loss, grad_norm = torch.stack([total, norm]).tolist()
+    (loss_sum,) = group.all_reduce(local_loss)
+    mean_loss = loss_sum / n_labels
     if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
-        raise diverged(state, run, mean_loss, grad_norm, batches)
-    for group in state.optimizer.param_groups:
-        group["lr"] = lr * group.get("lr_factor", 1.0)
+        raise divergence_error(state, context, mean_loss, grad_norm, batches)
+    for param_group in state.optimizer.param_groups:
+        param_group["lr"] = lr * param_group.get("lr_factor", 1.0)
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
     if state.ema is not None:
@@ -138,29 +150,28 @@ def update(state: TrainState, run: RunContext, batches: list[Batch], lr: float) 
     return mean_loss, grad_norm
 
 
-def spent(state: TrainState, c: TrainConfig, n_batches: int) -> float:
-    """The share of the budget used, in [0, 1]: the larger of epochs and updates.
+def budget_used(progress: Progress, config: TrainConfig, batches_per_epoch: int) -> float:
+    """Return the share of the budget used, in [0, 1]: the larger of those of epochs and steps.
 
-    A function of where the run is and not of the clock, so that a run can be repeated and resumed: minutes
-    become updates before the first one (`budget.py`).
+    It depends on the position of the run and not on the clock, so that a run can be repeated and resumed: minutes
+    become steps before the first one (`budget.py`).
     """
-    at = state.progress
-    epochs = (at.epoch + at.position / n_batches) / (c.epochs or math.inf)
-    return min(1.0, max(epochs, at.step / (c.steps or math.inf)))
+    epochs = (progress.epoch + progress.position / batches_per_epoch) / (config.epochs or math.inf)
+    return min(1.0, max(epochs, progress.step / (config.steps or math.inf)))
 
 
-def hide_words(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_prob: float) -> Batch:
-    """Word dropout (Iyyer et al. 2015): a share of the input tokens becomes [MASK], another [UNK].
+def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_prob: float) -> Batch:
+    """Replace a share of the input tokens by [MASK] and another by [UNK] (word dropout; Iyyer et al. 2015).
 
-    A masked token loses its spelling, too; an unknown one keeps it, as words that training never saw do.
-    Special tokens, which come first, stay.
+    A masked token loses its n-gram features too; an unknown one keeps them, as words not seen in training do. Special
+    tokens, which have the lowest ids, stay.
     """
-    word = batch.ids > tokenizer.mask_id
+    is_word = batch.ids > tokenizer.mask_id
     if unknown_prob > 0.0:
-        chosen = word & (torch.rand(batch.ids.shape, device=batch.ids.device) < unknown_prob)
+        chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < unknown_prob)
         batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.unk_id))
     if mask_prob > 0.0:
-        chosen = word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
+        chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
         batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.mask_id))
         if batch.spelling is not None:
             spelling = replace(batch.spelling, which=batch.spelling.which.masked_fill(chosen, 0))
@@ -168,13 +179,15 @@ def hide_words(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_pro
     return batch
 
 
-def diverged(state: TrainState, run: RunContext, loss: float, grad_norm: float, batches: list[Batch]) -> DivergedError:
-    """The error that names the update and its examples, those of all processes."""
-    at = state.progress
-    own = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]
-    examples = ", ".join(str(i) for rows in run.ranks.gathered([own], run.ranks.size) for i in rows)
+def divergence_error(
+    state: TrainState, context: RunContext, loss: float, grad_norm: float, batches: list[Batch]
+) -> DivergedError:
+    """Return the error that names the step and the first examples of all processes."""
+    progress, group = state.progress, context.group
+    local = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]
+    examples = ", ".join(str(i) for rows in group.all_gather_rows([local], group.world_size) for i in rows)
     return DivergedError(
-        f"loss {loss} and gradient norm {grad_norm} at update {at.step + 1} (epoch {at.epoch}, batch "
-        f"{at.position}, examples {examples} …); nothing was updated",
+        f"loss {loss} and gradient norm {grad_norm} at step {progress.step + 1} (epoch {progress.epoch}, batch "
+        f"{progress.position}, examples {examples} …); no weight was changed",
         "the last checkpoint is sound: lower --lr, raise --warmup or set --clip 1, and train again",
     )

@@ -1,6 +1,6 @@
-"""Everything a run needs to go on as if it had never stopped, as named tensors and a JSON object.
+"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress.
 
-What is saved and where is `runs/checkpoints.py`; this module only says what the state is.
+It is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import TrainConfig
-from glassformer.distributed.process_group import ALONE, Ranks
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
 from glassformer.runs.tensor_file import Weights, load_weights
+from glassformer.tasks import Task
 from glassformer.training.activation_checkpointing import prepare_layers
+from glassformer.training.losses import LossModule, loss_from_config
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
 
 
 @dataclass
 class Progress:
-    """Where a run is: plain numbers, written as JSON.
+    """The position of a run, written as JSON.
 
-    `position` counts the batches of this epoch already used, so data order is never replayed;
-    `seconds` is training wall-clock over all sittings, validation included.
+    Attributes:
+        position: batches of this epoch already used, so that no batch is repeated after a resume.
+        seconds: wall-clock time of training and validation, over all resumes.
+        finished: why the run ended, "budget" or "patience"; empty before.
     """
 
     step: int = 0
@@ -44,17 +47,27 @@ class Progress:
     validations_since_best: int = 0
     finished: str = ""
 
+    def advance(self, n_batches: int, seconds: float) -> None:
+        """Count one step on so many batches."""
+        self.step += 1
+        self.position += n_batches
+        self.seconds += seconds
+
 
 @dataclass
 class TrainState:
-    """The model, the module that computes its losses (`Ranks.wrap`), what updates it, and how far it is.
+    """Everything that changes while a run trains.
 
-    `eval_model` is a copy of the model whose layers are computed plainly: validation and the end of a run load into it
-    the weights they use.
+    Attributes:
+        model: the model, whose layers may be set to activation checkpointing.
+        train_module: the model with its loss (`LossModule`), in DDP where there are several processes.
+        eval_model: a copy for validation and for the end of a run, which load the weights to use into it.
+        ema: moving average of the weights, if any.
+        best: the weights that validated best so far.
     """
 
     model: nn.Module
-    parallel: nn.Module
+    train_module: nn.Module
     eval_model: nn.Module
     optimizer: torch.optim.Optimizer
     ema: MovingAverage | None
@@ -62,23 +75,31 @@ class TrainState:
     best: Weights | None = None
 
     @staticmethod
-    def start(model: nn.Module, config: TrainConfig, ranks: Ranks = ALONE) -> TrainState:
-        """The state before the first update."""
-        eval_model = copy.deepcopy(model)  # before `prepare_layers`
+    def start(model: nn.Module, task: Task, group: ProcessGroup = SINGLE_PROCESS) -> TrainState:
+        """Return the state before the first step.
+
+        Args:
+            model: the task's model, on its device.
+            task: names the training settings and computes the loss.
+            group: the processes that train together.
+        """
+        config = task.config.train
+        # The copy is made before `prepare_layers`, so that its layers compute plainly.
+        eval_model = copy.deepcopy(model)
         prepare_layers(model, config)
-        parallel = ranks.wrap(model)
+        train_module = group.wrap_ddp(LossModule(model, task, loss_from_config(config)))
         ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
         progress = Progress(next_validation=config.validate_every)
-        return TrainState(model, parallel, eval_model, make_optimizer(model, config), ema, progress)
+        return TrainState(model, train_module, eval_model, make_optimizer(model, config), ema, progress)
 
     def weights(self) -> Weights:
-        """The weights that are validated and kept: the moving average where there is one."""
+        """Return the weights to validate and keep: the moving average where there is one."""
         if self.ema is not None:
             return self.ema.tensors
         return {name: p.detach() for name, p in self.model.named_parameters()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the state under one flat set of names."""
+        """Return all tensors of the state under one flat set of names."""
         groups: dict[str, Weights] = {
             "model": {name: p.detach() for name, p in self.model.named_parameters()},
             "optimizer": optimizer_tensors(self.model, self.optimizer),
@@ -89,7 +110,7 @@ class TrainState:
         return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
 
     def load(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
-        """Become the state that was saved.
+        """Restore a saved state.
 
         Raises:
             CheckpointError: names or shapes are not those of this model.
@@ -106,19 +127,19 @@ class TrainState:
         try:
             self.progress = Progress(**progress)
         except TypeError as error:
-            raise CheckpointError(f"the checkpoint counts other things than this version: {error}") from error
+            raise CheckpointError(f"the checkpoint's progress has other fields than this version's: {error}") from error
         for name, generator in _generators().items():
             if name in groups.get("rng", {}):
                 generator.set_rng_state(groups["rng"][name].cpu())
 
 
 def copy_weights(weights: Weights) -> Weights:
-    """A copy that later updates do not touch."""
+    """Return a copy that later steps do not change."""
     return {name: t.detach().clone() for name, t in weights.items()}
 
 
 def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool:
-    """Whether a metric beats the best so far; never when it is not a number."""
+    """Return whether a metric is better than the best so far; NaN never is."""
     if best is None:
         return not math.isnan(metric)
     return metric > best if higher_is_better else metric < best
@@ -130,7 +151,7 @@ def _on_device_of(model: nn.Module, weights: Weights) -> Weights:
 
 
 def _generators() -> dict[str, Any]:
-    """The random number generators there are, by device."""
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    """Return the modules with a random number generator, by device."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     modules = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}
-    return {name: modules[name] for name, available in here.items() if available}
+    return {name: modules[name] for name, is_available in available.items() if is_available}

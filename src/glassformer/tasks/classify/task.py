@@ -197,7 +197,7 @@ class Classify(Task):
         with evaluation_mode(model):
             for batch in self.batches(model, corpus):
                 logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()
-        return self.ranks.sum_tensor(logits)
+        return self.ranks.all_reduce_tensor(logits)
 
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
         named = dict(zip(self.labels, probabilities.tolist(), strict=True))

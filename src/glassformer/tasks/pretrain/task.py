@@ -102,7 +102,7 @@ class Pretrain(Task):
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
             batch = self._batch(corpus, index, generator)
-            if i % self.ranks.size == self.ranks.rank:
+            if i % self.ranks.world_size == self.ranks.rank:
                 yield batch.to(device)
 
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
@@ -156,7 +156,7 @@ class Pretrain(Task):
                 nats += cross_entropy_sum(logits, labels).item()
                 right += int((logits.argmax(dim=-1) == labels).sum())
                 n += batch.n_labels
-        nats, right, n = self.ranks.sum(nats, right, n)
+        nats, right, n = self.ranks.all_reduce(nats, right, n)
         loss = nats / max(1, n)
         return {"loss": loss, self.metric: loss, "hidden_accuracy": right / max(1, n)}
 

@@ -135,8 +135,8 @@ class Translate(Task):
         greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
         n = min(len(split), VALIDATION_SENTENCES)
         sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
-        own = [h[0].ids for h in self._translate(model, self.ranks.mine(sources), greedy)]
-        found = [self.tokenizer.decode(ids) for ids in self.ranks.gathered(own, n)]
+        own = [h[0].ids for h in self._translate(model, self.ranks.shard(sources), greedy)]
+        found = [self.tokenizer.decode(ids) for ids in self.ranks.all_gather_rows(own, n)]
         scores = score(found, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
         return {"loss": self.mean_loss(model, corpus)} | shown

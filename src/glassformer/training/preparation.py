@@ -1,0 +1,119 @@
+"""From a configuration to everything a run needs, in every process, and what is logged before the first step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from glassformer.config import Config
+from glassformer.config.recipes import BUDGETS, dump_config
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.download import cache_dir
+from glassformer.data.splits import Split
+from glassformer.distributed.process_group import ProcessGroup
+from glassformer.errors import DataError, UsageError
+from glassformer.runs.sealed_folder import installed
+from glassformer.tasks import task_class
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.auto_config import apply_auto_config
+from glassformer.training.budget import in_updates, measure_pace
+from glassformer.training.context import RunContext
+from glassformer.training.environment import PACKAGES
+from glassformer.training.finetune import check_compatible, load_pretrained
+from glassformer.training.preflight import Preflight, preflight
+from glassformer.utils import console
+from glassformer.utils.device import choose_device, choose_precision
+from glassformer.utils.formatting import counted
+
+SLOW_CHARS = 20_000_000
+"""Characters from which reading takes so long that it is announced."""
+
+
+def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
+    """Load and encode the data and choose the device; return everything training needs.
+
+    Args:
+        config: the configuration, with settings of `auto` still to be chosen from the data.
+        tokenizer: that of the run when it is resumed; trained, or taken from a pretrained run, when absent.
+
+    Raises:
+        UsageError: no budget is given.
+        DataError: the data cannot be read, or leaves nothing to learn.
+    """
+    task_type, pretrained = task_class(config.task), None
+    if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
+        raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
+    device = choose_device(config.train.device)
+    precision = choose_precision(config.train.precision, device)
+    if config.train.init_from and tokenizer is None:
+        pretrained = load_pretrained(config.train.init_from)
+        check_compatible(config, pretrained)
+        tokenizer = pretrained.tokenizer
+    config, data = apply_auto_config(config, task_type, load_text_data(task_type.schema, config.data))
+    if task_type.schema.columns is not None:
+        _check_texts_differ(data.train)
+    if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
+        size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
+        console.say(f"reading     {size}: tokenizer and encoding can take minutes")
+    task = task_type.from_data(config, data, tokenizer)
+    cache = cache_dir() / "encoded"
+    train = task.encode(data.train, training=True, cache=cache)
+    valid = task.encode(data.valid, training=False, cache=cache)
+    if len(train) == 0 or len(valid) == 0:
+        raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
+    return RunContext(data, task, train, valid, device, precision, pretrained)
+
+
+def prepare_distributed(config: Config, group: ProcessGroup, tokenizer: Tokenizer | None = None) -> RunContext:
+    """Run `prepare` in every process, first in one per machine: the others find its encoded data in the cache.
+
+    Raises:
+        UsageError: the processes differ in what they were given, or are more than the examples of a step.
+    """
+    with group.local_main_first():
+        context = prepare(config, tokenizer)
+    context, versions = replace(context, group=group), installed(*PACKAGES)
+    group.assert_same(
+        configuration=dump_config(context.config),
+        data=str(sorted(context.data.hashes.items())),
+        tokenizer=context.task.tokenizer.sha256,
+        versions=str(versions),
+        precision=context.precision,
+        examples=f"{len(context.train)} {len(context.valid)}",
+    )
+    batches, n = context.task.epoch_batches(context.train, 0), config.train.accumulate
+    largest = 0
+    for start in range(0, len(batches), n):
+        largest = max(largest, sum(map(len, batches[start : start + n])))
+        # A list of batches may be very long; one step that is large enough will do.
+        if largest >= group.world_size:
+            return context
+    message = f"a step has at most {counted(largest, 'examples')}, too few for {group.world_size} processes"
+    raise UsageError(message, "start fewer, or raise --max-tokens or --accumulate")
+
+
+def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
+    """Measure the speed, log the facts of the run, and turn a budget in minutes into steps.
+
+    Returns:
+        The context with a budget that does not depend on the clock, and the facts.
+    """
+    for note in context.data.notes:
+        console.say(note)
+    pace, config = measure_pace(context), context.config.train
+    n_batches = len(context.task.epoch_batches(context.train, 0))
+    settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
+    facts = preflight(settled, pace)
+    for line in facts.lines():
+        console.say(line)
+    for warning in facts.warnings:
+        console.warn(warning)
+    if config.minutes is not None:
+        console.say(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
+    return settled, facts
+
+
+def _check_texts_differ(train: Split) -> None:
+    if len(train) > 1 and len(set(train.text)) == 1:
+        message = f"{train.source}: the {len(train):,} texts to train on are all the same, so there is nothing to learn"
+        raise DataError(message, "look at the column of texts: glassformer data show")
