@@ -77,10 +77,8 @@ def train(
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
-    if launched_processes() > 1 and (dry_run or overfit_batch or seeds is not None):
-        told = (
-            f"a dry run, overfit_batch and seeds are the work of one process, and {launched_processes()} were started"
-        )
+    if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
+        told = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
         raise UsageError(told, "start it without torchrun; with it, one run of one seed at a time")
     if seeds is not None:
         if dry_run or overfit_batch:
@@ -293,11 +291,10 @@ class Run:
 
 def _restore_task(facts: Facts, model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
-    kept = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
-    config = config_from_dict(kept, f"the configuration in {model_folder}")
+    values = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
+    config = config_from_dict(values, f"the configuration in {model_folder}")
     config = replace(config, train=replace(config.train, precision=facts.get("precision", "auto")))
     if folder.resumable:
         recipe = folder.read_config()
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    tokenizer = RunFolder(model_folder).read_tokenizer()  # the same name there
-    return task_class(config.task)(config, tokenizer, facts["label_names"])
+    return task_class(config.task)(config, RunFolder(model_folder).read_tokenizer(), facts["label_names"])
