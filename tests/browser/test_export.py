@@ -13,7 +13,7 @@ from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.report import report_html, write_report
+from glassformer.explain.page.saved_page import saved_page_html, write_saved_page
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
@@ -23,7 +23,7 @@ def test_a_saved_page_matches_the_live_one(app: Callable[..., App], watch: Watch
     text = TEXTS[MODELS[name][0]]
     explanation = explain(subject_of(MODELS[name]), text)
     file = tmp_path / "report.html"
-    file.write_text(report_html(explanation, seconds=1)[0], encoding="utf-8")
+    file.write_text(saved_page_html(explanation, seconds=1)[0], encoding="utf-8")
     live = app(name, "step", text=text)
     saved = app(file, "step")
     n_live = len(watch.requests)
@@ -49,7 +49,7 @@ def test_a_saved_page_matches_the_live_one(app: Callable[..., App], watch: Watch
 def test_what_a_saved_page_cannot_do_it_says(app: Callable[..., App], tmp_path: Path) -> None:
     explanation = explain(subject_of(MODELS["classify, pre-norm"]), "a good b")
     file = tmp_path / "report.html"
-    write_report(file, explanation)
+    write_saved_page(file, explanation)
     page = app(file, "why")
     assert page.page.locator("[data-role=trace]").count() == 0, "no button that could not work"
     word = page.page.locator("[data-word='1']")

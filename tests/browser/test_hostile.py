@@ -12,7 +12,7 @@ from tests.browser.models import Parts, subject_of
 from glassformer.api import Run
 from glassformer.data.splits import Split, TextData
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.report import report_html
+from glassformer.explain.page.saved_page import saved_page_html
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 HOSTILE = [
@@ -36,7 +36,7 @@ HOSTILE = [
     "{{7*7}}",
 ]
 TEXT = " ".join(HOSTILE)
-KINDS: dict[str, Parts] = {
+FAMILIES: dict[str, Parts] = {
     "char": ("lm", {"n_layers": 1}),
     "byte-bpe": ("lm", {"n_layers": 1}),
     "bpe": ("translate", {"n_layers": 1}),
@@ -46,22 +46,22 @@ KINDS: dict[str, Parts] = {
 
 def hostile_run(kind: str) -> Run:
     """A model that learned its tokenizer from hostile texts, and whose classes have hostile names."""
-    task = KINDS[kind][0]
+    task = FAMILIES[kind][0]
     answers = {"classify": ["</script><b>no</b>", "<i>yes"] * 15, "translate": [TEXT] * 30}.get(task)
     split = Split([TEXT] * 30, answers, "train")
     data = TextData(split, split, split)
     vocab = {"char": 200, "byte-bpe": 400, "bpe": 600, "word": 300}[kind]
-    return subject_of(KINDS[kind], data, 500, tokenizer=kind, vocab_size=vocab)
+    return subject_of(FAMILIES[kind], data, 500, tokenizer=kind, vocab_size=vocab)
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", list(FAMILIES))
 def test_hostile_texts_are_text_on_every_screen(app: Callable[..., App], tmp_path: Path, kind: str) -> None:
     run = hostile_run(kind)
     text = TEXT if kind != "byte-bpe" else TEXT[:140]
     decode = {"max_new_tokens": 5} if kind != "word" else {}
     explanation = explain(run, TraceRequest(text, **({"decode": decode} if decode else {})))
     file = tmp_path / "report.html"
-    file.write_text(report_html(explanation, seconds=0)[0], encoding="utf-8")
+    file.write_text(saved_page_html(explanation, seconds=0)[0], encoding="utf-8")
     for page in (app(run, "flow", text=text, **decode), app(file, "flow")):
         scripts = page.page.locator("script").count()
         for screen in SCREENS:

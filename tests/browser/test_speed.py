@@ -13,7 +13,7 @@ from tests.browser.models import subject_of
 
 from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.report import report_html
+from glassformer.explain.page.saved_page import saved_page_html
 
 SECONDS = 2.0
 """Of a processor, the server's and the page's together: what else a machine is busy with is no matter of ours."""
@@ -71,7 +71,7 @@ def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen
 def test_a_saved_page_of_128_tokens_opens_within_two_seconds(app: Callable[..., App], run: Run, tmp_path: Path) -> None:
     explanation = explain(run, REQUEST)
     assert len(explanation.streams[0].ids) == N_TOKENS
-    html, _ = report_html(explanation, seconds=0)
+    html, _ = saved_page_html(explanation, seconds=0)
     file = tmp_path / "report.html"
     file.write_text(html, encoding="utf-8")
     page = app(file, "attention")

@@ -36,7 +36,7 @@ def test_pairs_of_words_are_shown_and_recomputed(app: Callable[..., App]) -> Non
     run, text = ngram_run(bigrams=40), "card cards card lost"
     explanation = run.explain(text)
     page = app(run, "step", text=text)
-    nodes = ["embedding.pairs", "embedding.bigrams", "embedding.paired", "embedding.sum"]
+    nodes = ["embedding.bigram_ids", "embedding.bigrams", "embedding.with_bigrams", "embedding.sum"]
     addresses = [address("step", {"text": text, "node": node}) for node in nodes]
     for node, found in zip(nodes, page.page.evaluate(WALK, [nodes, addresses]), strict=True):
         assert found["state"] == "ok", (node, found["says"])
@@ -46,7 +46,7 @@ def test_pairs_of_words_are_shown_and_recomputed(app: Callable[..., App]) -> Non
     numbers = explanation.streams[0].bigram_ids
     assert numbers is not None and any(numbers)
     at = next(place for place, number in enumerate(numbers) if number)
-    page.go("step", text=text, node="embedding.pairs", cell=f"0,{at}", arithmetic=1)
+    page.go("step", text=text, node="embedding.bigram_ids", cell=f"0,{at}", arithmetic=1)
     assert explanation.streams[0].bigrams[at] in page.page.inner_text("[data-role=arithmetic]")
 
 
@@ -57,7 +57,7 @@ def test_the_n_grams_of_the_chosen_token_are_written_out(app: Callable[..., App]
     page.until("document.querySelectorAll('[data-role=arithmetic] tbody tr').length > 5")
     total = float(page.page.inner_text("[data-role=arithmetic] .sum").replace("\u2212", "-"))
     assert total == pytest.approx(explain(run, TEXT).tensor("embedding.ngrams")[0, 3], abs=1e-3)
-    page.go("step", text=TEXT, node="embedding.spelling", cell="2,1")
+    page.go("step", text=TEXT, node="embedding.ngram_ids", cell="2,1")
     assert page.page.inner_text("[data-role=ngrams]").endswith("0xF0 · 0x9F · 0x98 · 0x80")
 
 

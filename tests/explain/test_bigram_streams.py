@@ -51,9 +51,9 @@ def test_records_equal_their_recomputation(positions: str) -> None:
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     assert e.records["embedding.bigrams"].value.abs().max() > 0.1
-    assert e.records["embedding.bigrams"].inputs == ("embedding.pairs",)
-    assert e.records["embedding.paired"].inputs == ("embedding.spelled", "embedding.bigrams")
-    last = "embedding.sum" if positions in ("sinusoidal", "learned") else "embedding.paired"
+    assert e.records["embedding.bigrams"].inputs == ("embedding.bigram_ids",)
+    assert e.records["embedding.with_bigrams"].inputs == ("embedding.with_ngrams", "embedding.bigrams")
+    last = "embedding.sum" if positions in ("sinusoidal", "learned") else "embedding.with_bigrams"
     assert e.records["encoder.0.self.norm"].inputs == (last,)
     axes = e.manifest()["params"]["bigrams.weight"]["axes"]
     assert [axis["name"] for axis in axes] == ["bigram", "feature"]
@@ -63,8 +63,8 @@ def test_trace_adds_bigrams_without_ngrams() -> None:
     run = ngram_run(bigrams=40)
     run.model.ngrams = None
     records = run.explain(TEXT).records
-    assert records["embedding.paired"].inputs == ("embedding.rows", "embedding.bigrams")
-    assert "embedding.spelled" not in records
+    assert records["embedding.with_bigrams"].inputs == ("embedding.rows", "embedding.bigrams")
+    assert "embedding.with_ngrams" not in records
 
 
 @pytest.mark.parametrize("method", ["erase", "integrated_gradients"])

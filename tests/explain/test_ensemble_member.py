@@ -19,7 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.report import report_html
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.run_info import run_info
 from glassformer.runs.snapshots import save_snapshot
 
@@ -89,7 +89,7 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     with trace(run.model) as t, torch.no_grad():
         run.model(**inputs)
     assert t["members.2.embedding.ngrams"].params == {"weight": "members.2.ngrams.weight"}
-    assert t["members.2.embedding.ngrams"].inputs == ("members.2.embedding.spelling",)
+    assert t["members.2.embedding.ngrams"].inputs == ("members.2.embedding.ngram_ids",)
     second = t["members.1.encoder.0.self.weights"]
     assert (second.stack, second.layer, second.block) == ("encoder", 0, "self")
     assert t["members.1.logits"].stack == "head" and t["members.1.embedding.sum"].stack == "text"
@@ -104,7 +104,7 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
 
 def test_report_holds_the_weights_of_each_member(run: Run) -> None:
     first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
-    html, _ = report_html(first, other=second, subject=run)
+    html, _ = saved_page_html(first, other=second, subject=run)
     data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
     assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
     assert data["run"]["model"]["members"] == 3

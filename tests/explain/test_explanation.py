@@ -22,12 +22,12 @@ from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
-from glassformer.explain.capture import exactly
+from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.report import report_html
-from glassformer.explain.page.weighed import written
+from glassformer.explain.page.saved_attributions import written
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.record_store import RecordStore, take_slice
 from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
@@ -105,7 +105,7 @@ def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], te
     [expected] = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
     assert e.answer["headline"] == expected["text"]
     assert len(e.streams[0]) <= 24
-    assert (n < 9) == any("more tokens fit" in warning for warning in e.warnings)
+    assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -117,7 +117,7 @@ def test_manifest_has_the_fields_of_types_ts(runs: dict[str, Run], name: str) ->
         "ModelInfo": [manifest["model"]],
         "Stream": manifest["streams"],
         "TraceNode": manifest["nodes"],
-        "Wrote": [manifest["wrote"]],
+        "GenerationInfo": [manifest["generation"]],
         "Param": manifest["params"].values(),
         "Prediction": manifest["predictions"],
         "Candidate": [c for p in manifest["predictions"] for c in p["top"]],
@@ -154,12 +154,12 @@ def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, R
         "Faithfulness": attribution["sufficiency"],
         "Erased": erased,
         "Prediction": erased["prediction"],
-        "ReportData": Page(report_html(e)[0]).data(),
+        "SavedPageData": Page(saved_page_html(e)[0]).data(),
     }
     if name == "translate":
         answers["Alignments"] = readings_json(e.readings())
     for interface, value in answers.items():
-        optional = {"alignments"} if interface == "ReportData" else set()
+        optional = {"alignments"} if interface == "SavedPageData" else set()
         assert value.keys() - optional == fields_of(interface), interface
     for kind in (TraceRequest, AttributeRequest, EraseRequest, EnsembleMember):
         body = re.search(rf"export interface {kind.__name__} {{\n(.*?)\n}}", TYPES, re.S)
@@ -282,7 +282,7 @@ def test_explain_warns_of_truncated_and_unknown_tokens(runs: dict[str, Run]) -> 
     run = run_of("classify", runs["classify"].path)
     object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
     e = run.explain(text)
-    assert "the text is cut from 41 to 24 tokens: the beginning and the end are read" in e.warnings
+    assert "the text was truncated from 41 to 24 tokens, keeping its beginning and end" in e.warnings
     stream = e.streams[0]
     assert [text[a:b] for a, b in stream.spans] == ["a"] * 12 + ["b"] * 12 == stream.pieces
     assert "1 of 3 tokens of the text is unknown to the model" in run.explain("a zzz b").warnings
@@ -318,12 +318,12 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "request_", "message"),
     [
-        ("classify", TraceRequest("a", target="b"), "target means nothing"),
-        ("lm", TraceRequest("a", target="b"), "target means nothing"),
-        ("classify", TraceRequest("a", prefix=(5,)), "prefix means nothing"),
+        ("classify", TraceRequest("a", target="b"), "target does not apply"),
+        ("lm", TraceRequest("a", target="b"), "target does not apply"),
+        ("classify", TraceRequest("a", prefix=(5,)), "prefix does not apply"),
         ("translate", TraceRequest("a", prefix=(5,), target="b"), "not both"),
-        ("translate", TraceRequest("a", prefix=(99999,)), "vocabulary"),
-        ("lm", TraceRequest("a", prefix=(3,)), "nothing can be written"),
+        ("translate", TraceRequest("a", prefix=(99999,)), "from 0 to 11"),
+        ("lm", TraceRequest("a", prefix=(3,)), "an ordinary token"),
         ("translate", TraceRequest("a", prefix=(7,) * 30), "leaves nothing"),
         ("translate", TraceRequest("a", decode={"n_best": 3, "beam_size": 2}), "n_best"),
         ("translate", TraceRequest("a", prefix=(7,), decode={"sample": True}), "prefixes"),
@@ -361,7 +361,7 @@ def test_explain_of_an_unfinished_translation(runs: dict[str, Run]) -> None:
 def test_explain_keeps_to_the_context_length(runs: dict[str, Run]) -> None:
     e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
     stream = e.streams[0]
-    assert len(stream) <= 24 and any("only the last" in warning for warning in e.warnings)
+    assert len(stream) <= 24 and any("keeping its end" in warning for warning in e.warnings)
     assert all(check.ok for check in e.checks) and len(e.checks) == 2
     joined = "".join(stream.text[a:b] for a, b in stream.spans)
     assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
@@ -492,7 +492,7 @@ def test_explain_runs_every_pass_in_full_precision(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
     """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
-    monkeypatch.setattr(exactly, "_rounds_products", lambda device, setting: setting != "highest")
+    monkeypatch.setattr(exact_inference, "_rounds_matmul", lambda device, setting: setting != "highest")
     run, seen = runs[name], []
     stack = run.model.encoder if name == "classify" else run.model.decoder
     handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
@@ -523,12 +523,11 @@ def test_prediction_index_defaults_to_the_first_generated_token(
 ) -> None:
     """The page, the default of an attribution and a saved page start at the same token."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-    wrote = e.manifest()["wrote"]
-    assert wrote["first"] == first
+    info = e.manifest()["generation"]
+    assert info["first"] == first
     assert prediction_index(e, None) == first
     assert name == "classify" or written(e)[0] == first
     stream = e.streams[-1]
     assert (
-        wrote["n_fixed"]
-        == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
+        info["n_fixed"] == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
     )

@@ -74,7 +74,7 @@ def test_records_equal_their_recomputation(positions: str, std: float | None) ->
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []
     placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
-    spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
+    spelled = ["embedding.ngram_ids", "embedding.ngrams", "embedding.with_ngrams"]
     assert list(e.records)[: 5 + len(scaled + placed)] == [
         "embedding.ids",
         "embedding.rows",
@@ -82,7 +82,7 @@ def test_records_equal_their_recomputation(positions: str, std: float | None) ->
         *spelled,
         *placed,
     ]
-    assert "self.rows + 1" in e.records["embedding.spelling"].source.marked
+    assert "self.rows + 1" in e.records["embedding.ngram_ids"].source.marked
     assert e.records["decoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
     assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
 

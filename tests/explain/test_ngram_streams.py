@@ -56,7 +56,7 @@ def test_add_ngrams_names_the_ngrams_of_each_token(run: Run) -> None:
 
 def test_explain_warns_that_unknown_words_are_read_by_ngrams(run: Run) -> None:
     assert run.explain("xyzzy card").warnings == [
-        "1 of 2 tokens of the text is unknown to the model, which still reads how they are spelled"
+        "1 of 2 tokens of the text is unknown to the model, but the model reads their n-grams"
     ]
 
 
@@ -68,7 +68,7 @@ def test_records_equal_their_recomputation(positions: str, std: float | None) ->
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []
     placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
-    spelled = ["embedding.spelling", "embedding.ngrams", "embedding.spelled"]
+    spelled = ["embedding.ngram_ids", "embedding.ngrams", "embedding.with_ngrams"]
     assert list(e.records)[: 5 + len(scaled + placed)] == [
         "embedding.ids",
         "embedding.rows",
@@ -77,7 +77,7 @@ def test_records_equal_their_recomputation(positions: str, std: float | None) ->
         *placed,
     ]
     assert e.records["encoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
-    assert e.records["embedding.spelled"].inputs == ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")
+    assert e.records["embedding.with_ngrams"].inputs == ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")
     assert {e.records[id].stack for id in [*spelled, *placed]} == {"text"}
 
 
@@ -92,13 +92,13 @@ def test_trace_of_unscaled_embeddings_has_no_scaled_step() -> None:
 def test_source_lines_of_ngram_steps(run: Run) -> None:
     records = run.explain("card").records
     marked = {id: record.source.marked for id, record in records.items() if record.source}
-    assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.spelled"]
-    assert "ngrams_of(" in marked["embedding.spelling"] and "amplitude" in marked["embedding.positions"]
+    assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.with_ngrams"]
+    assert "ngrams_of(" in marked["embedding.ngram_ids"] and "amplitude" in marked["embedding.positions"]
 
 
 def test_trace_only_keeps_ngram_steps(run: Run) -> None:
     inputs = run.explain("card xyzzy").model_inputs
-    for only in ("embedding.ngrams", "embedding.spelled", "embedding.sum", "embedding.rows"):
+    for only in ("embedding.ngrams", "embedding.with_ngrams", "embedding.sum", "embedding.rows"):
         with trace(run.model, only) as t, torch.no_grad():
             run.model(**inputs)
         assert list(t) == [only]
@@ -107,7 +107,7 @@ def test_trace_only_keeps_ngram_steps(run: Run) -> None:
 def test_manifest_names_the_ngram_table(run: Run) -> None:
     e = run.explain("card xyzzy")
     assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
-    numbers = e.tensor("embedding.spelling")[0]
+    numbers = e.tensor("embedding.ngram_ids")[0]
     rows = e.tensor("ngrams.weight", "ngram:" + ".".join(str(n) for n in sorted(numbers[numbers > 0])))
     np.testing.assert_allclose(rows.mean(axis=0), e.tensor("embedding.ngrams")[0], atol=1e-6)
 

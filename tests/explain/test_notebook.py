@@ -68,7 +68,7 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
     def missing(name: str) -> str:
         raise GlassformerError(f"the page <{name}> is missing", "build it: make web")
 
-    monkeypatch.setattr("glassformer.explain.page.report.asset", missing)
+    monkeypatch.setattr("glassformer.explain.page.saved_page.asset", missing)
     assert notebook.frame(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
 
 

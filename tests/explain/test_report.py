@@ -18,10 +18,10 @@ from tests.helpers.serving import DTYPES, TEXTS, tiny_run
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page import report
-from glassformer.explain.page.one_file import escaped, one_file, size_of
-from glassformer.explain.page.report import report_html, write_report
-from glassformer.explain.page.weighed import Room, words_weighed
+from glassformer.explain.page import saved_page
+from glassformer.explain.page.inline import escape_json, inline_page, size_of
+from glassformer.explain.page.saved_attributions import ByteBudget, saved_attributions
+from glassformer.explain.page.saved_page import saved_page_html, write_saved_page
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 
@@ -66,7 +66,7 @@ def made(request: pytest.FixtureRequest) -> tuple[str, str, list[str]]:
     """Name of the task, the report, and what it left out."""
     name = request.param
     question = TraceRequest.from_dict({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
-    return name, *report_html(explain(tiny_run(name), question))
+    return name, *saved_page_html(explain(tiny_run(name), question))
 
 
 def test_it_needs_nothing_but_itself(made: tuple[str, str, list[str]]) -> None:
@@ -100,9 +100,9 @@ def test_its_numbers_are_those_of_python(made: tuple[str, str, list[str]]) -> No
 
 @pytest.mark.parametrize("name", ["translate", "lm"])
 def test_logits_of_a_large_vocabulary_are_left_out_and_said_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAX_LOGITS_BYTES", 10)
+    monkeypatch.setattr(saved_page, "MAX_LOGITS_BYTES", 10)
     explanation = explain(tiny_run(name), TEXTS[name])
-    html, dropped = report_html(explanation)
+    html, dropped = saved_page_html(explanation)
     assert any("Logits of the whole vocabulary" in sentence for sentence in dropped)
     assert "logits" not in Page(html).data()["tensors"][explanation.id]
 
@@ -142,23 +142,23 @@ def test_translations_say_how_to_align_them(made: tuple[str, str, list[str]]) ->
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     explanation = explain(tiny_run("classify"), HOSTILE)
-    html, _ = report_html(explanation)
+    html, _ = saved_page_html(explanation)
     page = Page(html)
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert page.data()["traces"][0]["request"]["text"] == HOSTILE
     assert "alert(1)</script>" not in html and "\u2028" not in html
     for text in ("<!--", "</SCRIPT>", "<\u2029&amp;>", '"é漢\\😀\x7f'):
-        assert not set("<>&\u2028\u2029") & set(escaped(json.dumps(text, ensure_ascii=False)))
-        assert escaped(json.dumps(text, ensure_ascii=False)).isascii()
-        assert json.loads(escaped(json.dumps(text, ensure_ascii=False))) == text
+        assert not set("<>&\u2028\u2029") & set(escape_json(json.dumps(text, ensure_ascii=False)))
+        assert escape_json(json.dumps(text, ensure_ascii=False)).isascii()
+        assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
 
 
 def test_a_full_file_says_what_it_lacks() -> None:
     explanation = explain(tiny_run("classify"), TEXTS["classify"])
-    whole, nothing = report_html(explanation)
+    whole, nothing = saved_page_html(explanation)
     assert nothing == []
     limit = len(whole) - 20_000
-    html, dropped = report_html(explanation, max_bytes=limit)
+    html, dropped = saved_page_html(explanation, max_bytes=limit)
     assert len(html.encode()) <= limit
     data = Page(html).data()
     [sentence] = dropped
@@ -179,7 +179,7 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
     sizes = []
     for limit in (400_000, 300_000, 10_000_000):
         try:
-            html, dropped = report_html(explanation, max_bytes=limit)
+            html, dropped = saved_page_html(explanation, max_bytes=limit)
         except UsageError as error:
             assert limit < 400_000 and f"more than {limit:,}" in error.message
             continue
@@ -189,7 +189,7 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
     assert dropped == [] and sizes[0] <= sizes[-1]
     least = size_of(data["attributions"][0]) + size_of(data["erased"][0]) + 60  # seconds differ in length
     told: list[str] = []
-    attributions, erasures = words_weighed([explanation], time.monotonic() + 60, told, Room(least))
+    attributions, erasures = saved_attributions([explanation], time.monotonic() + 60, told, ByteBudget(least))
     assert size_of(attributions) + size_of(erasures) <= least + 2, "and the brackets"
     assert len(erasures) == 1 and any("as the file is full" in said for said in told)
 
@@ -197,7 +197,7 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
 def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     explanation = explain(tiny_run("translate"), TEXTS["translate"])
     dropped: list[str] = []
-    attributions, _ = words_weighed([explanation], time.monotonic() - 1, dropped, Room(10**9))
+    attributions, _ = saved_attributions([explanation], time.monotonic() - 1, dropped, ByteBudget(10**9))
     assert attributions == [] and len(dropped) == 2 and all("written tokens" in told for told in dropped)
     assert "by erasing" in dropped[0] and "by integrated gradients" in dropped[1]
 
@@ -206,7 +206,7 @@ def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
     run = tiny_run("classify")
     first, second = explain(run, "a good b", trace_id="t1"), explain(run, "a bad b", trace_id="t2")
     path = tmp_path / "new" / "a.html"
-    write_report(path, first, other=second, subject=run)
+    write_saved_page(path, first, other=second, subject=run)
     data = Page(path.read_text(encoding="utf-8")).data()
     assert [m["request"]["text"] for m in data["traces"]] == ["a good b", "a bad b"]
     assert data["tensors"].keys() == {"t1", "t2"}
@@ -223,7 +223,7 @@ def test_a_page_that_cannot_be_inlined_is_refused() -> None:
         '<!doctype html><html><head><meta charset="utf-8"><link rel="stylesheet" href="app.css"></head>'
         '<body><script src="app.js" defer></script></body></html>'
     )
-    assert "<style>b{}</style>" in one_file(index, "a()", "b{}", {})
+    assert "<style>b{}</style>" in inline_page(index, "a()", "b{}", {})
     for broken in (
         (index, 'a("</script>")', "b{}"),
         (index, 'a("<!--")', "b{}"),
@@ -232,12 +232,12 @@ def test_a_page_that_cannot_be_inlined_is_refused() -> None:
         (index.replace("app.css", "x.css"), "a()", "b{}"),
     ):
         with pytest.raises(GlassformerError, match="built page") as caught:
-            one_file(*broken, {})
+            inline_page(*broken, {})
         assert "make web" in caught.value.hint
 
 
 def test_replacements_are_not_read_as_patterns() -> None:
     index = '<head><meta charset="utf-8"><link href="app.css"></head><body><script src="app.js"></script></body>'
-    html = one_file(index, r"x=/\1\g<0>\d/", r"a::before{content:'\201c'}", {"text": r"\1 \g<0>"})
+    html = inline_page(index, r"x=/\1\g<0>\d/", r"a::before{content:'\201c'}", {"text": r"\1 \g<0>"})
     assert r"x=/\1\g<0>\d/" in html and r"'\201c'" in html
     assert Page(html).data() == {"text": r"\1 \g<0>"}

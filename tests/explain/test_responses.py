@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.explain.page.responses import F16_MOST, MAX_TENSOR_BYTES, Refused, pack, tensor_response
+from glassformer.explain.page.responses import MAX_F16, MAX_TENSOR_BYTES, RequestError, pack, tensor_response
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from glassformer.explain.page.responses import F16_MOST, MAX_TENSOR_BYTES, Refus
     [
         (np.linspace(-3, 3, 12).reshape(3, 4), "f32", "f32", "<f4"),
         (np.linspace(-3, 3, 12).reshape(3, 4), "f16", "f16", "<f2"),
-        (np.array([1.0, -F16_MOST * 1.01]), "f16", "f32", "<f4"),
+        (np.array([1.0, -MAX_F16 * 1.01]), "f16", "f32", "<f4"),
         (np.array([1.0, -np.inf, np.nan]), "f16", "f16", "<f2"),
         (np.array([[True, False]]), "f16", "u8", "u1"),
         (np.array([3, 70_000], dtype=np.int64), "f16", "i32", "<i4"),
@@ -30,10 +30,10 @@ def test_bytes_are_little_endian_rows(array: np.ndarray, asked: str, sent: str, 
 
 
 def test_what_is_too_large_or_no_type_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestError) as caught:
         pack(np.zeros(3), "f64")
     assert caught.value.status == 400
     huge = np.broadcast_to(np.float32(0), (MAX_TENSOR_BYTES // 4 + 1,))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestError) as caught:
         pack(huge, "f32")
     assert caught.value.status == 413

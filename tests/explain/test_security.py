@@ -69,7 +69,7 @@ class Watched(Worker):
 
 
 Start = Callable[..., tuple[Client, Echo]]
-doors: dict[int, security.Door] = {}
+doors: dict[int, security.AccessControl] = {}
 """Of the servers that were started, by their port."""
 
 
@@ -81,7 +81,7 @@ def start() -> Iterator[Start]:
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
         listener, service = listen(0), Echo()
         port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
-        door = security.Door()
+        door = security.AccessControl()
         app = build_app(service, (worker, worker), port, door, seconds)
         server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -182,7 +182,7 @@ def test_questions_need_the_cookie(client: Client, cookie: str) -> None:
     ):
         answer = client.ask(method, path, body, {"Cookie": cookie.format(client.cookie) or None})
         assert answer.status == 401
-        assert answer.json()["error"]["kind"] == "Refused"
+        assert answer.json()["error"]["kind"] == "RequestError"
 
 
 def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
@@ -212,7 +212,7 @@ def test_the_place_of_an_earlier_server_says_how_to_come_in(client: Client) -> N
 
 def test_the_address_for_a_browser_opens_a_single_time() -> None:
     """It stands in the browser's command line, where other users of the machine can read it."""
-    door, used = security.Door(), list[str]()
+    door, used = security.AccessControl(), list[str]()
     token, other = door.once(lambda: used.append("one")), door.once()
     assert not door.opens(None) and not door.opens("") and not used
     assert door.opens(token) and not door.opens(token) and door.opens(other)

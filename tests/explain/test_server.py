@@ -131,7 +131,7 @@ def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, name: 
     for path in ("/api/trace", "/api/decode"):
         answer = client.post(path, body)
         assert answer.status in (400, 409, 413), answer.body[:300]
-        assert answer.json()["error"]["kind"] in ("UsageError", "CheckpointError", "Refused")
+        assert answer.json()["error"]["kind"] in ("UsageError", "CheckpointError", "RequestError")
 
 
 @everyone

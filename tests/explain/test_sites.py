@@ -29,7 +29,7 @@ def test_every_operation_is_that_of_a_step_and_the_other_way_round() -> None:
 
 def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:
     names = {key.partition(":")[0] for key in SITES}
-    known = {"x", "memory", "before", "added", "branch", "numbers", "end", "padding"} | {f"last_{c}" for c in "qkv"}
+    known = {"x", "memory", "before", "added", "branch", "table_ids", "end", "padding"} | {f"last_{c}" for c in "qkv"}
     mask_and_positions = {"mask", "positions"}
     for key, site in SITES.items():
         assert set(site.inputs) <= names | known | mask_and_positions, key
@@ -43,11 +43,11 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
         "ids",
         "rows",
         "scaled",
-        "spelling",
-        "spelling:hashed",
-        "pairs",
-        "spelled",
-        "paired",
+        "ngram_ids",
+        "ngram_ids:hashed",
+        "bigram_ids",
+        "with_ngrams",
+        "with_bigrams",
         "q_heads",
         "k_heads",
     }

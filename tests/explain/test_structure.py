@@ -17,7 +17,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 ORDER = [
     {"weak_cache", "capture", "trace"},  # one forward pass, recorded
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
-    {"preparing", "record_store"},
+    {"inputs", "record_store"},
     {"explanation_data"},  # all of it together, and frozen
     {"run_info", "manifest", "tensor_values", "compute"},
     {"attribution"},
@@ -94,5 +94,5 @@ def called(node: ast.AST) -> str:
 
 def test_models_are_called_in_one_module() -> None:
     """Models are called and hooks are registered in one module each."""
-    assert files_with(lambda node: called(node) in ("model", "_model")) == {"exactly.py"}
-    assert files_with(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}
+    assert files_with(lambda node: called(node) in ("model", "_model")) == {"exact_inference.py"}
+    assert files_with(lambda node: called(node).startswith("register_forward")) == {"module_hooks.py"}

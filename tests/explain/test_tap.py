@@ -36,7 +36,7 @@ def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace,
 
 def on_the_way(t: Trace) -> list[str]:
     """The ids of the steps that the table says an edit could act on."""
-    return [id for id in t if SITES[t._tape.notes[id].site].edit]
+    return [id for id in t if SITES[t._tape.steps[id].site].edit]
 
 
 families = pytest.mark.parametrize("family", ["classifier", "translator", "language model"])
@@ -137,9 +137,9 @@ def test_gradients_go_through_what_the_tap_returned() -> None:
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda x: None, "the tap returned NoneType for 'encoder.0.ff.out'"),
-        (lambda x: x[:, :1], r"'encoder.0.ff.out' is \(2, 5, 8\) .* and the tap returned \(2, 1, 8\)"),
-        (lambda x: x.double(), "returned .*float64"),
+        (lambda x: None, "the tap must return a tensor, got NoneType for 'encoder.0.ff.out'"),
+        (lambda x: x[:, :1], r"'encoder.0.ff.out', \(2, 5, 8\) .*, got \(2, 1, 8\)"),
+        (lambda x: x.double(), "got .*float64"),
     ],
 )
 def test_a_tap_that_answers_with_something_else_is_told_so(made, message: str) -> None:

@@ -19,8 +19,8 @@ from glassformer.explain.attribution.attribute import AttributeRequest, Attribut
 from glassformer.explain.capture.sites import AXES, OPERATIONS
 from glassformer.explain.explanation import explain
 from glassformer.explain.manifest import Manifest
-from glassformer.explain.page.report import ReportData, report_html
 from glassformer.explain.page.responses import ApiError, error_response
+from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
 from glassformer.explain.page.service import Service
 from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import Stream, StreamName
@@ -89,7 +89,7 @@ def test_json_matches_its_type(name: str) -> None:
         (service.run(), RunInfo),
         (service.erase({**which, "erase": {first["name"]: [position]}}), Erased),
         *((service.attribute({**which, "method": m}), Attribution) for m in ("erase", "integrated_gradients")),
-        (Page(report_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), ReportData),
+        (Page(saved_page_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), SavedPageData),
         (json.loads(bytes(error_response(UsageError("no", "yes")).body)), ApiError),
     ]
     if name == "translate":

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from glassformer.explain.page.responses import Refused
+from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.worker import Worker
 
 
@@ -26,7 +26,7 @@ def test_a_full_queue_refuses_and_a_failure_is_an_answer() -> None:
     while not first.running():
         pass
     second, third = worker.submit(lambda: 1 / 0), worker.submit(lambda: 7)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestError) as caught:
         worker.submit(lambda: None)
     assert caught.value.status == 503
     gate.set()

@@ -11,8 +11,8 @@ from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
 from glassformer.explain.explanation_data import Inference
+from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import top_predictions
-from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.tasks import TASKS, Task
 
@@ -28,7 +28,7 @@ class Subject:
 def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
     """Return the inference of a model for one text."""
     n_given, task = streams[-1].n_given, subject.task
-    wrote = Wrote(n_given - 1, n_given, []) if task.name == "lm" else Wrote(0, 0, [])
+    wrote = GenerationInfo(n_given - 1, n_given, []) if task.name == "lm" else GenerationInfo(0, 0, [])
     with torch.inference_mode():
         logits = subject.model.eval()(**model_inputs)[0]
     ids = streams[-1].ids
@@ -36,7 +36,9 @@ def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stre
         predictions = top_predictions(task, logits[None], [None], [None])
     else:
         predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
-    return Inference(subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, wrote=wrote)
+    return Inference(
+        subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, generation=wrote
+    )
 
 
 def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:

@@ -22,13 +22,13 @@ def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
     x = [value.double() if value.is_floating_point() else value for value in x]
     attrs, kinds = record.attrs, [t[name].op for name in record.inputs]
     match record.op:
-        case "ids" | "mask" | "input" | "spelling" | "pairs":
+        case "ids" | "mask" | "input" | "ngram_ids" | "bigram_ids":
             return None
         case "lookup":
             return p["weight"][x[0]]
         case "scale":
             return x[0] * attrs["factor"]
-        case "bag":
+        case "embedding_bag":
             there = (x[0] > 0)[..., None]
             total = (p["weight"][x[0]] * there).sum(-2)
             return total / there.sum(-2).clamp(min=1) if attrs["how"] == "mean" else total

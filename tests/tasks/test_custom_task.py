@@ -112,7 +112,7 @@ def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
     assert scores["tag_accuracy"] >= 0.95
     others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
     assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
-    with pytest.raises(UsageError, match="tag cannot be looked into"):
+    with pytest.raises(UsageError, match="task tag cannot be explained"):
         run.explain("the dog")
 
     rows = [json.loads(line) for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -230,7 +230,7 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
     assert longer["guesses"][0][0]["token"].startswith("rain")
     assert run.predict(["", "suna"]) == [{"text": t, "filled": t, "guesses": []} for t in ("", "suna")]
     assert "hold no [MASK]" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="pretrain cannot be looked into"):
+    with pytest.raises(UsageError, match="task pretrain cannot be explained"):
         run.explain("suna")
 
 

@@ -6,9 +6,9 @@
  *   ids                                      token ids (L)
  *   lookup [ids] {weight}                    weight[ids]
  *   scale [x] attrs.factor                   x · factor
- *   spelling []                              numbers of each token's n-grams (L, G); 0: it has fewer
- *   pairs []                                 row of the pair of words each token ends (L); 0: it is not listed
- *   bag [spelling] {weight} attrs.how        "mean" or "sum" of weight[n-grams], 0 left out; zeros where there are none
+ *   ngram_ids []                             ids of each token's n-grams (L, G), padded with 0
+ *   bigram_ids []                            row of the word bigram that ends at each token (L); 0 for none
+ *   embedding_bag [ngram_ids] {weight} attrs.how"mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none
  *   positions [] attrs.scheme, {weight?}     "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add [a, b]                               a + b
  *   layer_norm [x] {weight, bias} attrs.eps  over the last axis, biased variance
@@ -27,20 +27,20 @@
  *   pool [x, mask?] attrs.how                "mean" | "max" | "mean+max" | "first", over real tokens
  *   pin_zero [head (1)]                      (0, head): two classes share one logit
  */
-export type Op = "ids" | "lookup" | "scale" | "spelling" | "pairs" | "bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
+export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
 
 /** Operation and axes of every step, by its name with its kind where there are several. */
 export const SITES: Record<string, [Op, ...string[]]> = {
   "ids": ["ids", "token"],
   "rows": ["lookup", "token", "feature"],
   "scaled": ["scale", "token", "feature"],
-  "spelling": ["spelling", "token", "ngram"],
-  "spelling:hashed": ["spelling", "token", "ngram"],
-  "ngrams": ["bag", "token", "feature"],
-  "pairs": ["pairs", "token"],
+  "ngram_ids": ["ngram_ids", "token", "ngram"],
+  "ngram_ids:hashed": ["ngram_ids", "token", "ngram"],
+  "ngrams": ["embedding_bag", "token", "feature"],
+  "bigram_ids": ["bigram_ids", "token"],
   "bigrams": ["lookup", "token", "feature"],
-  "spelled": ["add", "token", "feature"],
-  "paired": ["add", "token", "feature"],
+  "with_ngrams": ["add", "token", "feature"],
+  "with_bigrams": ["add", "token", "feature"],
   "positions:sinusoidal": ["positions", "token", "feature"],
   "positions:amplitude": ["positions", "token", "feature"],
   "positions:learned": ["positions", "token", "feature"],

@@ -7,7 +7,7 @@ export type { Op } from "./sites";
 export type StreamName = "text" | "source" | "target";
 
 export type AxisName =
-  | "token" // positions of its stream: queries, in attention
+  | "token" // positions of its stream (in attention, of the queries)
   | "key" // positions that are attended to
   | "head"
   | "feature" // D
@@ -38,7 +38,7 @@ export interface Manifest {
   params: Record<string, Param>;
   predictions: Prediction[];
   decode: DecodeLog;
-  wrote: Wrote;
+  generation: GenerationInfo;
   checks: Check[];
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
@@ -161,7 +161,7 @@ export interface EnsembleMember {
 
 /** A step of the forward pass, without its values. */
 export interface TraceNode {
-  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py. */
+  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/attach.py. */
   id: string;
   op: Op;
   inputs: string[];
@@ -188,15 +188,15 @@ export interface Axis {
   stream?: StreamName;
 }
 
-/** The line of this package that computes a record. */
+/** The source line of this package that computes a record. */
 export interface SourceLine {
-  /** Relative to the package: "nn/attention.py". */
+  /** Path relative to the package: "nn/attention.py". */
   file: string;
-  /** Number of the first line of `code`, from 1. */
+  /** Line number of the first line of `code`. */
   line: number;
-  /** Number of the line that does it, from 1. */
+  /** Line number of the line that computes the record. */
   mark: number;
-  /** That line with a few around it, not indented. */
+  /** That line with a few lines around it, dedented. */
   code: string;
 }
 
@@ -298,17 +298,17 @@ export interface BeamCandidate {
   finished: boolean;
 }
 
-/** Where the model's own writing begins, and what it may not write. */
-export interface Wrote {
-  /** Position after which the first token stands that the model chose itself, or, where a whole translation was given, that it was asked about; 0 for a classifier, which writes nothing. */
+/** Where generated tokens begin, and which tokens are never generated. */
+export interface GenerationInfo {
+  /** Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier. */
   first: number;
-  /** Tokens of the last stream that no prefix can change: [BOS], or the prompt as it was typed. */
+  /** Number of tokens of the last stream that no prefix can change: [BOS], or the prompt. */
   n_fixed: number;
-  /** Ids that are never written. */
-  banned: number[];
+  /** Ids that are never generated. */
+  suppressed: number[];
 }
 
-/** A comparison of two ways to compute the same: how far apart they are, and how far they may be. */
+/** A comparison of two ways to compute a value: their largest difference and its tolerance. */
 export interface Check {
   name: string;
   value: number;
@@ -460,15 +460,15 @@ export interface ReadingScore {
 }
 
 /** What a saved page holds instead of a server. */
-export interface ReportData {
+export interface SavedPageData {
   run: RunInfo;
   /** One, or two to compare. */
   traces: Manifest[];
   /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */
-  tensors: Record<string, Record<string, Packed>>;
-  attributions: Weighed[];
+  tensors: Record<string, Record<string, PackedTensor>>;
+  attributions: SavedAttribution[];
   /** Every word erased alone. */
-  erased: WordErased[];
+  erased: SavedErasure[];
   /** By trace id, of translations. */
   alignments?: Record<string, Alignments>;
   /** Sentences: what did not fit, and how to see it. */
@@ -476,20 +476,20 @@ export interface ReportData {
 }
 
 /** A tensor in a file: little-endian, in base64. */
-export interface Packed {
+export interface PackedTensor {
   dtype: "f16" | "f32" | "i32" | "u8";
   shape: number[];
   data: string;
 }
 
 /** The weights of words, and what was asked. */
-export interface Weighed {
+export interface SavedAttribution {
   request: AttributeRequest;
   attribution: Attribution;
 }
 
 /** What is said with a word erased, and which one was. */
-export interface WordErased {
+export interface SavedErasure {
   request: EraseRequest;
   erased: Erased;
 }

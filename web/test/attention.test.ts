@@ -146,7 +146,7 @@ test("pairRows lists the most probable of either side", () => {
 
 test("alignedPositions aligns the first generated tokens", () => {
   const manifest = (first: number, length: number) =>
-    ({ predictions: Array.from({ length }, (_, position) => ({ position })), wrote: { first } }) as unknown as Manifest;
+    ({ predictions: Array.from({ length }, (_, position) => ({ position })), generation: { first } }) as unknown as Manifest;
   assert.deepEqual(alignedPositions(manifest(6, 46), manifest(7, 47), 6), { from: 0, to: 45, at: 6, other: 7 });
   assert.deepEqual(alignedPositions(manifest(7, 47), manifest(6, 40), 0), { from: 1, to: 40, at: 1, other: 0 });
   assert.deepEqual(alignedPositions(manifest(0, 5), manifest(0, 3), 4), { from: 0, to: 2, at: 2, other: 2 });

@@ -11,8 +11,8 @@ const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];
 
 /** A plain reference implementation of the filters in decode/sampling.py. */
-function reference(logits: number[], sampling: SamplingParams, banned: number[]): number[] {
-  const p = softmax(logits.map((z, i) => (banned.includes(i) ? -Infinity : z)), sampling.temperature);
+function reference(logits: number[], sampling: SamplingParams, suppressed: number[]): number[] {
+  const p = softmax(logits.map((z, i) => (suppressed.includes(i) ? -Infinity : z)), sampling.temperature);
   const order = p.map((_, i) => i).sort((a, b) => p[b]! - p[a]! || a - b);
   const peak = Math.max(...p);
   let cumulative = 0;
@@ -34,14 +34,14 @@ const SETTINGS: Partial<SamplingParams>[] = [
 
 test("filterAll agrees with the reference", () => {
   for (const setting of SETTINGS) {
-    for (const banned of [[], [1], [0, 3]]) {
+    for (const suppressed of [[], [1], [0, 3]]) {
       const sampling = { ...NEUTRAL, ...setting };
-      const expected = reference(LOGITS, sampling, banned);
-      const { bars, exact, nKept } = filterAll(LOGITS, sampling, banned, LOGITS.length);
+      const expected = reference(LOGITS, sampling, suppressed);
+      const { bars, exact, nKept } = filterAll(LOGITS, sampling, suppressed, LOGITS.length);
       assert.ok(exact);
       assert.equal(nKept, expected.filter((p) => p > 0).length);
       for (const bar of bars) {
-        assert.ok(Math.abs(bar.after - expected[bar.id]!) < 1e-12, JSON.stringify([setting, banned, bar]));
+        assert.ok(Math.abs(bar.after - expected[bar.id]!) < 1e-12, JSON.stringify([setting, suppressed, bar]));
       }
     }
   }
@@ -63,18 +63,18 @@ test("filterTop agrees with filterAll where exact", () => {
   const more = [{ temperature: 2, topK: 80 }, { temperature: 3, topP: 0.99 }, { topP: 0.999 }, { temperature: 0 }];
   let nExact = 0;
   for (const setting of [...SETTINGS, ...more]) {
-    for (const banned of [[], [ranked[3]!.id], [ranked[3]!.id, ranked[200]!.id]]) {
+    for (const suppressed of [[], [ranked[3]!.id], [ranked[3]!.id, ranked[200]!.id]]) {
       const sampling = { ...NEUTRAL, ...setting };
-      const truth = filterAll(logits, sampling, banned, 20);
-      const known = filterTop(top, logsumexp, 300, sampling, banned, 20);
+      const truth = filterAll(logits, sampling, suppressed, 20);
+      const known = filterTop(top, logsumexp, 300, sampling, suppressed, 20);
       assert.ok(Math.abs(known.rest.before - truth.rest.before) < 1e-9);
       known.bars.forEach((bar, i) => assert.ok(Math.abs(bar.before - truth.bars[i]!.before) < 1e-12));
-      if (!known.exact || (banned.length && !Object.keys(setting).length)) continue;
+      if (!known.exact || (suppressed.length && !Object.keys(setting).length)) continue;
       nExact++;
       assert.equal(known.nKept, truth.nKept, JSON.stringify(sampling));
       known.bars.forEach((bar, i) => {
         assert.deepEqual([bar.id, bar.dropped], [truth.bars[i]!.id, truth.bars[i]!.dropped]);
-        assert.ok(Math.abs(bar.after - truth.bars[i]!.after) < 1e-9, JSON.stringify([sampling, banned, bar]));
+        assert.ok(Math.abs(bar.after - truth.bars[i]!.after) < 1e-9, JSON.stringify([sampling, suppressed, bar]));
       });
     }
   }

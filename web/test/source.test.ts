@@ -7,7 +7,7 @@ import { LruCache, TensorCache } from "../src/sources/cache";
 import { computed, effect, Loader, signal } from "../src/state/signals";
 import type { TensorValue } from "../src/tensors/tensor";
 import { checkNode } from "../src/trace/check";
-import type { Manifest, ReportData, TraceNode } from "../src/types";
+import type { Manifest, SavedPageData, TraceNode } from "../src/types";
 
 const KEYS = 128;
 
@@ -40,7 +40,7 @@ function saved(position: number | null): FileSource {
   const erased = { prediction: without, value: 3 - 2, original: 2 - 1 };
   const request = { trace: "t1", erase: { text: [0] } };
   const trace = { id: "t1", predictions: [whole], nodes: [], params: {} };
-  return new FileSource({ traces: [trace], dropped: [], erased: [{ request, erased }] } as unknown as ReportData);
+  return new FileSource({ traces: [trace], dropped: [], erased: [{ request, erased }] } as unknown as SavedPageData);
 }
 
 test("FileSource.erase derives the value for the requested class and contrast", async () => {

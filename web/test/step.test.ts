@@ -16,7 +16,7 @@ const NGRAMS = [["<ca", "car"], ["0xE2"], []];
 function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, number][], window: [number, number] | null = null): Step {
   const [from, to] = window ?? [0, 3];
   const node = {
-    id: `embedding.${{ bag: "ngrams" }[op as string] ?? op}`, op, inputs: ["embedding.spelling"], params: op === "bag" ? { weight: "ngrams.weight" } : {}, attrs,
+    id: `embedding.${{ embedding_bag: "ngrams" }[op as string] ?? op}`, op, inputs: ["embedding.ngram_ids"], params: op === "embedding_bag" ? { weight: "ngrams.weight" } : {}, attrs,
     axes: axes.map(([name, size]) => ({ name, size, stream: name === "token" ? "text" : undefined })), layer: null, block: null, stack: "text", dtype: "f32",
   } as unknown as TraceNode;
   const trace = {
@@ -39,25 +39,25 @@ const FACTS = { pre_norm: true, d_head: 4 } as Manifest["model"];
 
 const cell = (row: number, col: number) => ({ head: 0, row, col, position: 0 });
 
-test("spelling recomputes n-gram ids, also in a window", async () => {
-  assert.deepEqual(Array.from(await OPERATIONS.spelling.recompute(step("spelling", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
-  const windowed = step("spelling", {}, [["token", 2], ["ngram", 2]], [1, 3]);
-  assert.deepEqual(Array.from(await OPERATIONS.spelling.recompute(windowed)), [3, 0, 0, 0]);
+test("ngram_ids recomputes n-gram ids, also in a window", async () => {
+  assert.deepEqual(Array.from(await OPERATIONS.ngram_ids.recompute(step("ngram_ids", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
+  const windowed = step("ngram_ids", {}, [["token", 2], ["ngram", 2]], [1, 3]);
+  assert.deepEqual(Array.from(await OPERATIONS.ngram_ids.recompute(windowed)), [3, 0, 0, 0]);
 });
 
-test("bag averages rows, ignoring padding", async () => {
-  const bag = step("bag", { how: "mean" }, [["token", 3], ["feature", 2]]);
-  assert.deepEqual(Array.from(await OPERATIONS.bag.recompute(bag)), [2, 4, 5, 1, 0, 0]);
-  const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
+test("embedding_bag averages rows, ignoring padding", async () => {
+  const bag = step("embedding_bag", { how: "mean" }, [["token", 3], ["feature", 2]]);
+  assert.deepEqual(Array.from(await OPERATIONS.embedding_bag.recompute(bag)), [2, 4, 5, 1, 0, 0]);
+  const { terms } = await OPERATIONS.embedding_bag.cell(bag, cell(0, 1));
   assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 0.5, value: 1 }, { label: "car", a: 6, b: 0.5, value: 3 }]);
-  assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(1, 0))).terms, [{ label: "0xE2", a: 5, b: 1, value: 5 }]);
-  assert.deepEqual((await OPERATIONS.bag.cell(bag, cell(2, 0))).terms, []);
+  assert.deepEqual((await OPERATIONS.embedding_bag.cell(bag, cell(1, 0))).terms, [{ label: "0xE2", a: 5, b: 1, value: 5 }]);
+  assert.deepEqual((await OPERATIONS.embedding_bag.cell(bag, cell(2, 0))).terms, []);
 });
 
-test("bag sums rows of hashed n-grams", async () => {
-  const bag = step("bag", { how: "sum" }, [["token", 3], ["feature", 2]]);
-  assert.deepEqual(Array.from(await OPERATIONS.bag.recompute(bag)), [4, 8, 5, 1, 0, 0]);
-  const { terms } = await OPERATIONS.bag.cell(bag, cell(0, 1));
+test("embedding_bag sums rows of hashed n-grams", async () => {
+  const bag = step("embedding_bag", { how: "sum" }, [["token", 3], ["feature", 2]]);
+  assert.deepEqual(Array.from(await OPERATIONS.embedding_bag.recompute(bag)), [4, 8, 5, 1, 0, 0]);
+  const { terms } = await OPERATIONS.embedding_bag.cell(bag, cell(0, 1));
   assert.deepEqual(terms, [{ label: "<ca", a: 2, b: 1, value: 2 }, { label: "car", a: 6, b: 1, value: 6 }]);
 });
 
@@ -73,8 +73,8 @@ test("positions are multiplied by their amplitude, also in the formula", async (
 });
 
 test("steps of n-grams have a title, a description and a formula", () => {
-  for (const id of ["spelling", "ngrams", "spelled"]) {
-    const node = { ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
+  for (const id of ["ngram_ids", "ngrams", "with_ngrams"]) {
+    const node = { ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
     assert.ok(title(node) !== node.id && sentence(node, { model: FACTS, streams: [] }) && formula(node, FACTS), id);
   }
 });
@@ -87,7 +87,7 @@ test("address holds the ensemble member", () => {
 
 test("formula depends on the model", () => {
   const node = (id: string, op: string, more: Partial<TraceNode>) =>
-    ({ ...step("bag", {}, [["token", 3], ["feature", 2]]).node, id, op, layer: 0, params: {}, ...more }) as TraceNode;
+    ({ ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id, op, layer: 0, params: {}, ...more }) as TraceNode;
   const post = { ...FACTS, pre_norm: false };
   const attention = node("encoder.0.self.residual", "add", { block: "self" });
   assert.equal(formula(attention, FACTS), "x ← x + Attention(Norm(x))");

@@ -148,10 +148,10 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
         save_figure(first, arguments.figure, path, **chosen)
     else:
-        from glassformer.explain.page.report import write_report
+        from glassformer.explain.page.saved_page import write_saved_page
 
         console.say("weighing the words, for up to half a minute …")
-        for sentence in write_report(path, first, other=next(iter(others), None), subject=trained):
+        for sentence in write_saved_page(path, first, other=next(iter(others), None), subject=trained):
             console.say(f"left out: {sentence}")
     console.say(f"written: {path}")
 

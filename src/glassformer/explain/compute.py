@@ -1,6 +1,6 @@
 """Run one text through a trained model and collect an explanation: encode, decode, record one forward pass.
 
-Encoding and decoding are in `preparing/`, recording is in `record_store.py`. Here they are joined, a given target is
+Encoding and decoding are in `inputs/`, recording is in `record_store.py`. Here they are joined, a given target is
 scored, and decoding is checked against the single pass over the finished text.
 """
 
@@ -15,15 +15,15 @@ from typing import Any, cast
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_penalties
 from glassformer.explain.answers import Answer, class_answer, text_answer
-from glassformer.explain.capture.exactly import answer, asking
+from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.ensemble_member import EnsembleMember, ensemble_class_answer, with_member
 from glassformer.explain.explanation_data import ExplanationData, Omitted
+from glassformer.explain.inputs.encoded_text import EncodedText
+from glassformer.explain.inputs.families import encode, family_of
 from glassformer.explain.manifest import manifest
 from glassformer.explain.predictions import Prediction, top_predictions
-from glassformer.explain.preparing.kinds import kind_of, prepare
-from glassformer.explain.preparing.prepared import Prepared
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject, with_checkpoint
@@ -48,26 +48,26 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
     with tuned(subject.device):
         whole = with_checkpoint(subject, request.checkpoint)
         subject = with_member(whole, request.member)
-        prepared = prepare(subject, request)
-        lengths = {stream.name: len(stream) for stream in prepared.streams}
-        records = RecordStore(subject.model, prepared.model_inputs, lengths, request.window_start)
-        predictions = _predictions(subject, prepared, records)
-        decode = _scored(subject, prepared) if prepared.decode.kind == "given" else prepared.decode
-        output = _answer(predictions, decode, prepared)
-        checks = [*records.checks, *_decoding_check(predictions, decode, prepared, records)]
-        member, warnings = None, prepared.warnings
+        encoded = encode(subject, request)
+        lengths = {stream.name: len(stream) for stream in encoded.streams}
+        records = RecordStore(subject.model, encoded.model_inputs, lengths, request.window_start)
+        predictions = _predictions(subject, encoded, records)
+        decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
+        output = _answer(predictions, decode, encoded)
+        checks = [*records.checks, *_decoding_check(predictions, decode, encoded, records)]
+        member, warnings = None, encoded.warnings
         if isinstance(whole.model, Ensemble):
             member = EnsembleMember(len(whole.model.members), request.member, output)
-            output = _ensemble_answer(whole, request, prepared)
+            output = _ensemble_answer(whole, request, encoded)
             warnings = [*warnings, member.warning(output)]
     return ExplanationData(
         subject=subject,
         request=request,
         id=trace_id,
-        model_inputs=prepared.model_inputs,
-        streams=prepared.streams,
+        model_inputs=encoded.model_inputs,
+        streams=encoded.streams,
         predictions=predictions,
-        wrote=prepared.wrote,
+        generation=encoded.generation,
         decode=decode,
         answer=output,
         together=member,
@@ -81,63 +81,63 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
 
 def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
     """Return the "decode", "answer" and "streams" of a manifest, without recording where that is possible."""
-    if not kind_of(subject.task).decides and request.target is None:
+    if not family_of(subject.task).is_classifier and request.target is None:
         with tuned(subject.device):
             whole = with_checkpoint(subject, request.checkpoint)
-            prepared = prepare(with_member(whole, request.member), request)
-            output = text_answer(prepared.answer, prepared.decode)
+            encoded = encode(with_member(whole, request.member), request)
+            output = text_answer(encoded.answer, encoded.decode)
             if isinstance(whole.model, Ensemble):
-                output = _ensemble_answer(whole, request, prepared)
-        log, streams = prepared.decode.to_json(), [stream.to_json() for stream in prepared.streams]
+                output = _ensemble_answer(whole, request, encoded)
+        log, streams = encoded.decode.to_json(), [stream.to_json() for stream in encoded.streams]
         return {"decode": log, "answer": output, "streams": streams}
     full = manifest(compute_explanation(subject, request))
     return {"decode": full["decode"], "answer": full["answer"], "streams": full["streams"]}
 
 
-def _predictions(subject: Subject, prepared: Prepared, records: RecordStore) -> list[Prediction]:
+def _predictions(subject: Subject, encoded: EncodedText, records: RecordStore) -> list[Prediction]:
     """Return the predictions of the positions that are shown."""
     logits = records["logits"].value
-    positions, following = prepared.positions, prepared.following
+    positions, following = encoded.positions, encoded.following
     if logits.dim() == 1:
         logits = logits[None]
-    elif records.window is not None and len(logits) < len(prepared.streams[-1]):
+    elif records.window is not None and len(logits) < len(encoded.streams[-1]):
         positions, following = positions[slice(*records.window)], following[slice(*records.window)]
     return top_predictions(subject.task, logits[: len(positions)], positions, following)
 
 
-def _scored(subject: Subject, prepared: Prepared) -> DecodeLog:
+def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
     """Return the log of a given target, with the model's score of it."""
-    with asking(subject.model):
-        log_probs = answer(subject.model, **prepared.model_inputs)[0].double().log_softmax(dim=-1)
-    ids = [token for token in prepared.following if token is not None]
+    with exact_no_grad(subject.model):
+        log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
+    ids = [token for token in encoded.following if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
-    penalty = prepared.decode.settings.length_penalty
+    penalty = encoded.decode.settings.length_penalty
     score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
     target = Hypothesis(ids[:-1], score, log_prob, True)
-    return replace(prepared.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
+    return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 
 
-def _answer(predictions: list[Prediction], decode: DecodeLog, prepared: Prepared) -> Answer:
-    return text_answer(prepared.answer, decode) if decode.hypotheses else class_answer(predictions[0])
+def _answer(predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText) -> Answer:
+    return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
 
 
-def _ensemble_answer(whole: Subject, request: TraceRequest, prepared: Prepared) -> Answer:
+def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
-    if kind_of(whole.task).decides:
-        return ensemble_class_answer(whole.task, cast(Ensemble, whole.model), prepared.model_inputs)
-    if prepared.decode.kind == "given":
-        return text_answer(prepared.answer, _scored(whole, prepared))
-    decoded = prepare(whole, request)
+    if family_of(whole.task).is_classifier:
+        return ensemble_class_answer(whole.task, cast(Ensemble, whole.model), encoded.model_inputs)
+    if encoded.decode.kind == "given":
+        return text_answer(encoded.answer, _scored(whole, encoded))
+    decoded = encode(whole, request)
     return text_answer(decoded.answer, decoded.decode)
 
 
 def _decoding_check(
-    predictions: list[Prediction], decode: DecodeLog, prepared: Prepared, records: RecordStore
+    predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText, records: RecordStore
 ) -> list[Check]:
     """Compare the log-probability summed up while decoding, with cached keys, with that of the single forward pass."""
     if decode.kind not in ("beam", "sample") or records.window is not None:
         return []
-    log_probs = [p.actual.log_prob for p in predictions[prepared.logged_from :] if p.actual is not None]
+    log_probs = [p.actual.log_prob for p in predictions[encoded.log_start :] if p.actual is not None]
     best = decode.hypotheses[0]
     if len(log_probs) != len(best.ids) + best.finished or not best.log_prob:
         return []

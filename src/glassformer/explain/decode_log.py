@@ -17,7 +17,7 @@ from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sam
 from glassformer.decode.search_log import SearchStep
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.text.tokenizer import Tokenizer
@@ -149,7 +149,7 @@ def translate(
     bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
         forced = [prefix] if prefix else None
-        with asking(model):
+        with exact_no_grad(model):
             results = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
         return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
@@ -159,7 +159,7 @@ def translate(
             "shorten the prefix or raise max_new_tokens",
         )
     recorder = SearchRecorder(t)
-    with asking(model):
+    with exact_no_grad(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
         decoder = translation_decoder(model, src)
         results = beam_search(decoder, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
@@ -171,7 +171,7 @@ def generate(
     tokenizer: Tokenizer,
     prompt: Sequence[int],
     config: DecodeConfig,
-    banned: Sequence[int],
+    suppress_tokens: Sequence[int],
 ) -> tuple[DecodeLog, Hypothesis]:
     """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation.
 
@@ -180,12 +180,12 @@ def generate(
         tokenizer: its tokenizer.
         prompt: the ids to continue.
         config: the settings of sampling.
-        banned: ids that are never sampled.
+        suppress_tokens: ids that are never sampled.
     """
     t = tokenizer
-    with asking(model):
+    with exact_no_grad(model):
         limits = [config.max_new_tokens]
         result = sample(
-            lm_decoder(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=banned
+            lm_decoder(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=suppress_tokens
         )[0]
     return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, class_answer
-from glassformer.explain.capture.exactly import answer, asking
+from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.predictions import top_predictions
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.ensemble import Ensemble
@@ -42,8 +42,8 @@ class EnsembleMember:
 
 def ensemble_class_answer(task: Task, model: Ensemble, inputs: dict[str, Any]) -> Answer:
     """Return the class with the largest mean probability of an ensemble of classifiers."""
-    with asking(model):
-        return class_answer(top_predictions(task, answer(model, **inputs), [None], [None])[0])
+    with exact_no_grad(model):
+        return class_answer(top_predictions(task, exact_forward(model, **inputs), [None], [None])[0])
 
 
 def with_member(subject: Subject, member: int) -> Subject:

@@ -92,9 +92,9 @@ class Explanation(ExplanationData):
 
     def save(self, path: str | Path) -> None:
         """Write the page with this explanation as one HTML file."""
-        from glassformer.explain.page.report import write_report
+        from glassformer.explain.page.saved_page import write_saved_page
 
-        write_report(Path(path), self)
+        write_saved_page(Path(path), self)
 
     def page(self) -> Any:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""

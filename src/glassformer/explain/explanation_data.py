@@ -13,8 +13,8 @@ from glassformer.explain.answers import Answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.ensemble_member import EnsembleMember
+from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
@@ -38,14 +38,14 @@ class Inference:
             is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens.
         predictions: the prediction at each position.
-        wrote: where the generated tokens begin.
+        generation: where the generated tokens begin.
     """
 
     subject: Subject
     model_inputs: dict[str, Any]
     streams: list[Stream]
     predictions: list[Prediction]
-    wrote: Wrote
+    generation: GenerationInfo
 
     @property
     def is_classifier(self) -> bool:
@@ -56,7 +56,7 @@ class Inference:
     def generated(self) -> list[int]:
         """Return the indices of the predictions of generated tokens, or of those of a given translation."""
         positions = enumerate(p.position for p in self.predictions)
-        return [i for i, position in positions if position is not None and position >= self.wrote.first]
+        return [i for i, position in positions if position is not None and position >= self.generation.first]
 
     def visible_lengths(self, prediction: Prediction) -> list[int]:
         """Return the number of tokens of each stream that a prediction depends on: of the last, those before it."""

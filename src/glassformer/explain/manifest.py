@@ -17,8 +17,8 @@ from glassformer.explain.capture.records import Axis, Check, SourceLine
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation_data import ExplanationData, Omitted
+from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.preparing.prepared import Wrote
 from glassformer.explain.record_store import Node, WireDtype
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import ModelInfo, model_info
@@ -40,7 +40,7 @@ class TraceNode(TypedDict):
     """A step of the forward pass, without its values."""
 
     id: str
-    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/wiring.py."""
+    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/attach.py."""
     op: Annotated[str, "Op"]
     inputs: list[str]
     params: dict[str, str]
@@ -82,7 +82,7 @@ class Manifest(TypedDict):
     params: dict[str, Param]
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
-    wrote: Annotated[Json, Wrote]
+    generation: Annotated[Json, GenerationInfo]
     checks: list[Annotated[Json, Check]]
     omitted: list[Omitted]
     warnings: list[str]
@@ -108,7 +108,7 @@ def manifest(explanation: ExplanationData) -> Manifest:
         "params": params_json(explanation.subject.model, nodes),
         "predictions": [prediction.to_json() for prediction in explanation.predictions],
         "decode": explanation.decode.to_json(),
-        "wrote": asdict(explanation.wrote),
+        "generation": asdict(explanation.generation),
         "checks": [asdict(check) for check in explanation.checks],
         "omitted": explanation.omitted,
         "warnings": explanation.warnings,
@@ -159,7 +159,7 @@ def param_axes(node: Node, role: str) -> tuple[str, ...]:
     match record.op, role:
         case "lookup", _:
             return ("bigram" if record.id.endswith("bigrams") else "vocab", "feature")
-        case "bag", _:
+        case "embedding_bag", _:
             return ("ngram", "feature")
         case "positions", _:
             return ("token", "feature")

@@ -4,7 +4,7 @@
     129 … 512            one layer at a time: reading another layer runs another forward pass
     beyond               a window of 128 positions of all tensors
 
-Tensors are recorded by `trace.py`; `capture/wiring.py` defines which.
+Tensors are recorded by `trace.py`; `capture/attach.py` defines which.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exactly import answer
+from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
 from glassformer.explain.trace import Trace, trace
@@ -135,7 +135,7 @@ class RecordStore(Mapping[str, Record]):
         """Run one forward pass; return the trace, and its records cut to the window."""
         device = next(iter(self._inputs.values())).device
         with tuned(device), torch.no_grad(), trace(self._model, only) as records:
-            answer(self._model, **self._inputs)
+            exact_forward(self._model, **self._inputs)
         return records, {id: self._windowed(record) for id, record in records.items()}
 
     def _windowed(self, record: Record) -> Record:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.explain.decode_log import settings_json
-from glassformer.explain.preparing.kinds import Family, decode_settings, kind_of
+from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.subject import (
     MODEL,
@@ -58,7 +58,7 @@ class ModelInfo(TypedDict):
     """The model: task, checkpoint, size, hyperparameters and tokenizer."""
 
     task: str
-    family: Family
+    family: Stacks
     run: str
     """The folder's name, not its path."""
     recipe: str
@@ -117,7 +117,7 @@ class RunInfo(TypedDict):
 def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
-    family = kind_of(task).family
+    family = family_of(task).stacks
     n_decoder = 0 if family == "encoder" else config.n_decoder_layers or config.n_layers
     return {
         "task": task.name,

@@ -1,6 +1,6 @@
 """Describe the tokens of a text: their strings, the words they belong to, the characters they stand for.
 
-`preparing/` tokenizes and truncates; here a list of ids and the characters they came from become a `Stream`.
+`inputs/` tokenizes and truncates; here a list of ids and the characters they came from become a `Stream`.
 """
 
 from __future__ import annotations

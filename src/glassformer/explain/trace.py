@@ -9,7 +9,7 @@ A tap receives the tensor of every step and returns the tensor to use instead (a
     with trace(model, tap=lambda id, x: x * 0 if id == "decoder.1.cross.out" else x) as t:
         model(src, tgt_in)
 
-The model is not changed: hooks and evaluation mode end with the block. `capture/wiring.py` defines the ids of the steps.
+The model is not changed: hooks and evaluation mode end with the block. `capture/attach.py` defines the ids of the steps.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import torch
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.attention_wires import FusedContext
-from glassformer.explain.capture.exactly import answer, exactly
-from glassformer.explain.capture.hooks import Watch
+from glassformer.explain.capture.attach import attach
+from glassformer.explain.capture.attention_hooks import FusedContext
+from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
+from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.capture.tape import Tape
-from glassformer.explain.capture.wiring import attach
 from glassformer.nn.attention import MultiHeadAttention, Tap
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
@@ -48,25 +48,25 @@ class Trace(Mapping[str, Record]):
         self._checks: list[Check] | None = None
 
     def __getitem__(self, id: str) -> Record:
-        if id in self._tape.notes:
+        if id in self._tape.steps:
             return self._tape.record(id)
-        if id in self._tape.left_out:
+        if id in self._tape.skipped:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
-        if not self._tape.notes and not self._tape.left_out:
+        if not self._tape.steps and not self._tape.skipped:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
             )
-        hint = _nearest(id, [*self._tape.notes, *self._tape.left_out])
+        hint = _nearest(id, [*self._tape.steps, *self._tape.skipped])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tape.notes)
+        return iter(self._tape.steps)
 
     def __len__(self) -> int:
-        return len(self._tape.notes)
+        return len(self._tape.steps)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._tape.notes
+        return id in self._tape.steps
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.values())) or "a trace without records"
@@ -79,7 +79,7 @@ class Trace(Mapping[str, Record]):
     def checks(self) -> list[Check]:
         """Return the cached `check()`; empty if the model was not called as a whole, or a tap replaced a step."""
         if self._checks is None:
-            whole = self._tape.call is not None and self._tape.answer is not None
+            whole = self._tape.call is not None and self._tape.output is not None
             self._checks = [self.check()] if whole and not self.edited else []
         return self._checks
 
@@ -95,23 +95,23 @@ class Trace(Mapping[str, Record]):
             UsageError: the model was not called as a whole in the block (or with a cache, which the first
                 call has changed), did not return a tensor, or a tap replaced a step.
         """
-        if self._tape.call is None or self._tape.answer is None:
+        if self._tape.call is None or self._tape.output is None:
             raise UsageError("the traced model was not called as a whole", "call model(…) inside `with trace(model)`")
         if self.edited:
             raise UsageError(
                 f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do", "check a trace without a tap"
             )
         args, kwargs = self._tape.call
-        watch = Watch(self._tape)
+        hooks = ModuleHooks(self._tape)
         try:
             for module in self.model.modules():
                 if isinstance(module, MultiHeadAttention):
-                    watch.tap(module, FusedContext)
+                    hooks.set_tap(module, FusedContext)
             with torch.no_grad():
-                fused = answer(self.model, *args, **kwargs)
+                fused = exact_forward(self.model, *args, **kwargs)
         finally:
-            watch.remove()
-        value = float((fused - self._tape.answer).abs().max()) if fused.numel() else 0.0
+            hooks.remove()
+        value = float((fused - self._tape.output).abs().max()) if fused.numel() else 0.0
         unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
         meaning = "The largest difference between the logits of attention step by step and of the fused kernel."
@@ -164,15 +164,15 @@ def trace(
     modules = list(inner.named_modules(remove_duplicate=False))
     tape = Tape(modules, [only] if isinstance(only, str) else only, tap)
     recorded = Trace(inner, tape)
-    watch = Watch(tape)
+    hooks = ModuleHooks(tape)
     token = _tracing.set(True)
     try:
-        attach(modules, watch, names)
-        with exactly(inner):
+        attach(modules, hooks, names)
+        with exact_inference(inner):
             yield recorded
     finally:
         _tracing.reset(token)
-        watch.remove()
+        hooks.remove()
     if missed := tape.unmatched():
-        hint = _nearest(missed[0], [*tape.notes, *tape.left_out])
+        hint = _nearest(missed[0], [*tape.steps, *tape.skipped])
         raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

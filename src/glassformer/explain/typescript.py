@@ -22,19 +22,19 @@ from glassformer.explain.attribution.attribute import AttributeRequest, Attribut
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.manifest import Manifest, SizedAxis
-from glassformer.explain.page.report import ReportData
-from glassformer.explain.page.responses import ApiError, Problem
+from glassformer.explain.page.responses import ApiError, ErrorDetail
+from glassformer.explain.page.saved_page import SavedPageData
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import StreamName
 
-SENT = (Manifest, RunInfo, AttributeRequest, Attribution, EraseRequest, Erased, Alignments, ReportData, ApiError)
+SENT = (Manifest, RunInfo, AttributeRequest, Attribution, EraseRequest, Erased, Alignments, SavedPageData, ApiError)
 """The classes whose objects are requests or responses."""
 RENAMED: dict[type, str] = {
     SizedAxis: "Axis",
     LoggedHypothesis: "Hypothesis",
     DecodeConfig: "DecodeSettings",
-    Problem: "ApiProblem",
+    ErrorDetail: "ApiProblem",
 }
 REQUESTS: dict[type, set[str]] = {TraceRequest: set(), AttributeRequest: {"trace", "method"}, EraseRequest: {"trace"}}
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""

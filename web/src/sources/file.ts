@@ -1,7 +1,7 @@
 /** The data source of an exported page: the traces, tensors and attributions saved in it. */
 import { decodeBase64, type TensorValue, toTensor } from "../tensors/tensor";
 import { isClassifier } from "../trace/generation";
-import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, ReportData, TraceRequest } from "../types";
+import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, SavedPageData, TraceRequest } from "../types";
 import { Problem, type Source } from "./source";
 import { axesOf, TensorCache } from "./cache";
 
@@ -14,7 +14,7 @@ export class FileSource implements Source {
   readonly dropped: readonly string[];
   private cache = new TensorCache();
 
-  constructor(readonly data: ReportData) {
+  constructor(readonly data: SavedPageData) {
     this.stored = data.traces;
     this.dropped = data.dropped;
   }

@@ -5,13 +5,13 @@
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
-import type { Manifest, ReportData, RunInfo, StreamName, TraceRequest } from "../types";
+import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
 import { computed, effect, Loader, type Signal, signal, toErrorMessage, type ErrorMessage } from "./signals";
 
 /** The data inlined in an exported page, or null on a served page. */
 const inlined = document.getElementById("glassformer-data")?.textContent;
-export const source: Source = inlined ? new FileSource(JSON.parse(inlined) as ReportData) : new LiveSource();
+export const source: Source = inlined ? new FileSource(JSON.parse(inlined) as SavedPageData) : new LiveSource();
 export const route = signal<Route>(parseHash(location.hash));
 const run = new Loader<RunInfo>();
 const first = new Loader<Manifest>();

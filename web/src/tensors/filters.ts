@@ -35,15 +35,15 @@ export const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP:
 export const isNeutral = (sampling: SamplingParams): boolean => (Object.keys(NEUTRAL) as (keyof SamplingParams)[]).every((knob) => sampling[knob] === NEUTRAL[knob]);
 
 /** From all V logits of a position: `show` bars, the rest summed. */
-export function filterAll(logits: readonly number[], sampling: SamplingParams, banned: readonly number[], show: number): Filtered {
+export function filterAll(logits: readonly number[], sampling: SamplingParams, suppressed: readonly number[], show: number): Filtered {
   const before = softmax(logits);
-  const tempered = softmax(logits.map((logit, id) => (banned.includes(id) ? -Infinity : logit)), sampling.temperature);
+  const tempered = softmax(logits.map((logit, id) => (suppressed.includes(id) ? -Infinity : logit)), sampling.temperature);
   const order = logits.map((_, id) => id).sort((a, b) => logits[b]! - logits[a]! || a - b);
   const least = sampling.minP * Math.max(...tempered);
   let rank = 0;
   let cumulative = 0; // by the tokens before this one
   const droppedBy = (id: number): Bar["dropped"] => {
-    if (banned.includes(id)) return "suppressed";
+    if (suppressed.includes(id)) return "suppressed";
     const p = tempered[id]!;
     const [place, share] = [rank++, cumulative];
     cumulative += p;
@@ -69,7 +69,7 @@ export function filterAll(logits: readonly number[], sampling: SamplingParams, b
  */
 export function filterTop(
   top: readonly { id: number; logit: number }[], logsumexp: number, vocabSize: number, sampling: SamplingParams,
-  banned: readonly number[], show: number,
+  suppressed: readonly number[], show: number,
 ): Filtered {
   const nUnknown = vocabSize - top.length;
   const known = new Set(top.map((one) => one.id));
@@ -77,9 +77,9 @@ export function filterTop(
   const level = Math.min(logsumexp + Math.log(Math.max(mass, 1e-12) / nUnknown), top.at(-1)?.logit ?? 0);
   const logits = new Array<number>(vocabSize).fill(level);
   for (const { id, logit } of top) logits[id] = logit;
-  const filtered = filterAll(logits, sampling, banned, show);
-  const shares = sampling.topP === 1 || (sampling.temperature === 1 && banned.every((id) => known.has(id)));
-  const within = filtered.nKept < top.filter(({ id }) => !banned.includes(id)).length && shares;
+  const filtered = filterAll(logits, sampling, suppressed, show);
+  const shares = sampling.topP === 1 || (sampling.temperature === 1 && suppressed.every((id) => known.has(id)));
+  const within = filtered.nKept < top.filter(({ id }) => !suppressed.includes(id)).length && shares;
   return { ...filtered, exact: nUnknown === 0 || isNeutral(sampling) || sampling.temperature === 0 || within };
 }
 

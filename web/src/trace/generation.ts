@@ -14,8 +14,8 @@ export const hasSource = ({ streams }: Pick<Manifest, "streams">) => streams.len
 export const outputStream = ({ streams }: Pick<Manifest, "streams">): Stream => streams.at(-1)!;
 
 /** Index into `predictions` of the position in the address, by default of the first generated token. */
-export function predictionIndex({ predictions, wrote }: Manifest, position: string | undefined): number {
-  const wanted = Number.isFinite(Number(position)) ? Number(position) : wrote.first;
+export function predictionIndex({ predictions, generation }: Manifest, position: string | undefined): number {
+  const wanted = Number.isFinite(Number(position)) ? Number(position) : generation.first;
   const nearest = predictions.findIndex((p) => (p.position ?? 0) >= wanted);
   return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
 }
@@ -26,13 +26,13 @@ export const isGiven = (manifest: Pick<Manifest, "streams">, position: number) =
 /** Why no token can be forced after this position; null where one can. */
 export function lockReason(manifest: Manifest, position: number, live: boolean): string | null {
   if (!live) return "A saved page cannot run the model.";
-  if (position + 1 < manifest.wrote.n_fixed) return "This token is part of the prompt.";
+  if (position + 1 < manifest.generation.n_fixed) return "This token is part of the prompt.";
   return null;
 }
 
 /** The prefix that forces `id` after `position`. */
 export function forcedPrefix(manifest: Manifest, position: number, id: number): number[] {
-  return [...outputStream(manifest).ids.slice(manifest.wrote.n_fixed, position + 1), id];
+  return [...outputStream(manifest).ids.slice(manifest.generation.n_fixed, position + 1), id];
 }
 
 /** The request for the same text with a forced prefix, or without one if `prefix` is empty. */
@@ -59,9 +59,9 @@ export function teacherForcedRequest(manifest: Manifest, checkpoint: string): Tr
   if (pad) request.pad = pad;
   if (window_start) request.window_start = window_start;
   if (checkpoint !== "model") request.checkpoint = checkpoint;
-  const { ids, special, n_given, text: wrote } = outputStream(manifest);
+  const { ids, special, n_given, text: output } = outputStream(manifest);
   if (hasSource(manifest)) {
-    request.target = target ?? wrote;
+    request.target = target ?? output;
   } else if (!isClassifier(manifest)) {
     // All generated tokens but the last: the model generates one more, so that the lengths are equal.
     const end = special.slice(n_given, -1).indexOf(true);

@@ -72,11 +72,11 @@ export const OPERATIONS: Record<Op, Operation> = {
     cell: async (step, cell) =>
       lines(`Row ${(await inputData(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "bigram table" : "embedding table"}, feature ${cell.col}: ${n(await cellValue(step, cell))}.`),
   },
-  spelling: {
+  ngram_ids: {
     recompute: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(windowOf(trace, trace.streams[0].name) ?? [0])).flat() ?? [],
     cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await cellValue(step, cell)}`),
   },
-  bag: {
+  embedding_bag: {
     recompute: rowsPicked,
     cell: async (step, { row, col }) => {
       const ids = Array.from(await inputData(step, 0, `token:${row}`)).filter(Boolean);
@@ -84,7 +84,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       return weightedSum("n-gram", values, step.node.attrs.how === "sum" ? 1 : values.length, ngramsOf(step.trace, row));
     },
   },
-  pairs: {
+  bigram_ids: {
     recompute: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstPosition({ trace, node }), firstPosition({ trace, node }) + lastSize(node)) ?? [],
     cell: async (step, cell) => {
       const [row, pair] = [await cellValue(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstPosition(step)]];

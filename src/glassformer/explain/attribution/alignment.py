@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
-from glassformer.explain.capture.exactly import answer, asking
+from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.explanation_data import ExplanationData, Inference
 from glassformer.explain.tensor_values import get_tensor
 from glassformer.explain.weak_cache import weak_cache
@@ -224,11 +224,11 @@ def erasure_drops(inference: Inference) -> ErasureDrops:
     labels = tgt_in[:, 1:]
     log_probs: list[torch.Tensor] = []
     size = max(1, BATCH_POSITIONS // value_fn.n_tokens)
-    with asking(value_fn.model):
+    with exact_no_grad(value_fn.model):
         for start in range(0, len(erased), size):
             batch = slice(start, start + size)
             mask = None if value_fn.mask is None else value_fn.mask.expand(len(source[batch]), -1)
-            logits = answer(value_fn.model, source[batch], tgt_in[batch], mask)[:, :-1]
+            logits = exact_forward(value_fn.model, source[batch], tgt_in[batch], mask)[:, :-1]
             log_probs.append(logits.log_softmax(dim=-1).gather(-1, labels[batch, :, None])[..., 0].double())
     values = torch.cat(log_probs).cpu().numpy()
     drops = (values[-1:] - values[:-1]).T

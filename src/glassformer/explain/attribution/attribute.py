@@ -36,7 +36,7 @@ from glassformer.explain.attribution.requests import (
     uses_mask_token,
 )
 from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
-from glassformer.explain.capture.exactly import asking
+from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.explanation_data import Inference
 from glassformer.explain.predictions import Candidate, Prediction, top_predictions
 from glassformer.text.tokenizer import UNK
@@ -224,7 +224,7 @@ def _random_mean_drops(inference: Inference, value_fn: ValueFunction) -> Float[n
 def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
     """Return the logits of N variants, given their erased tokens, (N, L) per stream."""
     size = max(1, BATCH_TOKENS // max(1, value_fn.n_tokens))
-    with asking(value_fn.model):
+    with exact_no_grad(value_fn.model):
         return torch.cat(
             [
                 value_fn.erased_logits([stream[start : start + size] for stream in erased])

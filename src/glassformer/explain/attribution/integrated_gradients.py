@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.explain.attribution.value_function import ValueFunction
-from glassformer.explain.capture.exactly import exactly
+from glassformer.explain.capture.exact_inference import exact_inference
 
 PANEL = 8
 """Points of a panel, a part of the path that is integrated and checked by itself."""
@@ -131,7 +131,7 @@ class _Path:
         """Return f at N points of the path (N,), and its derivative along the path by token, (N, L)."""
         f, size = self.value_fn, max(1, GRADIENT_TOKENS // max(1, self.value_fn.n_tokens))
         values, slopes = [], []
-        with exactly(f.model), torch.inference_mode(False), torch.enable_grad():
+        with exact_inference(f.model), torch.inference_mode(False), torch.enable_grad():
             for alpha in torch.from_numpy(points).to(self.differences[0]).split(size):
                 vectors = [
                     (s + alpha[:, None, None] * d).requires_grad_()

@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.explain.capture.exactly import answer, asking
-from glassformer.explain.capture.hooks import instead
+from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
+from glassformer.explain.capture.module_hooks import replace_outputs
 from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.hashed_ngrams import HashedNgramEmbedding
 from glassformer.models.spelling import NgramEmbedding, Spelling
@@ -97,10 +97,10 @@ class ValueFunction:
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
         with _replaced_embeddings(self.embeddings, vectors):
             if self.position is None:
-                return answer(self.model, ids[0], mask, *([] if spelling is None else [spelling]))
+                return exact_forward(self.model, ids[0], mask, *([] if spelling is None else [spelling]))
             with _stop_after(cast(nn.Module, self.model.decoder)):
                 try:
-                    answer(self.model, *ids, *([] if len(ids) == 1 else [mask]))
+                    exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))
                 except _StopForwardError as stopped:
                     # Projected to the vocabulary, often the most expensive part, at one position instead of all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
@@ -160,7 +160,7 @@ class ValueFunction:
         first = [int(i) for i in np.unique(variant, return_index=True)[1]]
         values: list[float] = []
         size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
-        with asking(self.model):
+        with exact_no_grad(self.model):
             for start in range(0, len(first), size):
                 tokens = self.token_masks(erased[first[start : start + size]])
                 values += self.quantity(self.erased_logits(tokens)).double().tolist()
@@ -202,7 +202,7 @@ def _replaced_embeddings(
         return x if embedding.positions is None else x + embedding.positions(args[1])
 
     # Without duplicates: one module may embed both streams.
-    return instead([] if vectors is None else dict.fromkeys(embeddings), replace_output)
+    return replace_outputs([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
 class _StopForwardError(Exception):
@@ -219,4 +219,4 @@ def _stop_after(module: nn.Module) -> AbstractContextManager[None]:
     def stop(module: nn.Module, args: Any, output: Tensor) -> None:
         raise _StopForwardError(output)
 
-    return instead([module], stop)
+    return replace_outputs([module], stop)

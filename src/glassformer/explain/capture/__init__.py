@@ -1,1 +1,1 @@
-"""How a forward pass is recorded: hooks on the parts, a tap in attention, and the tape they write to."""
+"""Record forward passes: hooks on modules, a tap in attention, and the tape they write to."""

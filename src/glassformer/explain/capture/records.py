@@ -1,7 +1,4 @@
-"""What is kept of one step of a forward pass: its value, what it was computed from, and where in the source.
-
-Records are plain data. Who makes them is in `wiring.py`, when in `trace.py`.
-"""
+"""Records of the steps of a forward pass: value, inputs and source line. They are plain data, made by `tape.py`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from glassformer.errors import UsageError
 
 
 class Axis(NamedTuple):
-    """One axis of a record: what runs along it ("token", "key", "head", "feature", …) and, for tokens
-    and keys, which stream of tokens ("text", "source" or "target")."""
+    """One axis of a record: its name ("token", "key", "head", "feature", …) and, for tokens and keys, their stream
+    ("text", "source" or "target")."""
 
     name: str
     stream: str | None = None
@@ -25,38 +22,39 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceLine:
-    """The line of this package that computes a record."""
+    """The source line of this package that computes a record."""
 
     file: str
-    """Relative to the package: "nn/attention.py"."""
+    """Path relative to the package: "nn/attention.py"."""
     line: int
-    """Number of the first line of `code`, from 1."""
+    """Line number of the first line of `code`."""
     mark: int
-    """Number of the line that does it, from 1."""
+    """Line number of the line that computes the record."""
     code: str
-    """That line with a few around it, not indented."""
+    """That line with a few lines around it, dedented."""
 
     @property
     def marked(self) -> str:
-        """The text of the marked line."""
+        """Return the text of the marked line."""
         return self.code.splitlines()[self.mark - self.line].strip()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Record:
-    """One captured step.
+    """A recorded step.
 
     Attributes:
         id: "decoder.1.cross.weights".
-        op: the operation, one of those listed in `wiring.py`.
-        inputs: ids of the records it was computed from, in the order of the operation.
-        params: role ("weight", "bias") to the name of a parameter or buffer of the model.
-        attrs: the operation's constants: a factor, an epsilon, a kind.
-        axes: what each axis of `value` is.
-        value: the tensor itself, detached; without its batch axis when the batch is one.
-        source: the line that computes it, None where the source is not at hand.
+        op: the operation, a key of `OPERATIONS`.
+        inputs: ids of the records it was computed from, in the order of the operation's arguments.
+        params: the names of parameters or buffers by role ("weight", "bias").
+        attrs: the operation's constants, such as a factor or an epsilon.
+        axes: the axes of `value`.
+        value: the tensor, detached, without a batch axis of size 1.
+        source: the line that computes it; None where the source is not available.
         stack: "encoder", "decoder", "head", or the stream of an embedding.
-        layer: 0-based. block: "self", "cross" or "ff".
+        layer: the index of the layer.
+        block: "self", "cross" or "ff".
     """
 
     id: str
@@ -73,12 +71,12 @@ class Record:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of `value`."""
+        """Return the shape of `value`."""
         return tuple(self.value.shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The element type of `value`."""
+        """Return the element type of `value`."""
         return self.value.dtype
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -87,13 +85,13 @@ class Record:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{axis.name} {n}" for axis, n in zip(self.axes, self.shape, strict=True))
-        made = f"{self.op}({', '.join([*self.inputs, *self.params.values()])})"
-        return f"{self.id} = {made}: ({sizes}) {str(self.dtype).removeprefix('torch.')}"
+        expression = f"{self.op}({', '.join([*self.inputs, *self.params.values()])})"
+        return f"{self.id} = {expression}: ({sizes}) {str(self.dtype).removeprefix('torch.')}"
 
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison of two ways to compute the same: how far apart they are, and how far they may be."""
+    """A comparison of two ways to compute a value: their largest difference and its tolerance."""
 
     name: str
     value: float
@@ -104,7 +102,8 @@ class Check:
 
 
 class UnknownRecord(UsageError, KeyError):
-    """A trace holds no record of that id."""
+    """An error for an id that a trace does not hold."""
 
     def __str__(self) -> str:
-        return self.message  # KeyError would show its repr
+        # KeyError would show the repr.
+        return self.message

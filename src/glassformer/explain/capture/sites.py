@@ -1,9 +1,8 @@
-"""Every step that can be recorded, described once: its operation, inputs, axes, source line, and where an edit could act.
+"""Describe every step that can be recorded: its operation, inputs, axes, source line, and how a tap can edit it.
 
-The wires (`wiring.py`, `part_wires.py`, `attention_wires.py`) say only that a step happened and hand over its
-tensor; `tape.Part.tell` looks up the rest here. The page's list of operations is generated from this file
-(`explain/typescript.py`). The pieces of source lines are checked by a test, so that a line that moves or changes cannot
-leave a wrong excerpt behind.
+The hooks (`attach.py`, `block_hooks.py`, `attention_hooks.py`) pass the tensor of a step and its key in `SITES`. The
+page's list of operations is generated from this file (`explain/typescript.py`). A test checks the snippets of source
+lines.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "ids": ("", "token ids (L)"),
     "lookup": ("[ids] {weight}", "weight[ids]"),
     "scale": ("[x] attrs.factor", "x · factor"),
-    "spelling": ("[]", "numbers of each token's n-grams (L, G); 0: it has fewer"),
-    "pairs": ("[]", "row of the pair of words each token ends (L); 0: it is not listed"),
-    "bag": (
-        "[spelling] {weight} attrs.how",
-        '"mean" or "sum" of weight[n-grams], 0 left out; zeros where there are none',
+    "ngram_ids": ("[]", "ids of each token's n-grams (L, G), padded with 0"),
+    "bigram_ids": ("[]", "row of the word bigram that ends at each token (L); 0 for none"),
+    "embedding_bag": (
+        "[ngram_ids] {weight} attrs.how",
+        '"mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none',
     ),
     "positions": (
         "[] attrs.scheme, {weight?}",
@@ -54,11 +53,11 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "pool": ("[x, mask?] attrs.how", '"mean" | "max" | "mean+max" | "first", over real tokens'),
     "pin_zero": ("[head (1)]", "(0, head): two classes share one logit"),
 }
-"""What each computes from its inputs (in brackets), parameters (in braces) and constants. L = positions."""
+"""Each operation's inputs (in brackets), parameters (in braces) and constants, and its result. L = positions."""
 
 
 AXES: dict[str, str] = {
-    "token": "positions of its stream: queries, in attention",
+    "token": "positions of its stream (in attention, of the queries)",
     "key": "positions that are attended to",
     "head": "",
     "feature": "D",
@@ -73,7 +72,7 @@ AXES: dict[str, str] = {
     "out": "rows of a weight",
     "in": "columns of a weight",
 }
-"""What may run along an axis of a step or of a parameter."""
+"""The axes of steps and parameters."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +80,21 @@ class Site:
     """A kind of step.
 
     Attributes:
-        op: one of `OPERATIONS`; "input", for a tensor that no recorded part computed.
-        inputs: what it is computed from: steps of the same part by name, or what the part knows by that name. One that
-            its call has not told is left out.
-        axes: what runs along each axis, without the batch; "memory" are tokens of the stream that is read.
-        line: the function that computes it and a piece of the line; None where there is no such line of ours.
-        edit: where another tensor could be put in its place: the "result" of a module, what the next one is
-            "given", or the "tap" of attention. Empty where none can: what was taken again is not on the way.
-        stream: whether it belongs to the embedding of a stream.
+        op: one of `OPERATIONS`; "input" for a tensor that no recorded module computed.
+        inputs: steps of the same call by name, or inputs from outside by the name in `CallRecorder.inputs`; those that
+            the call has not recorded are omitted.
+        axes: the axes without the batch; "memory" are the tokens that attention reads keys and values from.
+        line: the function that computes it, and a snippet of the line; None where there is no such line here.
+        edit: where a tap replaces the tensor: the "output" of a module, the "input" of the next one, or the "tap" of
+            attention. Empty for recomputed tensors, which the forward pass does not use.
+        stream: True if it belongs to the embedding of a stream.
     """
 
     op: str
     inputs: tuple[str, ...]
     axes: tuple[str, ...]
     line: tuple[Callable[..., Any], str] | None
-    edit: Literal["", "result", "given", "tap"] = ""
+    edit: Literal["", "output", "input", "tap"] = ""
     stream: bool = False
 
 
@@ -104,11 +103,11 @@ def _site(
     inputs: str,
     axes: str,
     function: Callable[..., Any] | None,
-    piece: str = "",
-    edit: Literal["", "result", "given", "tap"] = "",
+    snippet: str = "",
+    edit: Literal["", "output", "input", "tap"] = "",
     stream: bool = False,
 ) -> Site:
-    line = None if function is None else (function, piece)
+    line = None if function is None else (function, snippet)
     return Site(op, tuple(inputs.split()), tuple(axes.split()), line, edit, stream)
 
 
@@ -127,17 +126,17 @@ _pools = {
 
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
-    """Queries and keys by head, on their way: split, normalised, turned, as far as each applies."""
-    axes, turn = f"head {token} head_feature", positions.Rotation.rotate
+    """Return the sites of queries or keys by head: split, normalised, rotated."""
+    axes, rotate = f"head {token} head_feature", positions.Rotation.rotate
     apart = _site("split_heads", f"{letter}_proj", axes, _split, ".unflatten(")
-    normed = _site("rms_norm", f"{letter}_heads", axes, _rms, "torch.rsqrt(", "result")
+    normed = _site("rms_norm", f"{letter}_heads", axes, _rms, "torch.rsqrt(", "output")
     return {
         f"{letter}_heads": apart,
         f"{letter}_norm": normed,
         letter: replace(apart, edit="tap"),
         f"{letter}:rms_norm": replace(normed, edit="tap"),
-        f"{letter}:rotate": _site("rotate", f"{letter}_heads", axes, turn, "x * self.cos", "tap"),
-        f"{letter}:rotate_normed": _site("rotate", f"{letter}_norm", axes, turn, "x * self.cos", "tap"),
+        f"{letter}:rotate": _site("rotate", f"{letter}_heads", axes, rotate, "x * self.cos", "tap"),
+        f"{letter}:rotate_normed": _site("rotate", f"{letter}_norm", axes, rotate, "x * self.cos", "tap"),
     }
 
 
@@ -146,27 +145,31 @@ SITES: dict[str, Site] = {
     "ids": _site("ids", "", "token", _embed, "ids: ", stream=True),
     "rows": _site("lookup", "ids", "token feature", _embed, "functional.embedding(ids, self.weight)", stream=True),
     "scaled": _site("scale", "before", "token feature", _embed, "* self.scale", stream=True),
-    "spelling": _site("spelling", "", "token ngram", Spelling.numbers, "known = [", stream=True),
-    "spelling:hashed": _site("spelling", "", "token ngram", HashedNgramEmbedding.numbers, "self.rows + 1", stream=True),
-    "ngrams": _site("bag", "numbers", "token feature", NgramEmbedding.forward, "F.embedding_bag(", "result", True),
-    "pairs": _site("pairs", "", "token", BigramEmbedding.numbers, "torch.searchsorted(", stream=True),
-    "bigrams": _site("lookup", "numbers", "token feature", BigramEmbedding.forward, "F.embedding(", "result", True),
-    "spelled": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
-    "paired": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
+    "ngram_ids": _site("ngram_ids", "", "token ngram", Spelling.numbers, "known = [", stream=True),
+    "ngram_ids:hashed": _site(
+        "ngram_ids", "", "token ngram", HashedNgramEmbedding.numbers, "self.rows + 1", stream=True
+    ),
+    "ngrams": _site(
+        "embedding_bag", "table_ids", "token feature", NgramEmbedding.forward, "F.embedding_bag(", "output", True
+    ),
+    "bigram_ids": _site("bigram_ids", "", "token", BigramEmbedding.numbers, "torch.searchsorted(", stream=True),
+    "bigrams": _site("lookup", "table_ids", "token feature", BigramEmbedding.forward, "F.embedding(", "output", True),
+    "with_ngrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
+    "with_bigrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
     "positions:sinusoidal": _site(
-        "positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "result", True
+        "positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "output", True
     ),
-    "positions:amplitude": _site("positions", "", "token feature", _waves, "* amplitude", "result", True),
-    "positions:learned": _site("positions", "", "token feature", _learned, "self.weight[positions]", "result", True),
-    "positions:other": _site("positions", "", "token feature", None, "", "result", True),
-    "sum": _site("add", "before positions", "token feature", _embed, "x + self.positions(", "given", True),
+    "positions:amplitude": _site("positions", "", "token feature", _waves, "* amplitude", "output", True),
+    "positions:learned": _site("positions", "", "token feature", _learned, "self.weight[positions]", "output", True),
+    "positions:other": _site("positions", "", "token feature", None, "", "output", True),
+    "sum": _site("add", "before positions", "token feature", _embed, "x + self.positions(", "input", True),
     "norm:layer_norm": _site(
-        "layer_norm", "before", "token feature", norms.LayerNorm.forward, "F.layer_norm(", "result"
+        "layer_norm", "before", "token feature", norms.LayerNorm.forward, "F.layer_norm(", "output"
     ),
-    "norm:rms_norm": _site("rms_norm", "before", "token feature", _rms, "torch.rsqrt(", "result"),
-    "q_proj": _site("linear", "x", "token heads_features", _attend, "self.q_proj(", "result"),
-    "k_proj": _site("linear", "memory", "memory heads_features", _attend, "self.k_proj(", "result"),
-    "v_proj": _site("linear", "memory", "memory heads_features", _attend, "self.v_proj(", "result"),
+    "norm:rms_norm": _site("rms_norm", "before", "token feature", _rms, "torch.rsqrt(", "output"),
+    "q_proj": _site("linear", "x", "token heads_features", _attend, "self.q_proj(", "output"),
+    "k_proj": _site("linear", "memory", "memory heads_features", _attend, "self.k_proj(", "output"),
+    "v_proj": _site("linear", "memory", "memory heads_features", _attend, "self.v_proj(", "output"),
     **_heads("q", "token"),
     **_heads("k", "memory"),
     "v": _site("split_heads", "v_proj", "head memory head_feature", _split, ".unflatten(", "tap"),
@@ -178,33 +181,33 @@ SITES: dict[str, Site] = {
     "weights": _site("softmax", "scores mask", "head token key", attention, ".softmax(dim=-1)", "tap"),
     "context": _site("mix", "weights v", "head token head_feature", attention, "@ v)", "tap"),
     "concat": _site(
-        "concat_heads", "context", "token heads_features", MultiHeadAttention._combine_heads, ".flatten(-2)", "given"
+        "concat_heads", "context", "token heads_features", MultiHeadAttention._combine_heads, ".flatten(-2)", "input"
     ),
-    "out": _site("linear", "concat", "token feature", _attend, "self.o_proj(", "result"),
-    "residual:pre": _site("add", "x branch", "token feature", Residual.forward, "return x + self.dropout(", "result"),
+    "out": _site("linear", "concat", "token feature", _attend, "self.o_proj(", "output"),
+    "residual:pre": _site("add", "x branch", "token feature", Residual.forward, "return x + self.dropout(", "output"),
     "residual:post": _site(
-        "add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "given"
+        "add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "input"
     ),
-    "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_gate(x)", "result"),
-    "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_in(x)", "result"),
-    "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.w_in(x)", "result"),
-    "hidden:relu": _site("relu", "w_in", "token hidden", activate, "F.relu(", "given"),
-    "hidden:gelu": _site("gelu", "w_in", "token hidden", activate, "F.gelu(", "given"),
-    "hidden:swiglu": _site("swiglu", "w_gate w_in", "token hidden", SwiGLU.forward, "F.silu(", "given"),
-    "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.w_out(", "result"),
-    "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.w_out(", "result"),
+    "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_gate(x)", "output"),
+    "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_in(x)", "output"),
+    "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.w_in(x)", "output"),
+    "hidden:relu": _site("relu", "w_in", "token hidden", activate, "F.relu(", "input"),
+    "hidden:gelu": _site("gelu", "w_in", "token hidden", activate, "F.gelu(", "input"),
+    "hidden:swiglu": _site("swiglu", "w_gate w_in", "token hidden", SwiGLU.forward, "F.silu(", "input"),
+    "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.w_out(", "output"),
+    "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.w_out(", "output"),
     **{
-        f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, piece, "given")
-        for how, piece in _pools.items()
+        f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, snippet, "input")
+        for how, snippet in _pools.items()
     },
-    "head": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "result"),
-    "logits:class": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "result"),
+    "head": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "output"),
+    "logits:class": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "output"),
     "logits:pin_zero": _site(
-        "pin_zero", "head", "class", TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]", "result"
+        "pin_zero", "head", "class", TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]", "output"
     ),
-    "logits:LanguageModel": _site("linear", "end", "token vocab", LanguageModel.forward, "F.linear(", "result"),
-    "logits:Translator": _site("linear", "end", "token vocab", Translator.decode, "F.linear(", "result"),
-    "linear:token": _site("linear", "before", "token out", None, "", "result"),
-    "linear:class": _site("linear", "before", "class", None, "", "result"),
+    "logits:LanguageModel": _site("linear", "end", "token vocab", LanguageModel.forward, "F.linear(", "output"),
+    "logits:Translator": _site("linear", "end", "token vocab", Translator.decode, "F.linear(", "output"),
+    "linear:token": _site("linear", "before", "token out", None, "", "output"),
+    "linear:class": _site("linear", "before", "class", None, "", "output"),
 }
-"""By the name of the step, with its kind where one name stands for several."""
+"""Every site by the name of its step, with a variant where one name has several."""

@@ -16,7 +16,7 @@ from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.trace_plots import TracePlots
 from glassformer.explain.request import MAX_LAYERED_TOKENS
 
-KINDS = ("attention", "positions", "alignment", "attribution")
+FAMILIES = ("attention", "positions", "alignment", "attribution")
 
 
 class ExplanationPlots(TracePlots):
@@ -79,5 +79,5 @@ def save_figure(
         case "attribution":
             figure = plots.attribution(method)
         case _:
-            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(KINDS)}")
+            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
     fs.save(figure, path)

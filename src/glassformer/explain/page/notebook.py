@@ -16,7 +16,7 @@ from glassformer.errors import GlassformerError
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
-from glassformer.explain.page.report import report_html
+from glassformer.explain.page.saved_page import saved_page_html
 
 HEIGHT = 720
 """Pixels of the frame."""
@@ -45,7 +45,7 @@ def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
 def frame(explanation: ExplanationData) -> str:
     """The page in an `<iframe>`; where it is not built, a sentence that says so."""
     try:
-        page, _ = report_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
+        page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
     except GlassformerError as error:
         return f"<p>{html.escape(error.message)} {html.escape(error.hint)}</p>"
     return (

@@ -15,14 +15,14 @@ from starlette.responses import Response
 
 from glassformer.errors import CheckpointError, DataError, GlassformerError, ResourceError, UsageError
 
-F16_MOST = 6e4
+MAX_F16 = 6e4
 """Values beyond this do not fit 16 bits (65504 is the last that does); the tensor is then sent in 32."""
 MAX_TENSOR_BYTES = 64 << 20
 """A larger answer is refused: a slice of it can be asked for."""
 STATUS = {UsageError: 400, DataError: 400, CheckpointError: 409, ResourceError: 507}
 
 
-class Refused(GlassformerError):
+class RequestError(GlassformerError):
     """A request that is turned down for a reason of HTTP's.
 
     Args:
@@ -35,7 +35,7 @@ class Refused(GlassformerError):
         self.status, self.retry_after = status, retry_after
 
 
-class Problem(TypedDict):
+class ErrorDetail(TypedDict):
     """What went wrong, in a sentence, and what to do."""
 
     kind: str
@@ -46,17 +46,17 @@ class Problem(TypedDict):
 class ApiError(TypedDict):
     """Every error of the server, which has its HTTP status."""
 
-    error: Problem
+    error: ErrorDetail
 
 
 def error_response(error: BaseException) -> Response:
     """Any exception as `ApiError` with its HTTP status; one that nobody foresaw is 500."""
     known = _as_known(error)
     foreseen = next((status for kind, status in STATUS.items() if isinstance(known, kind)), 500)
-    status = known.status if isinstance(known, Refused) else foreseen
-    problem: Problem = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+    status = known.status if isinstance(known, RequestError) else foreseen
+    problem: ErrorDetail = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
     headers = {}
-    if isinstance(known, Refused) and known.retry_after is not None:
+    if isinstance(known, RequestError) and known.retry_after is not None:
         headers["Retry-After"] = str(known.retry_after)
     return json_response(ApiError(error=problem), status, headers)
 
@@ -93,10 +93,10 @@ def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
     """Little-endian bytes of an array, and their type: the one asked for, or f32 where f16 would overflow.
 
     Raises:
-        Refused: a type that is neither "f32" nor "f16", or more bytes than are sent at once.
+        RequestError: a type that is neither "f32" nor "f16", or more bytes than are sent at once.
     """
     if dtype not in ("f32", "f16"):
-        raise Refused(400, f"dtype is f32 or f16, and {dtype[:40]!r} came")
+        raise RequestError(400, f"dtype is f32 or f16, and {dtype[:40]!r} came")
     sent: Packing
     if array.dtype == np.bool_ or array.dtype == np.uint8:
         sent, layout = "u8", "u1"
@@ -107,14 +107,14 @@ def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
     else:
         sent, layout = "f32", "<f4"
     if array.size * np.dtype(layout).itemsize > MAX_TENSOR_BYTES:
-        raise Refused(413, f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")
+        raise RequestError(413, f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")
     return np.ascontiguousarray(array, dtype=layout).tobytes(), sent
 
 
 def fits_f16(array: np.ndarray) -> bool:
     """Whether no finite value of the array is too large for 16 bits."""
     finite = array[np.isfinite(array)]
-    return finite.size == 0 or float(np.abs(finite).max()) <= F16_MOST
+    return finite.size == 0 or float(np.abs(finite).max()) <= MAX_F16
 
 
 def _as_known(error: BaseException) -> GlassformerError:

@@ -3,7 +3,7 @@
 The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a
 hostile name server can point a name of its own there (DNS rebinding). So the Host must be ours, a request
 that comes from a page must come from our page, and every question needs a cookie, which a browser gets for
-the token in an address, once (`Door`). What the questions mean is `server.py`'s business.
+the token in an address, once (`AccessControl`). What the questions mean is `server.py`'s business.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassformer.explain.page.responses import Refused, error_response
+from glassformer.explain.page.responses import RequestError, error_response
 
 COOKIE = "glassformer"
 MAX_BODY_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def allowed_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 
-class Door:
+class AccessControl:
     """How a browser gets in: it hands over a token once, and from then on a cookie says who asks.
 
     An address does not stay secret: the bar shows it, the history and the terminal's log keep it, and the command
@@ -96,7 +96,7 @@ class Door:
         return f"{COOKIE}={self._pass}; Path={self.place}; HttpOnly; SameSite=Lax"
 
 
-class Guard:
+class SecurityMiddleware:
     """Middleware: refuses what must not be asked, and sends the security headers with every answer.
 
     Args:
@@ -105,7 +105,7 @@ class Guard:
         door: knows the cookie that questions must bring.
     """
 
-    def __init__(self, app: ASGIApp, port: int, door: Door) -> None:
+    def __init__(self, app: ASGIApp, port: int, door: AccessControl) -> None:
         self.app, self.door, self.api = app, door, f"{door.place}api/"
         self.hosts = allowed_hosts(port)
         self.origins = frozenset(f"http://{host}" for host in self.hosts)
@@ -124,34 +124,34 @@ class Guard:
 
         try:
             self._check(scope["method"], scope["path"], Headers(scope=scope))
-        except Refused as refused:
+        except RequestError as refused:
             await error_response(refused)(scope, receive, send_guarded)
             return
         await self.app(scope, receive, send_guarded)
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
-        """Raise `Refused` unless the request may be answered."""
+        """Raise `RequestError` unless the request may be answered."""
         hosts = [host.lower() for host in headers.getlist("host")]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            raise Refused(403, "this server answers to this machine's own names only", "open the printed address")
+            raise RequestError(403, "this server answers to this machine's own names only", "open the printed address")
         if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
-            raise Refused(403, "the request comes from another page", "open the printed address")
+            raise RequestError(403, "the request comes from another page", "open the printed address")
         if path.startswith(self.api) and not self.door.knows(headers):
-            raise Refused(401, "this browser has not come in", "open the last address that the command printed")
+            raise RequestError(401, "this browser has not come in", "open the last address that the command printed")
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                raise Refused(415, "questions are sent as application/json")
+                raise RequestError(415, "questions are sent as application/json")
             length = headers.get("content-length", "0")
             if not length.isdecimal() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
-                raise Refused(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
+                raise RequestError(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
 
 
 async def read_json(request: Request) -> dict[str, Any]:
     """The JSON object a request carries.
 
     Raises:
-        Refused: it is too large, too slow, or no JSON object in UTF-8.
+        RequestError: it is too large, too slow, or no JSON object in UTF-8.
     """
     body = bytearray()
     try:
@@ -159,19 +159,19 @@ async def read_json(request: Request) -> dict[str, Any]:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:  # whatever Content-Length promised
-                    raise Refused(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
+                    raise RequestError(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
     except TimeoutError:
-        raise Refused(408, "the question did not arrive in time") from None
+        raise RequestError(408, "the question did not arrive in time") from None
     except ClientDisconnect:
-        raise Refused(400, "the connection was closed before the question had arrived") from None
+        raise RequestError(400, "the connection was closed before the question had arrived") from None
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
         body_text = json.dumps(value, ensure_ascii=False)
         body_text.encode("utf-8")  # a lone surrogate, written as \ud800, is no character
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "the question is not JSON in UTF-8") from error
+        raise RequestError(400, "the question is not JSON in UTF-8") from error
     if not isinstance(value, dict):
-        raise Refused(400, "the question must be a JSON object")
+        raise RequestError(400, "the question must be a JSON object")
     return value
 
 

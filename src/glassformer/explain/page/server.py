@@ -22,8 +22,8 @@ from starlette.routing import Mount, Route, Router
 
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
-from glassformer.explain.page.responses import Refused, error_response, json_response, tensor_response
-from glassformer.explain.page.security import Door, Guard, read_json
+from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
+from glassformer.explain.page.security import AccessControl, SecurityMiddleware, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 from glassformer.explain.subject import Subject
@@ -48,8 +48,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(
-    service: Service, workers: tuple[Worker, Worker], port: int, door: Door, seconds: float = WORK_SECONDS
-) -> Guard:
+    service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
+) -> SecurityMiddleware:
     """The web application.
 
     Args:
@@ -92,10 +92,10 @@ def build_app(
     routes = _around(door, questions)
     application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
     application.router.redirect_slashes = False
-    return Guard(application, port, door)
+    return SecurityMiddleware(application, port, door)
 
 
-def _around(door: Door, questions: list[Route]) -> list[Route | Mount]:
+def _around(door: AccessControl, questions: list[Route]) -> list[Route | Mount]:
     """The door, and inside of it the page's files and the questions."""
 
     async def enter(request: Request) -> Response:
@@ -141,7 +141,7 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
     if request.method == "GET" and request.url.path.endswith("/"):
         return Response(LOCKED_PAGE, 404, media_type=CONTENT_TYPES["index.html"])
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return error_response(Refused(status, f"there is no {request.method} {request.url.path[:80]}"))
+    return error_response(RequestError(status, f"there is no {request.method} {request.url.path[:80]}"))
 
 
 async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
@@ -157,8 +157,8 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
         if work in done:
             return work.result()
         if gone in done:
-            raise Refused(400, "the connection was closed before the answer was ready")
-        raise Refused(504, f"this took longer than {seconds:g} seconds", "try a shorter text", retry_after=5)
+            raise RequestError(400, "the connection was closed before the answer was ready")
+        raise RequestError(504, f"this took longer than {seconds:g} seconds", "try a shorter text", retry_after=5)
     finally:
         submitted.cancel()
         work.cancel()  # what it may still raise interests nobody
@@ -191,7 +191,7 @@ class PageServer:
 
         asset("index.html")  # nobody should be sent to a page that is not there
         self._listener = listen(port)
-        self._workers, self.door = (Worker(), Worker()), Door()
+        self._workers, self.door = (Worker(), Worker()), AccessControl()
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(

@@ -19,7 +19,7 @@ from glassformer.explain.attribution.attribute import AttributeRequest, EraseReq
 from glassformer.explain.compute import compute_decoding, compute_explanation
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
-from glassformer.explain.page.responses import Refused
+from glassformer.explain.page.responses import RequestError
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
@@ -96,7 +96,7 @@ class Service:
     def _find(self, trace_id: str) -> ExplanationData:
         with self._shelf:
             if trace_id not in self._traces:
-                raise Refused(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
+                raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
             self._traces.move_to_end(trace_id)
             return self._traces[trace_id]
 
@@ -105,10 +105,10 @@ def _traceable(question: dict[str, Any]) -> TraceRequest:
     """A checked request to trace.
 
     Raises:
-        UsageError: a field is not as it should be. Refused: a text is too long.
+        UsageError: a field is not as it should be. RequestError: a text is too long.
     """
     request = TraceRequest.from_dict(question)
     for text in (request.text, request.target or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
-            raise Refused(413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python")
+            raise RequestError(413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python")
     return request

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from glassformer.explain.page.responses import Refused
+from glassformer.explain.page.responses import RequestError
 from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32
@@ -40,13 +40,15 @@ class Worker:
         """Put a piece of work in the queue; cancelling its future before its turn takes it out again.
 
         Raises:
-            Refused: the queue is full (503).
+            RequestError: the queue is full (503).
         """
         future: Future[Result] = Future()
         try:
             self._queue.put_nowait((job, future))
         except queue.Full:
-            raise Refused(503, "too much is being computed already", "try again in a moment", retry_after=2) from None
+            raise RequestError(
+                503, "too much is being computed already", "try again in a moment", retry_after=2
+            ) from None
         return future
 
     def close(self, wait_seconds: float = 2.0) -> None:

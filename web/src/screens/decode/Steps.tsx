@@ -59,12 +59,12 @@ export function NextTokens({ filtered, pieces, actual, neutral, locked, eos, onF
   });
   const shown = bars.map(({ id, before, after, dropped }): Bar => {
     const piece = pieces.get(id) ?? `#${id}`;
-    const wrote = id === actual;
-    const free = locked === null && !wrote && id !== eos && dropped !== "suppressed";
-    const title = wrote ? "this is the output token" : locked ?? (free ? `force “${visible(piece)}” here and continue` : "cannot be forced here");
+    const isOutput = id === actual;
+    const free = locked === null && !isOutput && id !== eos && dropped !== "suppressed";
+    const title = isOutput ? "this is the output token" : locked ?? (free ? `force “${visible(piece)}” here and continue` : "cannot be forced here");
     const onClick = () => onForce(id);
     return {
-      ...bar(id, piece, before, after, dropped), strong: wrote, struck: dropped !== null && !neutral,
+      ...bar(id, piece, before, after, dropped), strong: isOutput, struck: dropped !== null && !neutral,
       attributes: { "data-role": "force", "data-candidate": id, disabled: !free, title, onClick },
     };
   });

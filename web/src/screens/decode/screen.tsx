@@ -116,10 +116,10 @@ function useFiltered(manifest: Manifest, index: number, sampling: SamplingParams
   const loaded = useTensor(wanted ? "logits" : null, `token:${index}`, manifest);
   if (!prediction) return { filtered: null, loading: false };
   const size = node?.axes.at(-1)?.size ?? manifest.model.vocab_size;
-  const { banned } = manifest.wrote;
+  const { suppressed } = manifest.generation;
   const filtered = loaded.value
-    ? filterAll(Array.from(loaded.value.data), sampling, banned, BARS)
-    : filterTop(prediction.top, prediction.logsumexp, size, sampling, banned, BARS);
+    ? filterAll(Array.from(loaded.value.data), sampling, suppressed, BARS)
+    : filterTop(prediction.top, prediction.logsumexp, size, sampling, suppressed, BARS);
   return { filtered, loading: wanted && !loaded.value && !loaded.error };
 }
 

@@ -12,7 +12,7 @@ import { Box } from "./Box";
 import type { Column } from "./columns";
 
 export function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
-  const { ids, rows, scaled, ngrams, spelled, bigrams, paired = spelled, positions, sum = paired } = column.embedding;
+  const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, positions, sum = with_bigrams } = column.embedding;
   const window = windowOf(trace, column.stream.name);
   return (
     <div class="flow-entrance">

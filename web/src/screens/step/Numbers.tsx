@@ -30,7 +30,7 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
         rowLabels={rows && axisLabels(trace, rows)} colLabels={across && axisLabels(trace, across)}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
-      {/^(spelling|bag)$/.test(node.op) && (
+      {/^(ngram_ids|embedding_bag)$/.test(node.op) && (
         <p class="note" data-role="ngrams"><bdi>{down && axisLabels(trace, node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join(" · ")}</bdi></p>
       )}
     </section>

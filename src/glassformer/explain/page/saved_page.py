@@ -18,9 +18,9 @@ from glassformer.explain.attribution.alignment import Alignments, readings, read
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, SizedAxis, manifest
 from glassformer.explain.page.assets import WHOLE, asset
-from glassformer.explain.page.one_file import one_file, size_of
+from glassformer.explain.page.inline import inline_page, size_of
 from glassformer.explain.page.responses import Packing, pack
-from glassformer.explain.page.weighed import Room, Weighed, WordErased, words_weighed
+from glassformer.explain.page.saved_attributions import ByteBudget, SavedAttribution, SavedErasure, saved_attributions
 from glassformer.explain.run_info import RunInfo, run_info
 from glassformer.explain.subject import Subject
 from glassformer.explain.tensor_values import get_tensor
@@ -39,7 +39,7 @@ OTHER_RANK = 2
 SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
 
 
-class Packed(TypedDict):
+class PackedTensor(TypedDict):
     """A tensor in a file: little-endian, in base64."""
 
     dtype: Packing
@@ -47,16 +47,16 @@ class Packed(TypedDict):
     data: str
 
 
-class ReportData(TypedDict):
+class SavedPageData(TypedDict):
     """What a saved page holds instead of a server."""
 
     run: RunInfo
     traces: list[Manifest]
     """One, or two to compare."""
-    tensors: dict[str, dict[str, Packed]]
+    tensors: dict[str, dict[str, PackedTensor]]
     """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first."""
-    attributions: list[Weighed]
-    erased: list[WordErased]
+    attributions: list[SavedAttribution]
+    erased: list[SavedErasure]
     """Every word erased alone."""
     alignments: NotRequired[dict[str, Alignments]]
     """By trace id, of translations."""
@@ -64,7 +64,7 @@ class ReportData(TypedDict):
     """Sentences: what did not fit, and how to see it."""
 
 
-def write_report(
+def write_saved_page(
     path: Path,
     explanation: ExplanationData,
     *,
@@ -82,12 +82,12 @@ def write_report(
         UsageError: the file would have more than 20 MB without any tensor.
         ResourceError: the file cannot be written.
     """
-    html, dropped = report_html(explanation, other=other, subject=subject)
+    html, dropped = saved_page_html(explanation, other=other, subject=subject)
     atomic_write_text(path, html)
     return dropped
 
 
-def report_html(
+def saved_page_html(
     explanation: ExplanationData,
     *,
     other: ExplanationData | None = None,
@@ -98,7 +98,7 @@ def report_html(
     """The report as text, and a sentence for each thing that was left out.
 
     Args:
-        explanation, other, subject: as in `write_report`.
+        explanation, other, subject: as in `write_saved_page`.
         max_bytes: of the whole file. seconds: what weighing and erasing words may take.
 
     Raises:
@@ -108,7 +108,7 @@ def report_html(
     explanations = [explanation] if other is None else [explanation, other]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
-    data: ReportData = {
+    data: SavedPageData = {
         "run": run_info(subject or explanation.subject),
         "traces": [manifest(e) for e in explanations],
         "tensors": {},
@@ -120,21 +120,23 @@ def report_html(
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
-    words = Room((max_bytes - needed) // 2)
-    data["attributions"], data["erased"] = words_weighed(explanations, deadline, dropped, words)
-    data["tensors"] = packed_tensors(explanations, max_bytes - needed - words.spent, dropped)
+    words = ByteBudget((max_bytes - needed) // 2)
+    data["attributions"], data["erased"] = saved_attributions(explanations, deadline, dropped, words)
+    data["tensors"] = pack_tensors(explanations, max_bytes - needed - words.spent, dropped)
     data["dropped"] = list(dict.fromkeys(dropped))  # two traces lack much the same
-    return one_file(*page, data), data["dropped"]
+    return inline_page(*page, data), data["dropped"]
 
 
 def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
-    """`ReportData.alignments`: of each translation, by trace."""
+    """`SavedPageData.alignments`: of each translation, by trace."""
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
 
 
-def packed_tensors(explanations: list[ExplanationData], room: int, dropped: list[str]) -> dict[str, dict[str, Packed]]:
-    """`ReportData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
-    packed: dict[str, dict[str, Packed]] = {e.id: {} for e in explanations}
+def pack_tensors(
+    explanations: list[ExplanationData], room: int, dropped: list[str]
+) -> dict[str, dict[str, PackedTensor]]:
+    """`SavedPageData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
+    packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     left_out: list[str] = []
     for explanation in explanations:
         told = manifest(explanation)
@@ -170,7 +172,7 @@ def _pack_one(
     axes: list[SizedAxis],
     dtype: str,
     room: int,
-    packed: dict[str, dict[str, Packed]],
+    packed: dict[str, dict[str, PackedTensor]],
     left_out: list[str],
 ) -> int:
     """Put a tensor in if it fits; returns the room that is left."""

@@ -1,34 +1,40 @@
-"""A text that is to be put into a class: encoded as in training, with what is read beside the words."""
+"""Encode a text for a classifier."""
 
 from __future__ import annotations
 
 from glassformer.config import DecodeConfig
 from glassformer.data.corpus import truncate
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.inputs.encoded_text import (
+    EncodedText,
+    GenerationInfo,
+    check_length,
+    input_warnings,
+    with_padding_mask,
+)
 from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
-from glassformer.explain.preparing.prepared import Prepared, Wrote, check_room, padded, warnings_of
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models.bigrams import BigramEmbedding
 
 
-def prepare(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> Prepared:
-    """One text, cut as in training; nothing is written, so that the settings of writing are told as they came."""
+def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.spans(request.text)
     kept = truncate(list(range(len(ids))), text.max_len, text.truncate)
-    notes = warnings_of(ids, kept, t, "the text", text.truncate)
+    warnings = input_warnings(ids, kept, t, "the text", text.truncate)
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
-    # A batch of one empty text is one token of padding, which takes no part.
+    # An empty text is encoded as one token of padding.
     n_pad = request.pad or (0 if ids else 1)
-    check_room(len(ids), n_pad, text.max_len)
+    check_length(len(ids), n_pad, text.max_len)
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
-    inputs = padded(stream, subject, "ids", "padding_mask")
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
     if t.spelling is not None:
         stream, spelling = add_ngrams(t, stream, kept)
         inputs["spelling"] = spelling.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = add_bigrams(stream, bigrams)
     decode = DecodeLog("none", subject.task.config.decode)
-    return Prepared(inputs, [stream], [None], [None], decode, "", notes, Wrote(0, 0, []), 0)
+    return EncodedText(inputs, [stream], [None], [None], decode, "", warnings, GenerationInfo(0, 0, []), 0)

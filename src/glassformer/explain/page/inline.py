@@ -13,7 +13,7 @@ from glassformer.errors import GlassformerError
 from glassformer.explain.page.responses import to_json
 
 
-def one_file(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
+def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
     """The page with its script, style and data inside, and a policy that lets nothing else run or load.
 
     Raises:
@@ -31,13 +31,13 @@ def one_file(index: str, script: str, style: str, data: Mapping[str, Any]) -> st
     html = _swap(r"<meta charset=[^>]*>", f'<meta charset="utf-8">\n{meta}', html)
     # The data before the script, and both at the end, where all that the script looks for exists.
     inlined = (
-        f'<script type="application/json" id="glassformer-data">{escaped(to_json(data))}</script>\n'
+        f'<script type="application/json" id="glassformer-data">{escape_json(to_json(data))}</script>\n'
         f"<script>{script}</script>\n</body>"
     )
     return _swap(r"</body>", inlined, html)
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """JSON that is safe inside a script element: no token in it can end the element or open another.
 
     All of it is ASCII: for one character beyond Latin-1 Chromium keeps every other of 20 MB in two bytes,
@@ -65,4 +65,4 @@ def _swap(pattern: str, replacement: str, text: str) -> str:
 
 def size_of(data: Any) -> int:
     """Bytes of this in the file."""
-    return len(escaped(to_json(data)))
+    return len(escape_json(to_json(data)))

@@ -16,12 +16,12 @@ from glassformer.explain.attribution.attribute import (
 )
 from glassformer.explain.attribution.requests import Method
 from glassformer.explain.explanation_data import ExplanationData, Inference
-from glassformer.explain.page.one_file import size_of
+from glassformer.explain.page.inline import size_of
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
 
 
-class Room:
+class ByteBudget:
     """Bytes that may be spent, and how many are."""
 
     def __init__(self, n_bytes: int) -> None:
@@ -35,28 +35,28 @@ class Room:
         return fits
 
 
-class Weighed(TypedDict):
+class SavedAttribution(TypedDict):
     """The weights of words, and what was asked."""
 
     request: Annotated[dict[str, Any], AttributeRequest]
     attribution: Annotated[dict[str, Any], Attribution]
 
 
-class WordErased(TypedDict):
+class SavedErasure(TypedDict):
     """What is said with a word erased, and which one was."""
 
     request: Annotated[dict[str, Any], EraseRequest]
     erased: Annotated[dict[str, Any], Erased]
 
 
-def words_weighed(
-    explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: Room
-) -> tuple[list[Weighed], list[WordErased]]:
-    """`ReportData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
+def saved_attributions(
+    explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: ByteBudget
+) -> tuple[list[SavedAttribution], list[SavedErasure]]:
+    """`SavedPageData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
     translator or language model wrote token after token until the deadline, first by erasing. What takes more
     room than there is stays out."""
-    attributions: list[Weighed] = []
-    erasures: list[WordErased] = []
+    attributions: list[SavedAttribution] = []
+    erasures: list[SavedErasure] = []
     n_left = 0
     for method in get_args(Method):
         for explained in explanations:
@@ -71,7 +71,7 @@ def words_weighed(
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 request = which | {"method": method}
                 told = attribute(explained, AttributeRequest.from_dict(request))
-                found: Weighed = {"request": request, "attribution": told.to_json()}
+                found: SavedAttribution = {"request": request, "attribution": told.to_json()}
                 if not room.take(found):
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
@@ -80,7 +80,7 @@ def words_weighed(
                     break
                 attributions.append(found)
                 if method == "erase":
-                    for one in each_word_erased(explained, which):
+                    for one in word_erasures(explained, which):
                         fits = room.take(one)
                         n_left += not fits
                         erasures += [one] * fits
@@ -89,8 +89,8 @@ def words_weighed(
     return attributions, erasures
 
 
-def each_word_erased(said: Inference, which: dict[str, Any]) -> Iterator[WordErased]:
-    """`ReportData.erased` of one prediction: every word that it can see, erased alone."""
+def word_erasures(said: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
+    """`SavedPageData.erased` of one prediction: every word that it can see, erased alone."""
     words = list(words_before(said, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})

@@ -1,0 +1,251 @@
+"""Attach hooks to the modules of a model, which record its steps under readable ids.
+
+Modules are found by type, so any model built from `glassformer.nn` can be traced. The recorded tensors are those of the
+forward pass; only gathers (rows of a table, heads of a vector) and the scaling of the embedding are recomputed. The ids
+of a translator, in order:
+
+    src_embedding.ids, .rows, .scaled, .positions, .sum
+    encoder.0.self.norm, .q_proj, .k_proj, .v_proj, .q_heads, .q_norm, .k_heads, .k_norm, .q, .k, .v,
+        .products, .scores, .mask, .weights, .context, .concat, .out, .residual
+    encoder.0.ff.norm, .w_gate, .w_in, .hidden, .out, .residual        encoder.norm
+    tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits
+
+With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
+embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams and
+.with_bigrams. Rows that are not scaled have no .scaled. The ids of an ensemble begin with members.0, members.1, …
+`sites.py` describes each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.explain.capture.attention_hooks import AttentionHooks
+from glassformer.explain.capture.block_hooks import (
+    BigramHooks,
+    EmbeddingHooks,
+    FeedForwardHooks,
+    NgramHooks,
+    ResidualHooks,
+    norm_key,
+)
+from glassformer.explain.capture.module_hooks import ModuleHooks
+from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
+from glassformer.explain.capture.tape import Origin
+from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.spelling import NgramEmbedding, Spelling
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Decoder, Encoder, Residual
+from glassformer.nn.norms import LayerNorm, RMSNorm
+
+ID_PARTS = {
+    "self_attention": "self",
+    "self_residual": "self",
+    "cross_attention": "cross",
+    "cross_residual": "cross",
+    "feed_forward": "ff",
+    "feed_forward_residual": "ff",
+    "layers": "",
+    "ngrams": "embedding.ngrams",
+    "bigrams": "embedding.bigrams",
+}
+"""The names in ids of some modules."""
+
+HOOKED_TYPES = (
+    nn.Linear,
+    LayerNorm,
+    RMSNorm,
+    Residual,
+    MultiHeadAttention,
+    FeedForward,
+    SwiGLU,
+    TokenEmbedding,
+    NgramEmbedding,
+    BigramEmbedding,
+    Encoder,
+    Decoder,
+    TextClassifier,
+    LanguageModel,
+    Translator,
+)
+"""The types of modules that get hooks."""
+
+
+def id_of_path(path: str, names: Mapping[str, str] | None = None) -> str:
+    """Return a module's path as an id: "decoder.layers.1.cross_attention" gives "decoder.1.cross".
+
+    Args:
+        path: the path.
+        names: ids of some modules by path, as given by the user; they also replace the path in ids of submodules.
+    """
+    for prefix in sorted(names or {}, key=len, reverse=True):
+        if path == prefix or path.startswith(f"{prefix}."):
+            rest = id_of_path(path[len(prefix) + 1 :])
+            return ".".join(part for part in ((names or {})[prefix], rest) if part)
+    return ".".join(filter(None, (ID_PARTS.get(part, part) for part in path.split("."))))
+
+
+_cached_id = lru_cache(maxsize=4096)(id_of_path)
+
+
+@cache
+def _has_hooks(kind: type[nn.Module]) -> bool:
+    return issubclass(kind, HOOKED_TYPES)
+
+
+def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: Mapping[str, str] | None) -> None:
+    """Attach hooks to a model.
+
+    Args:
+        modules: all modules by path, the model itself first.
+        hooks: the hooks to add to.
+        names: ids of some modules by path.
+    """
+    ids: dict[nn.Module, list[str]] = {}
+    for path, module in modules:
+        if _has_hooks(type(module)):
+            ids.setdefault(module, []).append(id_of_path(path, names) if names else _cached_id(path))
+    inner: set[nn.Module] = set()
+    for module, (name, *_) in ids.items():
+        match module:
+            case nn.Linear() | LayerNorm() | RMSNorm() | Encoder() | Decoder():
+                continue
+            case TokenEmbedding():
+                EmbeddingHooks(hooks, module, sorted(ids[module]))
+            case NgramEmbedding():
+                NgramHooks(hooks, module, name)
+            case BigramEmbedding():
+                BigramHooks(hooks, module, name)
+            case MultiHeadAttention():
+                AttentionHooks(hooks, module, name)
+            case FeedForward() | SwiGLU():
+                FeedForwardHooks(hooks, module, name)
+            case Residual():
+                ResidualHooks(hooks, module, name)
+            case TextClassifier():
+                _hook_classifier(hooks, module, name)
+                inner.add(module.head)
+                continue
+            case LanguageModel() | Translator():
+                _hook_logits(hooks, module, name)
+                inner.update([module.output] if module.output is not None else [])
+                continue
+        inner.update(module.modules())
+    for module, (name, *_) in ids.items():
+        match module:
+            case Encoder() | Decoder():
+                _hook_stack_end(hooks, module, name)
+            case LayerNorm() | RMSNorm() if module not in inner:
+                _hook_norm(hooks, module, name or "norm")
+            case nn.Linear() if module not in inner:
+                _hook_linear(hooks, module, name or "linear")
+    _hook_model(hooks, modules[0][1])
+
+
+def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) -> None:
+    def end(output: Tensor) -> None:
+        hooks.tape.stack_end = hooks.tape.origin(output, f"{name}.output")
+
+    hooks.on_output(module, end)
+
+
+def _hook_norm(hooks: ModuleHooks, module: LayerNorm | RMSNorm, name: str) -> None:
+    def record(x: Tensor, output: Tensor) -> Tensor:
+        recorder = _record_input(hooks, module, name, x)
+        return recorder.record(norm_key(module), output, name=name, params=module, attrs={"eps": module.eps}).value
+
+    hooks.on_input_and_output(module, record)
+
+
+def _hook_linear(hooks: ModuleHooks, module: nn.Linear, name: str) -> None:
+    """Attach hooks to a linear layer outside of blocks: a custom head, or an output projection."""
+
+    def record(x: Tensor, output: Tensor) -> Tensor:
+        recorder = _record_input(hooks, module, name, x)
+        key = "linear:class" if output.dim() < 3 else "linear:token"
+        return recorder.record(key, output, name=name, params=module).value
+
+    hooks.on_input_and_output(module, record)
+
+
+def _record_input(hooks: ModuleHooks, module: nn.Module, name: str, x: Tensor) -> CallRecorder:
+    """Return a recorder for a call of a module with one input."""
+    call = ModuleCall("", hooks.count_call(module))
+    origin = hooks.tape.origin(x, call.id(f"{name}.input"))
+    recorder = CallRecorder(hooks.tape, call, {"token": origin.stream})
+    recorder.inputs["before"] = origin.id
+    return recorder
+
+
+def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> None:
+    tape, two_classes, how = hooks.tape, model.n_classes == 2, model.config.pooling
+    recorder = CallRecorder(tape, ModuleCall(name, 1), {"key": "text"})
+    padding_mask: Tensor | None = None
+
+    def start_call(args: dict[str | int, Any]) -> None:
+        nonlocal padding_mask
+        padding_mask = args.get("padding_mask", args.get(1))
+        recorder.call, recorder.inputs, recorder.recorded = ModuleCall(name, hooks.count_call(model)), {}, set()
+
+    def pooled(vector: Tensor) -> Tensor:
+        end, padding = tape.stack_end, None if padding_mask is None else tape.padding
+        recorder.inputs = {"end": end and end.id, "padding": padding}
+        if padding_mask is not None and padding in tape.edited:
+            # Pooling reads the mask itself, not the edited one of attention.
+            recorder.inputs["padding"] = recorder.call.id("mask")
+            attrs = {"kind": "padding"}
+            recorder.add("mask:padding", recorder.call.id("mask"), padding_mask[:, None, None, :], attrs=attrs)
+        return recorder.record(f"pooled:{how}", vector, attrs={"how": how}).value
+
+    def head(output: Tensor) -> Tensor:
+        return recorder.record("head" if two_classes else "logits:class", output, params=model.head).value
+
+    def logits(output: Tensor) -> Tensor:
+        return recorder.record("logits:pin_zero", output).value if two_classes else output
+
+    hooks.on_call(model, start_call)
+    hooks.on_input(model.head, pooled)
+    hooks.on_output(model.head, head)
+    hooks.on_output(model, logits)
+
+
+def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: str) -> None:
+    """Attach hooks for logits, computed with an output layer or the tied embedding."""
+    table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
+    key = "logits:LanguageModel" if isinstance(model, LanguageModel) else "logits:Translator"
+
+    def record(output: Tensor) -> Tensor:
+        end = hooks.tape.stack_end or Origin("input", "text")
+        weight = table if model.output is None else model.output.weight
+        recorder = CallRecorder(hooks.tape, ModuleCall(name, hooks.count_call(model)), {"token": end.stream})
+        recorder.inputs["end"] = end.id
+        return recorder.record(key, output, params={"weight": weight}).value
+
+    hooks.on_output(model, record)
+
+
+def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:
+    """Keep the arguments and the output of the model, to compute it a second time."""
+    tape = hooks.tape
+
+    def start_call(args: dict[str | int, Any]) -> None:
+        if not all(isinstance(value, Tensor | Spelling | bool | None) for value in args.values()):
+            # A cache, which a second call would find changed.
+            tape.call = None
+            return
+        copies = {key: value.clone() if isinstance(value, Tensor) else value for key, value in args.items()}
+        kwargs = {key: value for key, value in copies.items() if isinstance(key, str)}
+        tape.call = tuple(value for key, value in copies.items() if isinstance(key, int)), kwargs
+
+    def end_call(output: Any) -> None:
+        tape.output = tape.copy(output) if isinstance(output, Tensor) else None
+
+    hooks.on_call(model, start_call)
+    hooks.on_output(model, end_call)

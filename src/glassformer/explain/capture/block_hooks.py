@@ -1,0 +1,222 @@
+"""Record embeddings, residual connections and feed-forward blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.explain.capture.module_hooks import ModuleHooks
+from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
+from glassformer.models.bigrams import BigramEmbedding
+from glassformer.models.hashed_ngrams import HashedNgramEmbedding
+from glassformer.models.spelling import NgramEmbedding, Spelling
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Residual
+from glassformer.nn.norms import LayerNorm, RMSNorm
+from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+
+
+def stream_of(name: str) -> str:
+    """Return the stream of an embedding by its name: "src_embedding" has the source, "tgt_embedding" the target."""
+    last = name.rsplit(".", 1)[-1]
+    if last.startswith(("src", "source")):
+        return "source"
+    return "target" if last.startswith(("tgt", "target")) else "text"
+
+
+def norm_key(norm: LayerNorm | RMSNorm) -> str:
+    """Return the key in `SITES` of a norm."""
+    return "norm:layer_norm" if isinstance(norm, LayerNorm) else "norm:rms_norm"
+
+
+class NgramHooks:
+    """Hooks of an n-gram embedding: the n-gram ids of each token, and the mean or sum of their rows."""
+
+    def __init__(self, hooks: ModuleHooks, module: NgramEmbedding, name: str) -> None:
+        self.hooks, self.module, self.name = hooks, module, name
+        hooks.on_call(module, self.start_call)
+        hooks.on_output(module, self.record)
+
+    def start_call(self, args: dict[str | int, Any]) -> None:
+        ngrams: Spelling = args[0] if 0 in args else args["spelling"]
+        self.ids = ngrams.ngrams[ngrams.which]  # (B, S, G)
+
+    def record(self, output: Tensor) -> Tensor:
+        call = ModuleCall("", self.hooks.count_call(self.module))
+        recorder = CallRecorder(self.hooks.tape, call, {"token": "text"})
+        hashed = isinstance(self.module, HashedNgramEmbedding)
+        key, attrs = ("ngram_ids:hashed", {"kind": "hashed"}) if hashed else ("ngram_ids", {})
+        name = f"{self.name.removesuffix('ngrams')}ngram_ids"
+        recorder.inputs["table_ids"] = recorder.record(key, self.ids, name=name, attrs=attrs).id
+        how = {"how": self.module.how}
+        return recorder.record("ngrams", output, name=self.name, params=self.module, attrs=how).value
+
+
+class BigramHooks:
+    """Hooks of a bigram embedding: the bigram id of each token, and its row."""
+
+    def __init__(self, hooks: ModuleHooks, module: BigramEmbedding, name: str) -> None:
+        self.hooks, self.module, self.name = hooks, module, name
+        hooks.on_call(module, self.start_call)
+        hooks.on_output(module, self.record)
+
+    def start_call(self, args: dict[str | int, Any]) -> None:
+        self.ids = self.module.numbers(args[0] if 0 in args else args["ids"])  # (B, S)
+
+    def record(self, output: Tensor) -> Tensor:
+        call = ModuleCall("", self.hooks.count_call(self.module))
+        recorder = CallRecorder(self.hooks.tape, call, {"token": "text"})
+        name = f"{self.name.removesuffix('bigrams')}bigram_ids"
+        recorder.inputs["table_ids"] = recorder.record("bigram_ids", self.ids, name=name).id
+        return recorder.record("bigrams", output, name=self.name, params=self.module).value
+
+
+class EmbeddingHooks:
+    """Hooks of a token embedding.
+
+    Its steps are ids, rows, scaled (unless the factor is 1), with_ngrams and with_bigrams (where these are added),
+    positions and sum (where there are positions).
+
+    Args:
+        hooks: the hooks to add to.
+        module: the embedding.
+        names: its name in ids; two names for a table shared by source and target, whose calls pass the stream.
+    """
+
+    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, names: list[str]) -> None:
+        self.tape, self.module, self.names = hooks.tape, module, names
+        self.calls = Counter[str]()
+        hooks.on_call(module, self.start_call)
+        if module.positions is not None:
+            hooks.on_input(module.positions, self.keep_first_position)
+            hooks.on_output(module.positions, self.keep_positions)
+        hooks.on_input(module.dropout, self.record)
+
+    def start_call(self, args: dict[str | int, Any]) -> None:
+        stream = args.get("stream")
+        self.name = next((name for name in self.names if stream_of(name) == stream), self.names[0])
+        self.calls[self.name] += 1
+        self.call = ModuleCall(self.name, self.calls[self.name])
+        self.ids: Tensor = args[0] if 0 in args else args["ids"]
+        self.added = [args[index] for index in sorted(key for key in args if isinstance(key, int) and key > 1)]
+
+    def keep_first_position(self, positions: Tensor) -> None:
+        self.first = int(positions[0, 0]) if positions.numel() else 0
+
+    def keep_positions(self, output: Tensor) -> Tensor:
+        # Recorded later, after the rows.
+        self.positions = self.tape.apply_tap(self.call.id("positions"), output)
+        return self.positions
+
+    def record(self, total: Tensor) -> Tensor:
+        """Record all steps of a call, given the input of dropout, which is the value of the last one."""
+        tape, id, module = self.tape, self.call.id, self.module
+        recorder = CallRecorder(tape, self.call, {"token": stream_of(self.name)})
+        origins = {tape.origin(added, id("added")).id: added for added in self.added}
+        sums = {other: "with_bigrams" if other.endswith("bigrams") else "with_ngrams" for other in origins}
+        present = {
+            "scaled": module.scale != 1,
+            **dict.fromkeys(sums.values(), True),
+            "sum": module.positions is not None,
+        }
+        last = next((step for step in reversed(present) if present[step]), "rows")
+
+        def record(step: str, x: Tensor, **more: Any) -> None:
+            recorder.inputs["before"] = recorder.record(step, total if step == last else x, **more).id
+
+        recorder.record("ids", self.ids)
+        recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", "with_ngrams", "with_bigrams"))
+        x = module.weight.detach()[self.ids] if recompute else total
+        record("rows", x, params={"weight": module.weight})
+        if present["scaled"]:
+            x = x * module.scale
+            record("scaled", x, attrs={"factor": module.scale})
+        for other, added in origins.items():
+            tape.move_to_end(other)
+            x, recorder.inputs["added"] = x + added, other
+            record(sums[other], x)
+        if module.positions is not None:
+            self._record_positions(recorder, module.positions)
+            return recorder.record("sum", total).value
+        return total
+
+    def _record_positions(self, recorder: CallRecorder, module: nn.Module) -> None:
+        kind = "other"
+        attrs: dict[str, Any] = {"scheme": type(module).__name__}
+        params: dict[str, Tensor | None] = {}
+        match module:
+            case SinusoidalPositions():
+                kind = "sinusoidal" if module.amplitude == 1 else "amplitude"
+                attrs = {"scheme": "sinusoidal", "amplitude": module.amplitude}
+            case LearnedPositions():
+                kind = attrs["scheme"] = "learned"
+                params["weight"] = module.weight
+        if self.first:
+            # With a cache, earlier calls embedded the earlier positions.
+            attrs["first"] = self.first
+        recorder.add(f"positions:{kind}", recorder.call.id("positions"), self.positions, params=params, attrs=attrs)
+
+
+class ResidualHooks:
+    """Hooks of a residual connection: norm and residual, in the order of pre-norm or post-norm."""
+
+    def __init__(self, hooks: ModuleHooks, module: Residual, name: str) -> None:
+        self.hooks, self.tape, self.module, self.name = hooks, hooks.tape, module, name
+        hooks.on_call(module, self.start_call)
+        hooks.on_input(module.dropout, self.record_branch)
+        hooks.on_output(module, self.record_output)
+        if isinstance(module.norm, LayerNorm | RMSNorm):
+            if not module.pre_norm:
+                hooks.on_input(module.norm, self.record_sum)
+            hooks.on_input_and_output(module.norm, self.record_norm)
+
+    def start_call(self, args: dict[str | int, Any]) -> None:
+        call = ModuleCall(self.name, self.hooks.count_call(self.module))
+        x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
+        self.recorder = CallRecorder(self.tape, call, {"token": x.stream})
+        self.recorder.inputs["x"] = x.id
+        self.stream = x.stream
+
+    def record_branch(self, branch: Tensor) -> None:
+        origin = self.tape.origin(branch, self.recorder.call.id("branch"), self.stream)
+        self.recorder.inputs["branch"] = origin.id
+
+    def record_norm(self, x: Tensor, output: Tensor) -> Tensor:
+        norm, inputs = self.module.norm, self.recorder.inputs
+        assert isinstance(norm, LayerNorm | RMSNorm)
+        inputs["before"] = inputs["x"] if self.module.pre_norm else self.recorder.call.id("residual")
+        return self.recorder.record(norm_key(norm), output, params=norm, attrs={"eps": norm.eps}).value
+
+    def record_output(self, output: Tensor) -> Tensor:
+        # The output is the sum, unless a norm follows it.
+        return output if "residual" in self.recorder.recorded else self.record_sum(output)
+
+    def record_sum(self, value: Tensor) -> Tensor:
+        return self.recorder.record("residual:pre" if self.module.pre_norm else "residual:post", value).value
+
+
+class FeedForwardHooks:
+    """Hooks of a feed-forward block: w_gate (SwiGLU), w_in, hidden (after the activation) and out."""
+
+    def __init__(self, hooks: ModuleHooks, module: FeedForward | SwiGLU, name: str) -> None:
+        self.hooks, self.module, self.name = hooks, module, name
+        kind = "SwiGLU" if isinstance(module, SwiGLU) else "FeedForward"
+        activation = module.activation if isinstance(module, FeedForward) else "swiglu"
+        hooks.on_call(module, self.start_call)
+        if isinstance(module, SwiGLU):
+            self._record_output(module.w_gate, "w_gate:SwiGLU")
+        self._record_output(module.w_in, f"w_in:{kind}")
+        hooks.on_input(module.w_out, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
+        self._record_output(module.w_out, f"out:{kind}")
+
+    def start_call(self, args: dict[str | int, Any]) -> None:
+        call = ModuleCall(self.name, self.hooks.count_call(self.module))
+        x = self.hooks.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
+        self.recorder = CallRecorder(self.hooks.tape, call, {"token": x.stream})
+        self.recorder.inputs["x"] = x.id
+
+    def _record_output(self, linear: nn.Linear, key: str) -> None:
+        self.hooks.on_output(linear, lambda x: self.recorder.record(key, x, params=linear).value)

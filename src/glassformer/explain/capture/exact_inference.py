@@ -1,0 +1,112 @@
+"""Run a model for an explanation: in evaluation mode, in full fp32 precision, and not compiled.
+
+All forward passes of an explanation run this way, also those that decode or mask words, so that their numbers are
+comparable.
+
+Some of these settings belong to the model or the process, not to a thread. Overlapping blocks share them: the first
+block sets them, the last restores them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_lock = threading.Lock()
+_shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
+"""For each shared setting the number of open blocks and the function that restores it."""
+
+
+@contextmanager
+def exact_inference(model: nn.Module) -> Iterator[None]:
+    """Disable dropout, reduced-precision matrix products and compiled code, which calls no hooks, within the block."""
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    with ExitStack() as stack:
+        stack.enter_context(_shared_setting(id(model), lambda: _evaluate(model)))
+        if torch.amp.is_autocast_available(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        if _rounds_matmul(device, torch.get_float32_matmul_precision()):
+            stack.enter_context(_shared_setting("precision", _full_precision))
+        # Without this module nothing is compiled, and importing it takes seconds.
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(_shared_setting("stance", _eager))
+        yield
+
+
+@contextmanager
+def exact_no_grad(model: nn.Module) -> Iterator[None]:
+    """Enter `exact_inference` without gradients."""
+    with exact_inference(model), torch.inference_mode():
+        yield
+
+
+def exact_forward(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+    """Call the model in `exact_inference`; all calls of a model by an explanation are made here.
+
+    The caller decides about gradients. Decoding, which calls the model itself, needs `exact_no_grad`.
+    """
+    with exact_inference(model):
+        return model(*args, **kwargs)
+
+
+@contextmanager
+def _shared_setting(key: Hashable, begin: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    """Hold a shared setting within the block; `begin` makes it and returns the function that restores it."""
+    with _lock:
+        n, restore = _shared[key] if key in _shared else (0, begin())
+        _shared[key] = n + 1, restore
+    try:
+        yield
+    finally:
+        with _lock:
+            n, restore = _shared.pop(key)
+            if n > 1:
+                _shared[key] = n - 1, restore
+            else:
+                restore()
+
+
+def _evaluate(model: nn.Module) -> Callable[[], None]:
+    in_training = [module for module in model.modules() if module.training]
+    if in_training:
+        model.eval()
+
+    def restore() -> None:
+        for module in in_training:
+            module.training = True
+
+    return restore
+
+
+@cache
+def _rounds_matmul(device: str, setting: str) -> bool:
+    """Return whether products of fp32 matrices have less than fp32 precision under this setting, by a trial.
+
+    "medium" allows rounding to bf16, but most processors cannot: there it only selects the faster fp32 kernel, and is
+    kept, for the same numbers as `predict`.
+    """
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(128, 128, generator=generator) for _ in range(2))
+    product = (a.to(device) @ b.to(device)).cpu().double()
+    exact = a.double() @ b.double()
+    # fp32 gives 1e-7, bf16 1e-3.
+    return float((product - exact).abs().max() / exact.abs().max()) > 1e-5
+
+
+def _full_precision() -> Callable[[], None]:
+    previous = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    return lambda: torch.set_float32_matmul_precision(previous)
+
+
+def _eager() -> Callable[[], None]:
+    stance = torch.compiler.set_stance("force_eager")
+    stance.__enter__()
+    return lambda: stance.__exit__(None, None, None)

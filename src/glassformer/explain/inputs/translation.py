@@ -1,0 +1,64 @@
+"""Encode a source sentence for a translator, and translate it unless the request has a target."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import Hypothesis
+from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis, translate
+from glassformer.explain.inputs.encoded_text import (
+    EncodedText,
+    GenerationInfo,
+    check_length,
+    following_tokens,
+    input_warnings,
+    with_padding_mask,
+)
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.streams import Span, decoded_spans, make_stream
+from glassformer.explain.subject import Subject
+from glassformer.models import Translator
+from glassformer.models.ensemble import Ensemble
+
+
+def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
+    t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
+    max_len, empty = subject.task.config.text.max_len, not request.text.strip()
+    ids, spans = ([], []) if empty else (t.encode(request.text), t.spans(request.text))
+    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head")
+    source: list[int] = [*ids[:max_len], t.eos_id]
+    check_length(len(source), request.pad, model.max_len)
+    src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
+    if request.target is not None:
+        target, target_spans = t.encode(request.target), t.spans(request.target)
+        warnings += input_warnings(
+            target, range(min(max_len, len(target))), t, "the target", "head", warn_if_empty=False
+        )
+        output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
+        output_spans: list[Span | None] = [*target_spans[:max_len]]
+        decode = DecodeLog("given", settings)
+    else:
+        # As in prediction, an empty text has an empty translation.
+        if empty:
+            hypothesis = LoggedHypothesis.from_hypothesis(Hypothesis([], 0.0, 0.0, True), t)
+            decode = DecodeLog("sample" if settings.sample else "beam", settings, [hypothesis])
+        else:
+            decode = translate(model, t, source, settings, list(request.prefix))
+        best = decode.hypotheses[0]
+        output = Hypothesis(best.ids, best.score, best.log_prob, best.finished)
+        text, output_spans = decoded_spans(t, best.ids)
+        warnings += (
+            [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
+        )
+    tgt_in = [t.bos_id, *output.ids][: model.max_len]
+    n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
+    tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
+    inputs = with_padding_mask(src, subject, "src", "src_padding_mask")
+    inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
+    following = following_tokens(output.ids, output.finished, t.eos_id, len(tgt_in))
+    generation = GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
+    return EncodedText(inputs, [src, tgt], [*range(len(tgt_in))], following, decode, text, warnings, generation, 0)
