@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import EncodedCorpus, Encoder
-from glassformer.data.datasets.columns import TEXT, Role
+from glassformer.data.datasets.columns import TEXT, ColumnSpec
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.ragged import RaggedArray
 from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
 from glassformer.models.cost import encoder_flops
@@ -33,7 +34,7 @@ from glassformer.tasks import Task, register
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import percent
 
-TAGS = Role("tags", "--label-column", ("tags", "pos", "ner"))
+TAGS = ColumnSpec("tags", "--label-column", ("tags", "pos", "ner"))
 
 
 def check_tags(rows: Mapping[str, Rows], diagnostics: Diagnostics) -> None:
@@ -134,14 +135,16 @@ class Tag(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask)
 
-    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
         right = n = 0
         with evaluation_mode(model):
-            for batch in self.batches(model, corpus):
+            for batch in self.batches(model, corpus, group):
                 scored = batch.labels != IGNORE_INDEX
                 right += int((self.logits(model, batch).argmax(dim=-1) == batch.labels)[scored].sum())
                 n += int(scored.sum())
-        return {"loss": self.mean_loss(model, corpus), "tag_accuracy": right / max(1, n)}
+        return {"loss": self.mean_loss(model, corpus, group), "tag_accuracy": right / max(1, n)}
 
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None

@@ -135,7 +135,7 @@ def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str,
         model = run.task.build_model()
         validator = Validator(shared)
         scores = validator.score(model, dict(model.named_parameters()), run.valid, run.data.valid)
-        seen = [int(i) for batch in validator.task.batches(model, run.valid) for i in batch.index]
+        seen = [int(i) for batch in validator.task.batches(model, run.valid, ranks) for i in batch.index]
         found.append({"scores": scores, "seen": seen})
     return found
 

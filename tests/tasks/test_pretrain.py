@@ -236,10 +236,10 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
 
 def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     scores = glassformer.load(base).evaluate("valid")
-    assert scores["nats_per_hidden_token"] < np.log(40) - 0.4  # the topic is worth log 2
+    assert scores["nats_per_masked_token"] < np.log(40) - 0.4  # the topic is worth log 2
     assert scores["examples"][0].keys() == {"text", "guess", "truth"}
     report = (base / "report.md").read_text(encoding="utf-8")
-    assert "A masked language model" in report and "Nats per hidden token" in report
+    assert "A masked language model" in report and "Nats per masked token" in report
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import UsageError
-from glassformer.tasks.base import WORDS
+from glassformer.tasks.base import WORD_VOCAB_SIZE
 from glassformer.tasks.classify.task import Classify
 from glassformer.tasks.lm import auto_config as running
 from glassformer.tasks.lm.task import LanguageModelling
@@ -107,7 +107,7 @@ def test_words_of_pairs_are_all_kept() -> None:
     data = data_of("translate")
     for kind in ("bpe", "word", "char", "byte-bpe"):
         config, _ = apply_auto_config(replace(left, text=replace(left.text, tokenizer=kind)), Translate, data)
-        assert (config.text.vocab_size == WORDS) == (kind == "word")
+        assert (config.text.vocab_size == WORD_VOCAB_SIZE) == (kind == "word")
 
 
 def test_a_longer_text_gets_a_larger_model() -> None:

@@ -20,7 +20,7 @@ class Validator:
 
     def __init__(self, context: RunContext) -> None:
         self.context, self.config = context, context.config.train
-        self.task = context.task.among(context.group)
+        self.task = context.task
 
     def is_due(self, state: TrainState, epoch: float) -> bool:
         """Return whether to validate: every `validate_every` epochs, `validate_min_steps` apart, and at the end."""
@@ -65,7 +65,7 @@ class Validator:
         """Return the task's scores of a model with these weights; those of the main process."""
         load_weights(model, weights)
         with autocast(self.context.device, self.context.precision):
-            scores = self.task.validate(model, corpus, split)
+            scores = self.task.validate(model, corpus, split, self.context.group)
         return dict(zip(scores, self.context.group.broadcast(*scores.values()), strict=True))
 
     def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:

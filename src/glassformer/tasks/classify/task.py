@@ -19,6 +19,7 @@ from glassformer.data.datasets.columns import LABEL, TEXT
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
@@ -26,7 +27,7 @@ from glassformer.models import TextClassifier
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks.base import PARALLEL_FILES, WINDOWS, Task
+from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify import auto_config
 from glassformer.tasks.classify.reporting import ClassifyReport
 
@@ -76,7 +77,7 @@ class Classify(Task):
     schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     report = ClassifyReport()
-    ignores = PARALLEL_FILES | WINDOWS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
+    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
     fits_baselines = True
     explain_as = "decider"
 
@@ -151,8 +152,10 @@ class Classify(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask, batch.spelling)
 
-    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        logits, labels = self._all_logits(model, corpus), torch.from_numpy(np.array(corpus.labels)).long()
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
+        logits, labels = self._all_logits(model, corpus, group), torch.from_numpy(np.array(corpus.labels)).long()
         loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
@@ -191,13 +194,13 @@ class Classify(Task):
     def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
         return self._all_logits(model, corpus).double().softmax(dim=-1).numpy()
 
-    def _all_logits(self, model: nn.Module, corpus: EncodedCorpus) -> Tensor:
+    def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
         """Logits (N, C) on the CPU, in the order of the texts."""
         logits = torch.zeros(len(corpus), len(self.labels))
         with evaluation_mode(model):
-            for batch in self.batches(model, corpus):
+            for batch in self.batches(model, corpus, group):
                 logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()
-        return self.ranks.all_reduce_tensor(logits)
+        return group.all_reduce_tensor(logits)
 
     def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
         named = dict(zip(self.labels, probabilities.tolist(), strict=True))

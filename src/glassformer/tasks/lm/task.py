@@ -18,6 +18,7 @@ from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate.language import score
 from glassformer.models import LanguageModel
@@ -25,7 +26,7 @@ from glassformer.models.cost import decoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORDS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.lm import auto_config
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.reporting import LanguageModellingReport
@@ -65,7 +66,7 @@ class LanguageModelling(Task):
         stats = auto_config.DatasetStats.from_split(data.train)
         found = auto_config.suggest(stats)
         d_model = found["d_model"] if "d_model" in config.auto else config.model.d_model
-        of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
+        of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
         return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(stats)
 
     @property
@@ -145,8 +146,10 @@ class LanguageModelling(Task):
         )
         return cast(Tensor, loss)
 
-    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        loss = self.mean_loss(model, corpus)
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
+        loss = self.mean_loss(model, corpus, group)
         return {"loss": loss, "nats_per_token": loss}
 
     def evaluate(

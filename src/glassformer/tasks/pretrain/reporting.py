@@ -13,13 +13,13 @@ class PretrainReport(TaskReport):
 
     model_name = "masked language model"
     family = "encoder"
-    unit = "hidden tokens"
-    loss_unit = "nats a hidden token"
+    unit = "masked tokens"
+    loss_unit = "nats per masked token"
     metrics = (
-        Metric("nats_per_hidden_token", "Nats per hidden token", "lower is better", number, False),
-        Metric("hidden_accuracy", "Hidden tokens right", "share whose first guess is right", percent),
+        Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
+        Metric("masked_accuracy", "Masked-token accuracy", "share of masked tokens predicted right", percent),
     )
-    headline = "nats_per_hidden_token"
+    headline = "nats_per_masked_token"
     limits = (
         "It fills in words in the manner of its training texts. It is meant to be fine-tuned: glassformer train classify "
         "--init-from with the folder of its run."

@@ -24,12 +24,13 @@ from glassformer.data.ragged import RaggedArray, spans
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
 from glassformer.data.windows import overlapping_windows, shuffled_windows
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WINDOWS, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, SELF_TRAINING, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.reporting import PretrainReport
 from glassformer.text.tokenizer import MASK
@@ -47,12 +48,12 @@ class Pretrain(Task):
 
     name = "pretrain"
     schema = DataSchema("pretrain", (TEXT,))
-    metric = "nats_per_hidden_token"
+    metric = "nats_per_masked_token"
     report = PretrainReport()
     ignores = (
         PARALLEL_FILES
         | SELF_TRAINING
-        | WINDOWS
+        | HASHED_NGRAMS
         | {
             "data.files.label_column",
             "data.use_test_as_validation",
@@ -97,12 +98,12 @@ class Pretrain(Task):
         """Other tokens are hidden each time."""
         return self._batch(corpus, index, None)
 
-    def batches(self, model: nn.Module, corpus: EncodedCorpus) -> Iterator[Batch]:
+    def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
         """The same tokens are hidden each time, whoever has which batch: so each hides those of all, in their order."""
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
             batch = self._batch(corpus, index, generator)
-            if i % self.ranks.world_size == self.ranks.rank:
+            if i % group.world_size == group.rank:
                 yield batch.to(device)
 
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
@@ -147,18 +148,20 @@ class Pretrain(Task):
         labels = batch.labels[batch.labels != IGNORE_INDEX]
         return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
 
-    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
         nats, right, n = 0.0, 0, 0
         with evaluation_mode(model):
-            for batch in self.batches(model, corpus):
+            for batch in self.batches(model, corpus, group):
                 labels = batch.labels[batch.labels != IGNORE_INDEX]
                 logits = self.logits(model, batch)
                 nats += cross_entropy_sum(logits, labels).item()
                 right += int((logits.argmax(dim=-1) == labels).sum())
                 n += batch.n_labels
-        nats, right, n = self.ranks.all_reduce(nats, right, n)
+        nats, right, n = group.all_reduce(nats, right, n)
         loss = nats / max(1, n)
-        return {"loss": loss, self.metric: loss, "hidden_accuracy": right / max(1, n)}
+        return {"loss": loss, self.metric: loss, "masked_accuracy": right / max(1, n)}
 
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None

@@ -17,12 +17,13 @@ from glassformer.data.datasets.columns import SOURCE, TARGET
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
 from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import SELF_TRAINING, WINDOWS, WORDS, Task
+from glassformer.tasks.base import HASHED_NGRAMS, SELF_TRAINING, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.translate import auto_config
 from glassformer.tasks.translate.reporting import TranslateReport
 from glassformer.text.tokenizer import Tokenizer
@@ -40,18 +41,16 @@ class Translate(Task):
     explain_as = "translator"
     report = TranslateReport()
     ignores = (
-        frozenset(
-            "data.files.text_column data.files.label_column text.truncate text.ngrams text.bigrams "
-            "model.pooling".split()
-        )
-        | SELF_TRAINING
-        | WINDOWS
+        SELF_TRAINING
+        | HASHED_NGRAMS
+        | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
+        | {"model.pooling"}
     )
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         stats = auto_config.DatasetStats.from_split(data.train)
-        of_words = {"vocab_size": WORDS} if config.text.tokenizer == "word" else {}
+        of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
         return auto_config.suggest(stats) | of_words, str(stats)
 
     @classmethod
@@ -131,15 +130,17 @@ class Translate(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.tgt_in, batch.padding_mask)
 
-    def validate(self, model: nn.Module, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
         greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
         n = min(len(split), VALIDATION_SENTENCES)
         sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
-        own = [h[0].ids for h in self._translate(model, self.ranks.shard(sources), greedy)]
-        found = [self.tokenizer.decode(ids) for ids in self.ranks.all_gather_rows(own, n)]
+        own = [h[0].ids for h in self._translate(model, group.shard(sources), greedy)]
+        found = [self.tokenizer.decode(ids) for ids in group.all_gather_rows(own, n)]
         scores = score(found, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
-        return {"loss": self.mean_loss(model, corpus)} | shown
+        return {"loss": self.mean_loss(model, corpus, group)} | shown
 
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
