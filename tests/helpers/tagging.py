@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT, ColumnSpec
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.ragged import RaggedArray
@@ -98,14 +98,13 @@ class Tag(Task):
     def tags(self) -> list[str]:
         return self.label_names or []
 
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         number = {tag: i for i, tag in enumerate(self.tags)}
-        encoder.begin("ids", "target")
-        for part in encoder.chunks(split):
-            encoded = self.tokenizer.encode_batch(part.text)
-            for ids, answer in zip(encoded, part.answers, strict=True):
-                encoder.put("ids", encoder.cut(ids))
-                encoder.put("target", [number[tag] for tag in answer.split()][: self.config.text.max_len])
+        ids, tags = writer.sequences("ids"), writer.sequences("target")
+        for chunk in writer.chunks(split):
+            for tokens, answer in zip(self.tokenizer.encode_batch(chunk.text), chunk.answers, strict=True):
+                ids.append(writer.truncate(tokens))
+                tags.append([number[tag] for tag in answer.split()][: self.config.text.max_len])
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)

@@ -54,7 +54,7 @@ def test_a_tokenizer_keeps_its_pairs_and_cuts_text_as_before(tmp_path: Path) -> 
     plain = Tokenizer.train(TEXTS, TextConfig("word", 200, True))
     assert loaded.bigrams == trained.bigrams
     assert loaded.sha256 == trained.sha256 != plain.sha256
-    assert loaded.spelling and trained.spelling and loaded.spelling.ngrams == trained.spelling.ngrams
+    assert loaded.ngrams and trained.ngrams and loaded.ngrams.ngrams == trained.ngrams.ngrams
     assert loaded.vocab_size == plain.vocab_size
     assert loaded.encode_batch(TEXTS) == plain.encode_batch(TEXTS)
 

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.config import TextConfig
 from glassformer.errors import UsageError
-from glassformer.text.ngrams import FIRST, MOST, Spelling, ngrams_of, spell
+from glassformer.text.ngrams import FIRST, MOST, NgramVocabulary, ngrams_of, surface_forms
 from glassformer.text.tokenizer import Tokenizer
 
 CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=1000)
@@ -25,38 +25,38 @@ def test_ngrams_by_hand() -> None:
 def test_a_script_without_spaces_is_cut_into_characters_that_look_ahead() -> None:
     text = "ab 我喜欢, 你x"
     spans = [(0, 2), (3, 4), (4, 5), (5, 6), (6, 7), (8, 9), (9, 10)]
-    assert spell(text, spans) == ["<ab>", "我喜欢", "喜欢", "欢", "<,>", "你", "<x>"]
+    assert surface_forms(text, spans) == ["<ab>", "我喜欢", "喜欢", "欢", "<,>", "你", "<x>"]
 
 
 def test_only_what_words_share_is_listed() -> None:
-    spelling = Spelling.train(["<refund>", "<fund>", "<fund>", "<once>", "喜欢这", "喜欢那"], 100)
-    assert {"fun", "fund", "und>"} <= set(spelling.ngrams)
-    assert "onc" not in spelling.ngrams and "<fu" not in spelling.ngrams  # in one word, however often
-    assert "喜欢" in spelling.ngrams and "喜欢这" not in spelling.ngrams
-    assert len(Spelling.train(["<refund>", "<fund>"], 3)) == FIRST + 3
+    vocabulary = NgramVocabulary.train(["<refund>", "<fund>", "<fund>", "<once>", "喜欢这", "喜欢那"], 100)
+    assert {"fun", "fund", "und>"} <= set(vocabulary.ngrams)
+    assert "onc" not in vocabulary.ngrams and "<fu" not in vocabulary.ngrams  # in one word, however often
+    assert "喜欢" in vocabulary.ngrams and "喜欢这" not in vocabulary.ngrams
+    assert len(NgramVocabulary.train(["<refund>", "<fund>"], 3)) == FIRST + 3
 
 
 def test_a_word_without_a_listed_ngram_is_spelled_by_its_bytes() -> None:
-    spelling = Spelling(["<it"])
-    assert spelling.numbers("<it>") == [FIRST]
-    assert spelling.numbers("<é>") == [1 + 0xC3, 1 + 0xA9]
-    assert spelling.numbers("喜欢这") == [1 + byte for byte in "喜".encode()]
-    assert len(spelling.numbers("<" + "z" * 500 + ">")) == MOST
+    vocabulary = NgramVocabulary(["<it"])
+    assert vocabulary.lookup("<it>") == [FIRST]
+    assert vocabulary.lookup("<é>") == [1 + 0xC3, 1 + 0xA9]
+    assert vocabulary.lookup("喜欢这") == [1 + byte for byte in "喜".encode()]
+    assert len(vocabulary.lookup("<" + "z" * 500 + ">")) == MOST
 
 
 def test_a_tokenizer_with_ngrams_is_the_same_after_it_was_saved(tmp_path: Path) -> None:
     trained = Tokenizer.train(TEXTS, CONFIG)
     trained.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert trained.spelling and loaded.spelling
-    assert loaded.spelling.ngrams == trained.spelling.ngrams
+    assert trained.ngrams and loaded.ngrams
+    assert loaded.ngrams.ngrams == trained.ngrams.ngrams
     assert loaded.sha256 == trained.sha256 != Tokenizer.train(TEXTS, TextConfig("word", 200, True)).sha256
     text = ["A FUNDED 😀 我喜欢猫"]
-    assert list(loaded.encode_spelled(text)) == list(trained.encode_spelled(text))
-    [(ids, spelled)] = loaded.encode_spelled(text)
+    assert list(loaded.encode_with_surfaces(text)) == list(trained.encode_with_surfaces(text))
+    [(ids, spelled)] = loaded.encode_with_surfaces(text)
     assert spelled == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
     assert ids == loaded.encode(text[0])
-    assert all(loaded.spelling.numbers(word) for word in spelled)
+    assert all(loaded.ngrams.lookup(word) for word in spelled)
 
 
 def test_other_readers_of_the_format_pass_over_the_ngrams(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     if a.tokenizer is not None:
         path = Path(a.tokenizer)
         tokenizer = Tokenizer.load(path / TOKENIZER if path.is_dir() else path)  # a run calls it so, too
-        if tokenizer.spelling or tokenizer.bigrams:
+        if tokenizer.ngrams or tokenizer.bigrams:
             message = f"{path} reads words with their n-grams or pairs, which are not in shards"
             raise UsageError(message, "use one that was trained with --text.ngrams 0 --text.bigrams 0")
     started, n_tokens = time.perf_counter(), 0

@@ -68,10 +68,10 @@ def mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
 
 def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> Spelling | None:
     """How the texts at `index` are spelled, where the corpus knows: each different word once."""
-    if corpus.spelled is None or corpus.spellings is None:
+    if corpus.surfaces is None or corpus.ngrams is None:
         return None
-    which, _ = corpus.spelled.padded(index, 0)
-    words, which = np.unique(np.append(0, which), return_inverse=True)  # row 0 is the empty spelling of padding
-    ngrams, _ = corpus.spellings.padded(words, 0)
-    rows = which.ravel()[1:].reshape(len(index), -1)
+    surfaces, _ = corpus.surfaces.padded(index, 0)
+    distinct, rows = np.unique(np.append(0, surfaces), return_inverse=True)  # row 0 has no n-grams, for padding
+    ngrams, _ = corpus.ngrams.padded(distinct, 0)
+    rows = rows.ravel()[1:].reshape(len(index), -1)
     return Spelling(torch.from_numpy(rows), torch.from_numpy(ngrams))

@@ -23,10 +23,10 @@ def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Strea
         stream: the tokens of a text; padding may follow them.
         kept: the indices of these tokens in the whole text.
     """
-    assert t.spelling is not None
-    [(_, words)] = t.encode_spelled([stream.text])
-    ids = [t.spelling.numbers(words[index]) for index in kept]
-    names = [[_ngram_text(id, t.spelling.ngrams) for id in row] for row in ids]
+    assert t.ngrams is not None
+    [(_, words)] = t.encode_with_surfaces([stream.text])
+    ids = [t.ngrams.lookup(words[index]) for index in kept]
+    names = [[_ngram_text(id, t.ngrams.ngrams) for id in row] for row in ids]
     n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
     batch = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))

@@ -8,11 +8,11 @@ A task is made of three layers: `TaskData` (schema, encoding, batches), `TaskMod
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
 from glassformer.data.batch_sampler import BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.batching import Batch
-from glassformer.data.corpus import EncodedCorpus, Encoder, encode_split
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, fingerprint
 from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
+from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.inference import evaluation_mode
@@ -105,14 +106,21 @@ class TaskData(ABC):
             return pretokenized_corpus(split.shards, self.tokenizer)
         text = self.config.text
 
-        def settings() -> list[object]:
-            return [self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names]
+        @functools.cache
+        def key() -> str:
+            settings = self.name, text.max_len, text.truncate, training
+            return fingerprint(split, *settings, self.tokenizer.sha256, self.label_names)
 
-        encoder = partial(Encoder, tokenizer=self.tokenizer, text=text)
-        return encode_split(split, encoder, partial(self.encode_into, training=training), settings, cache)
+        def write(arrays: ArrayWriter) -> dict[str, int]:
+            writer = CorpusWriter(arrays, self.tokenizer, text)
+            self.encode_into(writer, split, training)
+            return writer.stats
+
+        arrays, stats = cached_arrays(cache, key=key, write=write)
+        return EncodedCorpus.from_arrays(arrays, stats, key)
 
     @abstractmethod
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write the columns of a split; the result may depend only on the arguments and the settings of `encode`."""
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:

@@ -39,7 +39,7 @@ def mean_words(texts: Sequence[str]) -> float:
     return sum(len(_WORD.findall(text)) for text in some) / max(1, len(some))
 
 
-class Spelling:
+class NgramVocabulary:
     """The n-grams there are, in the order of their numbers.
 
     Args:
@@ -60,13 +60,13 @@ class Spelling:
         return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
 
     @staticmethod
-    def train(spelled: Iterable[str], most: int) -> Spelling:
+    def train(spelled: Iterable[str], most: int) -> NgramVocabulary:
         """The `most` commonest n-grams that are in two different words, or begin in two places.
 
         What is in one word alone says nothing that the word's own vector does not.
 
         Args:
-            spelled: every token of the training texts, as `spell` gives it.
+            spelled: every token of the training texts, as `surface_forms` gives it.
             most: bounds the list.
         """
         counts: Counter[str] = Counter()
@@ -74,16 +74,16 @@ class Spelling:
             for ngram in dict.fromkeys(ngrams_of(text)):
                 counts[ngram] += 1 if text[0] == "<" else n
         shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
-        return Spelling([ngram for _, ngram in shared[:most]])
+        return NgramVocabulary([ngram for _, ngram in shared[:most]])
 
-    def numbers(self, spelled: str) -> list[int]:
+    def lookup(self, spelled: str) -> list[int]:
         """The numbers of the n-grams of one spelled token, or of its bytes where it has none that is listed."""
         known = [self._number[ngram] for ngram in ngrams_of(spelled) if ngram in self._number]
         own = spelled[1:-1] if spelled[0] == "<" else spelled[0]
         return known[:MOST] or [1 + byte for byte in own.encode("utf-8", "replace")[:MOST]]
 
 
-def spell(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Each token of a text as it is spelled: a word with its marks, "<refund>", or a character and what follows.
 
     Args:

@@ -21,7 +21,7 @@ from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.bigrams import common_bigrams
-from glassformer.text.ngrams import Spelling, spell
+from glassformer.text.ngrams import NgramVocabulary, surface_forms
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
 
@@ -47,14 +47,14 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`.
 
-        `spelling` holds the n-grams of a word tokenizer, if it has some, and `bigrams` its pairs of ids.
+        `ngrams` holds the n-grams of a word tokenizer, if it has some, and `bigrams` its pairs of ids.
         """
         _keep_threads_quiet()
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend = backend
         self.kind: str = backends.kind_of(backend)
         ngrams, self.bigrams = backends.more_in(backend) if self.kind == "word" else ([], [])
-        self.spelling = Spelling(ngrams) if ngrams else None
+        self.ngrams = NgramVocabulary(ngrams) if ngrams else None
         n_more = len(ngrams) + len(self.bigrams)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - n_more
 
@@ -80,7 +80,7 @@ class Tokenizer:
                 told = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
                 raise UsageError(told, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
-            spelling = Spelling.train(trained._spelled(texts), config.ngrams)
+            spelling = NgramVocabulary.train(trained._spelled(texts), config.ngrams)
             more += [f" {ngram}" for ngram in spelling.ngrams]
         if config.bigrams:
             more += trained._common_bigrams(texts, config.bigrams)
@@ -102,8 +102,8 @@ class Tokenizer:
             raise _not_text(texts) from error
         return [encoding.ids for encoding in encodings]
 
-    def encode_spelled(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """The ids of each text, and how each of its tokens is spelled (`spelling.spell`)."""
+    def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """The ids of each text, and how each of its tokens is spelled (`ngrams.surface_forms`)."""
         lowercase = self.lowercases
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = list(texts[start : start + 1024])
@@ -112,7 +112,7 @@ class Tokenizer:
             except (TypeError, UnicodeEncodeError) as error:
                 raise _not_text(some) from error
             for text, encoding in zip(some, encodings, strict=True):
-                spelled = spell(text, encoding.offsets)
+                spelled = surface_forms(text, encoding.offsets)
                 yield encoding.ids, [word.lower() for word in spelled] if lowercase else spelled
 
     @cached_property
@@ -122,7 +122,7 @@ class Tokenizer:
         return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     def _spelled(self, texts: Sequence[str]) -> Iterator[str]:
-        for _, spelled in self.encode_spelled(texts):
+        for _, spelled in self.encode_with_surfaces(texts):
             yield from spelled
 
     def _common_bigrams(self, texts: Sequence[str], most: int) -> list[str]:

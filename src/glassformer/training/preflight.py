@@ -105,7 +105,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
 
 def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
     """Unseen parts of which much is unknown; nothing is to a model that reads how unknown words are spelled."""
-    if run.task.tokenizer.spelling is not None:
+    if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
         if told := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
@@ -115,7 +115,7 @@ def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
 def _too_few(run: RunContext) -> Iterator[str]:
     """What can be expected of few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
-    if run.task.running_text or run.train.running:
+    if run.task.running_text or run.train.is_running_text:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
@@ -178,7 +178,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitFacts:
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
-    running = task.running_text or corpus.running
+    running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
     return SplitFacts(
         **stats | {"n": len(corpus)},

@@ -43,7 +43,7 @@ def test_shards_are_one_running_text(shards):
     assert data.train.shards is not None and data.tokenizer is not None and not data.train.text
     assert len(data.train) == data.train.shards.counts["documents"]
     corpus = pretokenized_corpus(data.train.shards, data.tokenizer)
-    assert corpus.running and corpus.stats["n_tokens"] == corpus.lengths.sum() == len(corpus.ids[0])
+    assert corpus.is_running_text and corpus.stats["n_tokens"] == corpus.lengths.sum() == len(corpus.ids[0])
     assert data.valid.text == data.train.shards.read_held_out()
 
 

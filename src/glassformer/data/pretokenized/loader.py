@@ -61,4 +61,4 @@ def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpu
     counts = index.counts
     stats = {"n": counts["documents"], "n_tokens": index.n_tokens, "n_unknown": counts["unknown"]}
     ids = RaggedArray(index.ids(), np.array([0, index.n_tokens]))
-    return EncodedCorpus(ids, stats=stats, named=lambda: index.sha256)
+    return EncodedCorpus(ids, stats=stats, compute_sha256=lambda: index.sha256)

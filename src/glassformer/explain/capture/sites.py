@@ -20,7 +20,7 @@ from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
-from glassformer.text.ngrams import Spelling
+from glassformer.text.ngrams import NgramVocabulary
 
 OPERATIONS: dict[str, tuple[str, str]] = {
     "ids": ("", "token ids (L)"),
@@ -145,7 +145,7 @@ SITES: dict[str, Site] = {
     "ids": _site("ids", "", "token", _embed, "ids: ", stream=True),
     "rows": _site("lookup", "ids", "token feature", _embed, "functional.embedding(ids, self.weight)", stream=True),
     "scaled": _site("scale", "before", "token feature", _embed, "* self.scale", stream=True),
-    "ngram_ids": _site("ngram_ids", "", "token ngram", Spelling.numbers, "known = [", stream=True),
+    "ngram_ids": _site("ngram_ids", "", "token ngram", NgramVocabulary.lookup, "known = [", stream=True),
     "ngram_ids:hashed": _site(
         "ngram_ids", "", "token ngram", HashedNgramEmbedding.numbers, "self.rows + 1", stream=True
     ),

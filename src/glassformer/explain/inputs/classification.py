@@ -31,7 +31,7 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     check_length(len(ids), n_pad, text.max_len)
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
-    if t.spelling is not None:
+    if t.ngrams is not None:
         stream, spelling = add_ngrams(t, stream, kept)
         inputs["spelling"] = spelling.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):

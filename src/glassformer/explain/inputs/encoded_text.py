@@ -90,7 +90,7 @@ def input_warnings(
     n_unknown = sum(ids[i] == t.unk_id for i in kept)
     if n_unknown:
         verb = "is" if n_unknown == 1 else "are"
-        ngrams = ", but the model reads their n-grams" if t.spelling else ""
+        ngrams = ", but the model reads their n-grams" if t.ngrams else ""
         warnings.append(f"{n_unknown} of {len(kept)} tokens of {name} {verb} unknown to the model{ngrams}")
     return warnings
 

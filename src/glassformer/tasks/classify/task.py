@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of, spelling_of
-from glassformer.data.corpus import EncodedCorpus, Encoder, truncate
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, truncate
 from glassformer.data.datasets.columns import LABEL, TEXT
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema, Rows
@@ -105,22 +105,19 @@ class Classify(Task):
     def eval_schema(self) -> DataSchema:
         return replace(self.schema, check=partial(check_labels, known=self.labels))
 
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Columns: ids, a sequence a text; how its tokens are spelled; labels, the number of its class, if told."""
-        text, spelling = self.config.text, self.tokenizer.spelling
-        encoder.begin("ids", *(["spelled"] if spelling else []))
-        for part in encoder.chunks(split):
-            if spelling is None:
-                for ids in self.tokenizer.encode_batch(part.text):
-                    encoder.put("ids", encoder.cut(ids, text.truncate))
+        text, ids, surfaces = self.config.text, writer.sequences("ids"), writer.surfaces()
+        for chunk in writer.chunks(split):
+            if surfaces is None:
+                for tokens in self.tokenizer.encode_batch(chunk.text):
+                    ids.append(writer.truncate(tokens, text.truncate))
                 continue
-            for ids, words in self.tokenizer.encode_spelled(part.text):
-                encoder.put("ids", encoder.cut(ids, text.truncate))
-                encoder.spell(truncate(words, text.max_len, text.truncate))
-        if spelling is not None:
-            encoder.spellings(spelling)
+            for tokens, forms in self.tokenizer.encode_with_surfaces(chunk.text):
+                ids.append(writer.truncate(tokens, text.truncate))
+                surfaces.append_surfaces(truncate(forms, text.max_len, text.truncate))
         if split.answer is not None:
-            encoder.numbers("labels", self._numbers(split))
+            writer.scalars("labels", self._numbers(split))
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """Texts without labels, which are only to be read, get zeros."""
@@ -139,7 +136,7 @@ class Classify(Task):
 
     def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
-        sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.spelling) if t.spelling else 0
+        sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.ngrams) if t.ngrams else 0
         return TextClassifier(c.model, *sizes, t.bigrams)
 
     @classmethod

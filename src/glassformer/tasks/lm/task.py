@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batch_sampler import BatchPlan
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.corpus import EncodedCorpus, Encoder, split_document
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, split_document
 from glassformer.data.ragged import spans
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
@@ -74,20 +74,20 @@ class LanguageModelling(Task):
         t = self.tokenizer
         return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
 
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """One column, ids, of one sequence: all documents, an end token between two."""
-        encoder.begin("ids")
+        ids = writer.sequences("ids")
         for i, document in enumerate(split.text):
-            encoder.stats["n"] += 1
+            writer.stats["n"] += 1
             if i:
-                encoder.append("ids", [self.tokenizer.eos_id])
-            for pieces in split_document(document, self.tokenizer.kind):
-                for ids in self.tokenizer.encode_batch(pieces):
-                    encoder.append("ids", ids)
-        if (n := encoder.ends["ids"]) < 2:
-            told = f"{split.source}: a text of {n} tokens leaves nothing to predict"
-            raise DataError(told, "give a longer text")
-        encoder.put("ids", [])  # ends the sequence
+                ids.extend([self.tokenizer.eos_id])
+            for parts in split_document(document, self.tokenizer.kind):
+                for tokens in self.tokenizer.encode_batch(parts):
+                    ids.extend(tokens)
+        if ids.n_values < 2:
+            message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
+            raise DataError(message, "give a longer text")
+        ids.append()
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """Windows, cut at a random place and shuffled."""

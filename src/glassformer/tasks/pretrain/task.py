@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batch_sampler import BatchPlan
 from glassformer.data.batching import Batch, mask_of, spelling_of
-from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT
 from glassformer.data.ragged import RaggedArray, spans
 from glassformer.data.schema import DataSchema
@@ -64,32 +64,29 @@ class Pretrain(Task):
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
     )
 
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Columns: ids, a text, or, of one longer than `max_len`, its pieces of that length, for nothing is cut off; how
         its tokens are spelled. Left out is what has no token to guess.
         """
-        most, t = self.config.text.max_len, self.tokenizer
-        encoder.begin("ids", *(["spelled"] if t.spelling else []))
-        for part in encoder.chunks(split):
-            for ids, words in self._read(part.text):
-                for start in range(0, len(ids), most):
-                    if max(piece := ids[start : start + most]) > t.mask_id:
-                        encoder.put("ids", piece)
-                        if t.spelling:
-                            encoder.spell(words[start : start + most])
-        if t.spelling:
-            encoder.spellings(t.spelling)
+        ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
+        for chunk in writer.chunks(split):
+            for tokens, forms in self._read(chunk.text):
+                for start in range(0, len(tokens), length):
+                    if max(window := tokens[start : start + length]) > self.tokenizer.mask_id:
+                        ids.append(window)
+                        if surfaces is not None:
+                            surfaces.append_surfaces(forms[start : start + length])
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """Texts of like length; of a running text windows, over the ends of documents."""
-        if corpus.running:
+        if corpus.is_running_text:
             c = self.config
             return shuffled_windows(len(corpus.ids.flat) + 1, c.text.max_len, c.train, epoch)
         return super().epoch_batches(corpus, epoch)
 
     def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
         """Every text once; of a running text every window."""
-        if corpus.running:
+        if corpus.is_running_text:
             most = self.config.text.max_len
             return overlapping_windows(len(corpus.ids.flat) + 1, most, max_tokens, stride=most)
         return super().eval_batches(corpus, max_tokens)
@@ -108,7 +105,7 @@ class Pretrain(Task):
 
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
         pad_id = self.tokenizer.pad_id
-        if corpus.running:  # rows (start, stop, …)
+        if corpus.is_running_text:  # rows (start, stop, …)
             ids, real = spans(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
             index = index[:, 0]
         else:
@@ -124,12 +121,12 @@ class Pretrain(Task):
     @cached_property
     def _ahead(self) -> Tensor | None:
         """For each number of an n-gram, whether it tells of later tokens; None where none does."""
-        ahead = self.tokenizer.spelling.looks_ahead if self.tokenizer.spelling else []
+        ahead = self.tokenizer.ngrams.looks_ahead if self.tokenizer.ngrams else []
         return torch.tensor(ahead) if any(ahead) else None
 
     def build_single_model(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
-        n_ngrams = len(t.spelling) if t.spelling else 0
+        n_ngrams = len(t.ngrams) if t.ngrams else 0
         return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams, t.bigrams)
 
     @classmethod
@@ -191,8 +188,8 @@ class Pretrain(Task):
 
     def _read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
         """The ids of each text, and how its tokens are spelled; no word where nothing is spelled."""
-        if self.tokenizer.spelling:
-            return self.tokenizer.encode_spelled(texts)
+        if self.tokenizer.ngrams:
+            return self.tokenizer.encode_with_surfaces(texts)
         return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
 
     def _with_masks(self, text: str) -> tuple[list[int], list[str]]:
@@ -226,9 +223,9 @@ class Pretrain(Task):
 
     def _spelling(self, words: list[str]) -> Spelling | None:
         """How one row of tokens is spelled; "" spells nothing."""
-        if (known := self.tokenizer.spelling) is None:
+        if (known := self.tokenizer.ngrams) is None:
             return None
-        rows = RaggedArray.of([[], *(known.numbers(word) if word else [] for word in words)])
+        rows = RaggedArray.of([[], *(known.lookup(word) if word else [] for word in words)])
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return Spelling(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 

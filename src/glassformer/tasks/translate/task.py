@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batching import Batch, mask_of
-from glassformer.data.corpus import EncodedCorpus, Encoder
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import SOURCE, TARGET
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
@@ -67,26 +67,25 @@ class Translate(Task):
     def suppress_tokens(self) -> list[int]:
         return [self.tokenizer.pad_id, self.tokenizer.bos_id]
 
-    def encode_into(self, encoder: Encoder, split: Split, training: bool) -> None:
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Columns: ids, the sources with their end tokens; target, the bare targets.
 
         Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are
         longer, or empty on one side, are left out; every example of a test set must have its answer.
         """
         most, end = self.config.text.max_len, self.tokenizer.eos_id
-        encoder.stats |= {"n_dropped": 0, "n_empty": 0}
-        encoder.begin("ids", "target")
-        for part in encoder.chunks(split):
-            sources = self.tokenizer.encode_batch(part.text)
-            targets = self.tokenizer.encode_batch(part.answers)
-            for source, target in zip(sources, targets, strict=True):
+        writer.stats |= {"n_dropped": 0, "n_empty": 0}
+        ids, targets = writer.sequences("ids"), writer.sequences("target")
+        for chunk in writer.chunks(split):
+            encoded = map(self.tokenizer.encode_batch, (chunk.text, chunk.answers))
+            for source, target in zip(*encoded, strict=True):
                 if training and (not source or not target):
-                    encoder.stats["n_empty"] += 1
+                    writer.stats["n_empty"] += 1
                 elif training and max(len(source), len(target)) > most:
-                    encoder.stats["n_dropped"] += 1
+                    writer.stats["n_dropped"] += 1
                 else:
-                    encoder.put("ids", [*encoder.cut(source), end])
-                    encoder.put("target", encoder.cut(target))
+                    ids.append([*writer.truncate(source), end])
+                    targets.append(writer.truncate(target))
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
