@@ -162,7 +162,7 @@ def test_a_full_file_says_what_it_lacks() -> None:
     assert len(html.encode()) <= limit
     data = Page(html).data()
     [sentence] = dropped
-    assert data["dropped"] == dropped and "file is full" in sentence
+    assert data["dropped"] == dropped and "to limit the size of the file" in sentence
     manifest = data["traces"][0]
     kept = data["tensors"][manifest["id"]].keys()
     weights = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]

@@ -459,19 +459,19 @@ export interface ReadingScore {
   agreement: number | null;
 }
 
-/** What a saved page holds instead of a server. */
+/** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;
-  /** One, or two to compare. */
+  /** One trace, or two to compare. */
   traces: Manifest[];
   /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */
   tensors: Record<string, Record<string, PackedTensor>>;
   attributions: SavedAttribution[];
-  /** Every word erased alone. */
+  /** Each word erased alone. */
   erased: SavedErasure[];
-  /** By trace id, of translations. */
+  /** By trace id, for translations. */
   alignments?: Record<string, Alignments>;
-  /** Sentences: what did not fit, and how to see it. */
+  /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
 }
 

@@ -1,8 +1,7 @@
-"""The page as one HTML file that opens from a disk, asks nothing of any network and holds its numbers itself.
+"""Write the page as one HTML file that holds its data and makes no network requests.
 
-What there is to show is an `ExplanationData`; here it is chosen, packed and inlined. Tensors are put in
-as 16-bit floats in base64, the ones most looked at first, until the file has its full size; the weights of
-words may take half of what the rest leaves. What found no room is listed in the file, with the way to see it.
+Tensors are stored as 16-bit floats in base64, those most likely viewed first, until the file has its full size;
+attributions may take half of what the rest leaves. The file lists what it lacks, and how to see it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from glassformer.utils.atomic_io import atomic_write_text
 
 MAX_BYTES = 20_000_000
 SENTENCES_BYTES = 10_000
-"""Set aside for what is said of things left out."""
+"""Reserved for the sentences on what the file lacks."""
 MAX_LOGITS_BYTES = 2_000_000
-"""Logits of a small vocabulary are kept whole; of a large one only the best of each position."""
-WEIGHING_SECONDS = 30.0
-"""Time spent on weighing and erasing words; a long translation has more of them than anyone will look at."""
+"""Larger logits are left out; the file has the most probable tokens of each position."""
+ATTRIBUTION_SECONDS = 30.0
+"""Time limit for attributions, since a long translation has many words."""
 RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
-"""What is looked at most comes first; products differ from scores by a factor, so they come last."""
+"""Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
 OTHER_RANK = 2
 SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
 
@@ -48,20 +47,20 @@ class PackedTensor(TypedDict):
 
 
 class SavedPageData(TypedDict):
-    """What a saved page holds instead of a server."""
+    """The data of a saved page."""
 
     run: RunInfo
     traces: list[Manifest]
-    """One, or two to compare."""
+    """One trace, or two to compare."""
     tensors: dict[str, dict[str, PackedTensor]]
     """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first."""
     attributions: list[SavedAttribution]
     erased: list[SavedErasure]
-    """Every word erased alone."""
+    """Each word erased alone."""
     alignments: NotRequired[dict[str, Alignments]]
-    """By trace id, of translations."""
+    """By trace id, for translations."""
     dropped: list[str]
-    """Sentences: what did not fit, and how to see it."""
+    """What the file lacks, and how to see it, a sentence each."""
 
 
 def write_saved_page(
@@ -71,12 +70,13 @@ def write_saved_page(
     other: ExplanationData | None = None,
     subject: Subject | None = None,
 ) -> list[str]:
-    """Write the report; returns a sentence for each thing that was left out.
+    """Write the page; return what it lacks, a sentence each.
 
     Args:
-        path: the .html file; an earlier one is replaced in one step.
-        explanation: what it shows. other: a second one, to compare.
-        subject: the run; the explanation's own when absent.
+        path: the .html file, replaced atomically.
+        explanation: the explanation it shows.
+        other: a second one to compare with.
+        subject: the run, by default that of the explanation.
 
     Raises:
         UsageError: the file would have more than 20 MB without any tensor.
@@ -93,16 +93,19 @@ def saved_page_html(
     other: ExplanationData | None = None,
     subject: Subject | None = None,
     max_bytes: int = MAX_BYTES,
-    seconds: float = WEIGHING_SECONDS,
+    seconds: float = ATTRIBUTION_SECONDS,
 ) -> tuple[str, list[str]]:
-    """The report as text, and a sentence for each thing that was left out.
+    """Return the page as text, and what it lacks, a sentence each.
 
     Args:
-        explanation, other, subject: as in `write_saved_page`.
-        max_bytes: of the whole file. seconds: what weighing and erasing words may take.
+        explanation: as in `write_saved_page`.
+        other: as in `write_saved_page`.
+        subject: as in `write_saved_page`.
+        max_bytes: maximum size of the file.
+        seconds: time limit for attributions.
 
     Raises:
-        UsageError: the page and what it must know take more than `max_bytes`.
+        UsageError: the page without tensors is larger than `max_bytes`.
     """
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [explanation] if other is None else [explanation, other]
@@ -123,28 +126,28 @@ def saved_page_html(
     words = ByteBudget((max_bytes - needed) // 2)
     data["attributions"], data["erased"] = saved_attributions(explanations, deadline, dropped, words)
     data["tensors"] = pack_tensors(explanations, max_bytes - needed - words.spent, dropped)
-    data["dropped"] = list(dict.fromkeys(dropped))  # two traces lack much the same
+    data["dropped"] = list(dict.fromkeys(dropped))
     return inline_page(*page, data), data["dropped"]
 
 
 def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
-    """`SavedPageData.alignments`: of each translation, by trace."""
+    """Return `SavedPageData.alignments`."""
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
 
 
 def pack_tensors(
     explanations: list[ExplanationData], room: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
-    """`SavedPageData.tensors`: as many as have room, in the order in which they are likely to be looked at."""
+    """Return `SavedPageData.tensors`: as many as fit, in order of priority."""
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     left_out: list[str] = []
     for explanation in explanations:
-        told = manifest(explanation)
-        nodes = [n for n in told["nodes"] if not _is_large_logits(n["axes"])]
-        if len(nodes) < len(told["nodes"]):
+        data = manifest(explanation)
+        nodes = [n for n in data["nodes"] if not _is_large_logits(n["axes"])]
+        if len(nodes) < len(data["nodes"]):
             dropped.append(
-                "Logits of the whole vocabulary: the 50 most probable tokens of each position are here; "
-                "the live page has them all."
+                "Logits of the whole vocabulary: this file has the 50 most probable tokens of each position; "
+                "the served page has all."
             )
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
         for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
@@ -160,7 +163,7 @@ def pack_tensors(
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
         dropped.append(
-            f"{len(left_out)} tensors, as the file is full: {shown}. What is computed from them cannot be "
+            f"{len(left_out)} tensors, to limit the size of the file: {shown}. Steps computed from them cannot be "
             "checked here; `glassformer explain` shows them."
         )
     return packed
@@ -175,7 +178,7 @@ def _pack_one(
     packed: dict[str, dict[str, PackedTensor]],
     left_out: list[str],
 ) -> int:
-    """Put a tensor in if it fits; returns the room that is left."""
+    """Add a tensor if it fits; return the bytes left."""
     smallest = _size(axes) * SUFFIX["f16" if dtype == "f32" else dtype] * 4 // 3
     if smallest + 200 > room:
         left_out.append(name)

@@ -1,7 +1,6 @@
-"""What is asked about one run, and what is answered: the run's facts, traces, tensors, weights of words.
+"""Answer requests about one run: run info, traces, tensors, attributions.
 
-Questions come as plain dictionaries and answers leave as plain dictionaries or arrays; how they travel is
-`server.py`'s business.
+Requests and responses are plain dictionaries or arrays; `server.py` transports them.
 """
 
 from __future__ import annotations
@@ -27,88 +26,88 @@ from glassformer.explain.tensor_values import get_captured_tensor, get_tensor
 
 
 class Service:
-    """What is known about one run, and the newest of its traces.
+    """One run and its latest traces.
 
-    Two threads may ask at once, one for work with the model and one for tensors: what has been captured can
-    be looked at while words are being weighed. Where looking needs another forward pass, that is work with the
-    model, too, and nobody who looks at something else waits for it.
+    Two threads may use it, one for the model and one for captured tensors, which can be read during an attribution.
+    A tensor that needs another forward pass is read in the first.
 
     Args:
         subject: the run.
-        start: what the page traces first.
+        start: the requests that the page traces first.
     """
 
     def __init__(self, subject: Subject, start: Sequence[Mapping[str, Any]] = ()) -> None:
         self.subject, self.start = subject, [dict(request) for request in start]
         self._traces: OrderedDict[str, ExplanationData] = OrderedDict()
         self._numbers = itertools.count(1)
-        self._model, self._shelf = threading.Lock(), threading.Lock()
+        self._model_lock, self._traces_lock = threading.Lock(), threading.Lock()
 
     def run(self) -> RunInfo:
-        """The run's facts, and what to show first."""
+        """Return the run info and the first requests."""
         return {**run_info(self.subject), "start": self.start}
 
-    def trace(self, question: dict[str, Any]) -> Manifest:
-        """Trace a text, keep the trace (and forget the one not looked at for longest), return its manifest."""
-        request = _traceable(question)
-        with self._model:
+    def trace(self, body: dict[str, Any]) -> Manifest:
+        """Trace a text and return its manifest; the least recently used trace is dropped."""
+        request = _trace_request(body)
+        with self._model_lock:
             explanation = compute_explanation(self.subject, request, f"t{next(self._numbers)}")
-        told = manifest(explanation)
-        with self._shelf:
+        result = manifest(explanation)
+        with self._traces_lock:
             self._traces[explanation.id] = explanation
             while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
-        return told
+        return result
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
-        """`tensor`, or None where that takes another forward pass: this never waits for the model."""
+        """Return `tensor` without waiting for the model; None where it takes another forward pass."""
         return get_captured_tensor(self._find(trace_id), name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
-        """The values of a node or a parameter, or a slice of them."""
+        """Return the values of a node or parameter, or a slice of them."""
         explanation = self._find(trace_id)
-        with self._model:
+        with self._model_lock:
             return get_tensor(explanation, name, part)
 
     def alignment(self, trace_id: str) -> Alignments:
-        """`Alignments`: how well each way to read a translation's alignment agrees with erasing."""
+        """Return the `Alignments` of a translation."""
         explanation = self._find(trace_id)
-        with self._model:
+        with self._model_lock:
             return readings_json(readings(explanation))
 
-    def attribute(self, question: dict[str, Any]) -> dict[str, Any]:
-        """`Attribution` of an `AttributeRequest`."""
-        request = AttributeRequest.from_dict(question)
-        with self._model:
+    def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the `Attribution` for an `AttributeRequest`."""
+        request = AttributeRequest.from_dict(body)
+        with self._model_lock:
             return attribute(self._find(request.trace), request).to_json()
 
-    def erase(self, question: dict[str, Any]) -> dict[str, Any]:
-        """`Erased` of an `EraseRequest`."""
-        request = EraseRequest.from_dict(question)
-        with self._model:
+    def erase(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the `Erased` for an `EraseRequest`."""
+        request = EraseRequest.from_dict(body)
+        with self._model_lock:
             return erase(self._find(request.trace), request).to_json()
 
-    def decode(self, question: dict[str, Any]) -> dict[str, Any]:
-        """How the text would be decoded, without looking inside."""
-        with self._model:
-            return compute_decoding(self.subject, _traceable(question))
+    def decode(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return how a text is decoded, without tracing."""
+        with self._model_lock:
+            return compute_decoding(self.subject, _trace_request(body))
 
     def _find(self, trace_id: str) -> ExplanationData:
-        with self._shelf:
+        with self._traces_lock:
             if trace_id not in self._traces:
                 raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
             self._traces.move_to_end(trace_id)
             return self._traces[trace_id]
 
 
-def _traceable(question: dict[str, Any]) -> TraceRequest:
-    """A checked request to trace.
+def _trace_request(body: dict[str, Any]) -> TraceRequest:
+    """Return a validated trace request.
 
     Raises:
-        UsageError: a field is not as it should be. RequestError: a text is too long.
+        UsageError: a field is invalid.
+        RequestError: a text is too long.
     """
-    request = TraceRequest.from_dict(question)
+    request = TraceRequest.from_dict(body)
     for text in (request.text, request.target or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
-            raise RequestError(413, f"a text has at most {MAX_TEXT_BYTES:,} bytes here", "cut it, or ask in Python")
+            raise RequestError(413, f"a text must have at most {MAX_TEXT_BYTES:,} bytes", "shorten it, or use Python")
     return request

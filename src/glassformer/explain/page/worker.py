@@ -1,8 +1,7 @@
-"""A thread that does one piece of work after another, from a queue that can be full.
+"""Run jobs one after another in a thread, from a queue of limited length.
 
-A forward pass that is being watched, and a gradient through a replaced embedding, are not for two threads
-at once; and two of them would only share the same cores. As the queue's length is fixed, a flood of
-questions costs no memory: what does not fit is refused at once.
+Recording a forward pass and computing gradients are not safe in two threads at once, which would also share the same
+cores. The queue is bounded, so that many requests cost no memory: requests beyond it are refused.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from glassformer.explain.page.responses import RequestError
 from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32
-"""Pieces of work that may wait: a page asks for a screenful of tensors at once."""
+"""Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
 
 Result = TypeVar("Result")
 
 
 class Worker:
-    """Does work in order, in a thread of its own; whoever makes it has computed, and computes no more.
+    """A thread that runs jobs in order; the thread that creates it should compute nothing itself.
 
     Args:
-        n_waiting: how many pieces of work may wait behind the one being done.
+        n_waiting: maximum number of waiting jobs.
     """
 
     def __init__(self, n_waiting: int = N_WAITING) -> None:
@@ -37,7 +36,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Callable[[], Result]) -> Future[Result]:
-        """Put a piece of work in the queue; cancelling its future before its turn takes it out again.
+        """Queue a job; cancelling its future before its turn removes it.
 
         Raises:
             RequestError: the queue is full (503).
@@ -46,13 +45,11 @@ class Worker:
         try:
             self._queue.put_nowait((job, future))
         except queue.Full:
-            raise RequestError(
-                503, "too much is being computed already", "try again in a moment", retry_after=2
-            ) from None
+            raise RequestError(503, "too many requests are waiting", "try again in a moment", retry_after=2) from None
         return future
 
     def close(self, wait_seconds: float = 2.0) -> None:
-        """Drop what waits, and give what is being done a few seconds to end."""
+        """Drop the waiting jobs, and wait a few seconds for the current one."""
         while True:
             try:
                 waiting = self._queue.get_nowait()
@@ -74,7 +71,7 @@ class Worker:
 
 
 def _do(job: Callable[[], Any], future: Future[Any]) -> None:
-    """Do a piece of work unless whoever asked has gone; whatever it raises is the answer."""
+    """Run a job unless its future was cancelled; an exception becomes the result."""
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -46,7 +46,7 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
 const introduction = ({ family, d_model, n_params }: ModelInfo) =>
   `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `
   + (family === "encoder-decoder" ? "Cross-attention also reads the output of the encoder. " : "")
-  + "The heat maps show the tensors of this text, one row per token: orange: positive values, blue: negative values, green: values from 0 to 1. Select one to open its step.";
+  + "The heat maps show the tensors of this text, one row per token. Orange: positive values; blue: negative values; green: values from 0 to 1. Select one to open its step.";
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
