@@ -494,12 +494,12 @@ export interface SavedErasure {
   erased: Erased;
 }
 
-/** Every error of the server, which has its HTTP status. */
+/** The body of every error response. */
 export interface ApiError {
   error: ApiProblem;
 }
 
-/** What went wrong, in a sentence, and what to do. */
+/** An error message with a hint. */
 export interface ApiProblem {
   kind: string;
   message: string;

@@ -1,7 +1,4 @@
-"""The built page inside the package: a few files that `make web` writes from the sources in web/.
-
-They are read anew for every request, as they are small; what they hold is the front end's business.
-"""
+"""Read the built page inside the package, which `make web` writes from web/."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ CONTENT_TYPES = {
     "later.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
-"""What is served. app.js loads shared.js at once, and later.js when a screen is opened that is not in the first view."""
+"""The served files. app.js loads shared.js at once, and later.js when a screen outside the first view is opened."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 
 
 def asset(name: str) -> str:
-    """The text of one of the page's files.
+    """Return the text of one of the page's files.
 
     Raises:
         GlassformerError: it was not built.

@@ -1,4 +1,4 @@
-"""A page, its scripts, styles and data in one HTML file, with a policy that lets nothing else run or load."""
+"""Inline scripts, styles and data of the page into one HTML file, with a policy that blocks everything else."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from glassformer.explain.page.responses import to_json
 
 
 def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
-    """The page with its script, style and data inside, and a policy that lets nothing else run or load.
+    """Return the page with its script, style and data inside, and a policy that blocks everything else.
 
     Raises:
-        GlassformerError: the built page is not of the form this expects.
+        GlassformerError: the built page has an unexpected form.
     """
     if re.search(r"</script|<!--", script, re.IGNORECASE) or "</style" in style.lower():
         raise GlassformerError("the built page would end its own script or style", "build it again: make web")
@@ -38,10 +38,9 @@ def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) ->
 
 
 def escape_json(text: str) -> str:
-    """JSON that is safe inside a script element: no token in it can end the element or open another.
+    """Return JSON that is safe inside a script element: it cannot end the element or open another.
 
-    All of it is ASCII: for one character beyond Latin-1 Chromium keeps every other of 20 MB in two bytes,
-    too, and such a page opened .2 s later.
+    It is ASCII, since one character beyond Latin-1 makes Chromium store all 20 MB in two bytes per character.
     """
     return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", re.sub(r"[^\0-\x7f]+", _in_ascii, text))
 
@@ -51,12 +50,12 @@ def _in_ascii(found: re.Match[str]) -> str:
 
 
 def _hash(content: str) -> str:
-    """A content-security-policy source that allows exactly this inline content."""
+    """Return a Content-Security-Policy source that allows exactly this inline content."""
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
 
 
 def _swap(pattern: str, replacement: str, text: str) -> str:
-    """Replace the one place a pattern matches."""
+    """Replace the single match of a pattern."""
     swapped, n_places = re.subn(pattern, lambda match: replacement, text, flags=re.IGNORECASE)
     if n_places != 1:
         raise GlassformerError(f"the built page matches {pattern} {n_places} times", "build it again: make web")
@@ -64,5 +63,5 @@ def _swap(pattern: str, replacement: str, text: str) -> str:
 
 
 def size_of(data: Any) -> int:
-    """Bytes of this in the file."""
+    """Return the size of this data in the file, in bytes."""
     return len(escape_json(to_json(data)))

@@ -1,8 +1,7 @@
-"""How an explanation shows itself in a notebook: as one line and a picture, or, when asked, as the whole page.
+"""Show an explanation in a notebook: by default one line and a picture, on request the whole page.
 
-A cell that ends in an explanation should cost nothing: no words are weighed for it, and the notebook does not
-grow by megabytes. The page comes in a frame: it is `srcdoc` with scripts allowed and nothing else: no server,
-no widgets, no network. A front end that shows no HTML or no pictures takes the line.
+A cell that ends in an explanation is cheap: it computes no attributions and adds no megabytes to the notebook. The page
+is shown in an `<iframe srcdoc>` that allows only scripts, without a server or network.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from glassformer.explain.page.saved_page import saved_page_html
 HEIGHT = 720
 """Pixels of the frame."""
 SECONDS = 3.0
-"""Spent on weighing words: a cell should answer soon."""
+"""Time limit for attributions."""
 MAX_BYTES = 6_000_000
-"""A notebook keeps every output it shows; the file that `save` writes may be larger."""
+"""Maximum size of the page, less than in `save`, since a notebook stores its outputs."""
 
 
 class NotebookPage:
-    """The page of an explanation as what a cell shows: made when it is shown."""
+    """The page of an explanation as the output of a cell, made when it is displayed."""
 
     def __init__(self, explanation: ExplanationData) -> None:
         self._explanation = explanation
@@ -37,13 +36,13 @@ class NotebookPage:
 
 
 def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
-    """What Jupyter asks an explanation for: its forms by MIME type, the picture in base64."""
+    """Return the representations of an explanation by MIME type, as Jupyter requests them."""
     image = base64.b64encode(picture(explanation)).decode("ascii")
     return {"text/plain": repr(explanation), "image/png": image}
 
 
 def frame(explanation: ExplanationData) -> str:
-    """The page in an `<iframe>`; where it is not built, a sentence that says so."""
+    """Return the page in an `<iframe>`, or an error message if the page is not built."""
     try:
         page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
     except GlassformerError as error:
@@ -55,7 +54,7 @@ def frame(explanation: ExplanationData) -> str:
 
 
 def picture(explanation: ExplanationData) -> bytes:
-    """A PNG of what is here already: the cross attention of a translation, the attention of any other model."""
+    """Return a PNG of the cross-attention of a translation, or of the self-attention of other models."""
     crosses = any(id.endswith(".cross.weights") for id in explanation.records)
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
     buffer = BytesIO()

@@ -1,6 +1,6 @@
-"""What the server answers with: JSON, the bytes of a tensor, and every error as one JSON object.
+"""Build the server's responses: JSON, the bytes of a tensor, and every error as one JSON object.
 
-An error names its kind, says one sentence and gives a hint; a traceback never leaves the process.
+An error has a kind, a message and a hint; tracebacks never leave the process.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from starlette.responses import Response
 from glassformer.errors import CheckpointError, DataError, GlassformerError, ResourceError, UsageError
 
 MAX_F16 = 6e4
-"""Values beyond this do not fit 16 bits (65504 is the last that does); the tensor is then sent in 32."""
+"""Tensors with larger values are sent as 32-bit floats; the largest 16-bit float is 65504."""
 MAX_TENSOR_BYTES = 64 << 20
-"""A larger answer is refused: a slice of it can be asked for."""
+"""Larger tensors are refused; request a slice instead."""
 STATUS = {UsageError: 400, DataError: 400, CheckpointError: 409, ResourceError: 507}
 
 
 class RequestError(GlassformerError):
-    """A request that is turned down for a reason of HTTP's.
+    """A request that is rejected with an HTTP status.
 
     Args:
-        status: the HTTP status it is answered with.
-        retry_after: seconds after which it may be tried again.
+        message: the error message.
+        hint: the hint.
+        status: the HTTP status.
+        retry_after: seconds after which to retry.
     """
 
     def __init__(self, status: int, message: str, hint: str = "", retry_after: int | None = None) -> None:
@@ -36,7 +38,7 @@ class RequestError(GlassformerError):
 
 
 class ErrorDetail(TypedDict):
-    """What went wrong, in a sentence, and what to do."""
+    """An error message with a hint."""
 
     kind: str
     message: str
@@ -44,13 +46,13 @@ class ErrorDetail(TypedDict):
 
 
 class ApiError(TypedDict):
-    """Every error of the server, which has its HTTP status."""
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 def error_response(error: BaseException) -> Response:
-    """Any exception as `ApiError` with its HTTP status; one that nobody foresaw is 500."""
+    """Return an exception as `ApiError` with its HTTP status, 500 for an unexpected one."""
     known = _as_known(error)
     foreseen = next((status for kind, status in STATUS.items() if isinstance(known, kind)), 500)
     status = known.status if isinstance(known, RequestError) else foreseen
@@ -62,12 +64,12 @@ def error_response(error: BaseException) -> Response:
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON in UTF-8; a number that is none becomes null, as JSON has no NaN."""
+    """Return JSON in UTF-8, with null for NaN."""
     return Response(to_json(value).encode("utf-8", "replace"), status, headers, "application/json")
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON, with null for NaN and the infinities."""
+    """Return compact JSON, with null for NaN and infinities."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:  # rare, so that the common case is not walked through in Python
@@ -75,9 +77,10 @@ def to_json(value: Any) -> str:
 
 
 def tensor_response(array: np.ndarray, dtype: str) -> Response:
-    """The values as little-endian bytes, row by row; their shape and type stand in the headers.
+    """Return the values as little-endian bytes in row-major order, with shape and type in the headers.
 
     Args:
+        array: the values.
         dtype: "f32" or "f16", for floating-point tensors; the others are always "i32" or "u8".
     """
     data, sent = pack(array, dtype)
@@ -90,7 +93,7 @@ Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
 
 
 def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
-    """Little-endian bytes of an array, and their type: the one asked for, or f32 where f16 would overflow.
+    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow.
 
     Raises:
         RequestError: a type that is neither "f32" nor "f16", or more bytes than are sent at once.
@@ -112,13 +115,13 @@ def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
 
 
 def fits_f16(array: np.ndarray) -> bool:
-    """Whether no finite value of the array is too large for 16 bits."""
+    """Return whether all finite values fit into 16-bit floats."""
     finite = array[np.isfinite(array)]
     return finite.size == 0 or float(np.abs(finite).max()) <= MAX_F16
 
 
 def _as_known(error: BaseException) -> GlassformerError:
-    """Any exception as one of ours."""
+    """Return any exception as a `GlassformerError`."""
     if isinstance(error, GlassformerError):
         return error
     text = " ".join(str(error).split())[:300]
@@ -128,7 +131,7 @@ def _as_known(error: BaseException) -> GlassformerError:
 
 
 def _finite(value: Any) -> Any:
-    """The value with None for every number that is none."""
+    """Return the value with None for NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
-"""Who may ask the server what: the checks every request passes before anything is computed.
+"""Check every request before anything is computed.
 
-The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a
-hostile name server can point a name of its own there (DNS rebinding). So the Host must be ours, a request
-that comes from a page must come from our page, and every question needs a cookie, which a browser gets for
-the token in an address, once (`AccessControl`). What the questions mean is `server.py`'s business.
+The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a hostile name
+server can resolve a name of its own to that address (DNS rebinding). So the Host must be ours, a request from a page
+must come from our page, and API requests need a cookie, which a browser gets in exchange for a one-time token
+(`AccessControl`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from glassformer.explain.page.responses import RequestError, error_response
 
 COOKIE = "glassformer"
 MAX_BODY_BYTES = 1 << 20
-"""The largest question is a text of a few thousand words with its forced prefix."""
+"""Enough for a text of a few thousand words with a forced prefix."""
 BODY_SECONDS = 10.0
-"""A body that has not arrived by then never will."""
+"""Time limit for receiving a body."""
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,27 +41,26 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """A secret of 128 bits that is fit for an address."""
+    """Return a URL-safe secret of 128 bits."""
     return secrets.token_urlsafe(16)
 
 
 def same_token(given: str | None, token: str) -> bool:
-    """Compare in a time that does not tell how much of the secret was right."""
+    """Compare tokens in constant time."""
     return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def allowed_hosts(port: int) -> frozenset[str]:
-    """The names this machine is called by from itself."""
+    """Return the allowed Host headers: the local names with the port."""
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 
 class AccessControl:
-    """How a browser gets in: it hands over a token once, and from then on a cookie says who asks.
+    """Authentication of browsers: by a one-time token, then by a cookie.
 
-    An address does not stay secret: the bar shows it, the history and the terminal's log keep it, and the command
-    line of a browser is for all users of the machine to read. So every token is good for a single time. Cookies
-    are sent to every port of a host; this one is bound to a place that was drawn by chance, where no other server
-    is asked for anything.
+    An address does not stay secret: the address bar, the history and the terminal show it, and all users of the machine
+    can read a browser's command line. So every token is valid once. Cookies are sent to every port of a host, so the
+    cookie is bound to a random path.
 
     Attributes:
         place: the path of everything that is served.
@@ -73,13 +72,13 @@ class AccessControl:
         self._unused: dict[str, Callable[[], None]] = {}
 
     def once(self, then: Callable[[], None] = lambda: None) -> str:
-        """A token that opens a single time; `then` is called when it has."""
+        """Return a token that is valid once; `then` is called when it is used."""
         token = new_token()
         self._unused[token] = then
         return token
 
     def opens(self, token: str | None) -> bool:
-        """Whether this token opens, which it never does again."""
+        """Return whether a token is valid, and invalidate it."""
         found = next((one for one in self._unused if same_token(token, one)), None)
         if found is None:
             return False
@@ -87,22 +86,22 @@ class AccessControl:
         return True
 
     def knows(self, headers: Headers) -> bool:
-        """Whether a request brings the cookie."""
+        """Return whether a request has the cookie."""
         pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
         return any(name == COOKIE and same_token(value, self._pass) for name, _, value in pairs)
 
     def set_cookie(self) -> str:
-        """The header that hands the cookie over: no script reads it, and no other site's page has it sent."""
+        """Return the Set-Cookie header, for a cookie that scripts and other sites cannot use."""
         return f"{COOKIE}={self._pass}; Path={self.place}; HttpOnly; SameSite=Lax"
 
 
 class SecurityMiddleware:
-    """Middleware: refuses what must not be asked, and sends the security headers with every answer.
+    """Middleware that rejects forbidden requests and adds the security headers to every response.
 
     Args:
-        app: what answers the requests that pass.
-        port: the port served on, part of every allowed Host.
-        door: knows the cookie that questions must bring.
+        app: the application behind it.
+        port: the port, part of every allowed Host.
+        door: checks the cookie of API requests.
     """
 
     def __init__(self, app: ASGIApp, port: int, door: AccessControl) -> None:
@@ -130,7 +129,7 @@ class SecurityMiddleware:
         await self.app(scope, receive, send_guarded)
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
-        """Raise `RequestError` unless the request may be answered."""
+        """Raise `RequestError` unless the request is allowed."""
         hosts = [host.lower() for host in headers.getlist("host")]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
             raise RequestError(403, "this server answers to this machine's own names only", "open the printed address")
@@ -148,10 +147,10 @@ class SecurityMiddleware:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """The JSON object a request carries.
+    """Return the JSON object in the body of a request.
 
     Raises:
-        RequestError: it is too large, too slow, or no JSON object in UTF-8.
+        RequestError: it is too large, too slow, or not a JSON object in UTF-8.
     """
     body = bytearray()
     try:

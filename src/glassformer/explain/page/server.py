@@ -1,7 +1,7 @@
-"""The server behind the page: which address answers what, within which time, on which port.
+"""Serve the page: routes, time limits and the port.
 
-It listens on this machine alone and reads no path from any request; who may ask is decided in
-`security.py`, what is answered in `service.py`.
+The server listens on this machine only and takes no file path from a request. `security.py` checks requests,
+`service.py` answers them.
 """
 
 from __future__ import annotations
