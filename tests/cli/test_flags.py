@@ -138,7 +138,7 @@ OFFERED = {
         {"--n-dates", "--beam-size", "--sample", "--model.n-decoder-layers"},
         {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"},
     ),
-    "multi30k-en-de": ({"--src-lang", "--multi30k-version", "--weight-decay"}, {"--n-dates", "--src-file"}),
+    "multi30k-en-de": ({"--src-lang", "--weight-decay"}, {"--n-dates", "--src-file"}),
     "classify": ({"--train-file", "--label-column"}, {"--src-file", "--src-column", "--n-dates", "--top-k"}),
     "translate": ({"--train-file", "--src-file", "--src-column"}, {"--label-column"}),
     "pretrain": (

@@ -226,3 +226,16 @@ def test_labels_with_one_example_are_counted(tmp_path):
     files = FilesConfig(train_file=str(tmp_path / "a.csv"))
     report = check_data(TASKS["classify"].schema, DataConfig(files=files))
     assert report.ok and report.counts == {"train: labels with one example": 2}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"), [(["same,a", "same,b"], "nothing to validate on"), (None, "texts are the same")]
+)
+def test_check_data_reports_files_that_training_refuses(tmp_path, rows, message):
+    train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
+    train.write_text("\n".join(["text,label", *(rows or ["same,a", "same,b"])]), encoding="utf-8")
+    valid.write_text("text,label\nother,a\nmore,b\n", encoding="utf-8")
+    files = FilesConfig(train_file=str(train), valid_file=None if rows else str(valid))
+    report = check_data(TASKS["classify"].schema, DataConfig(files=files))
+    assert not report.ok and [issue.kind for issue in report.errors] == ["too little"]
+    assert message in str(report.errors[0]) and str(report.errors[0]).count(str(train)) == 1

@@ -42,14 +42,12 @@ class FilesConfig:
 
 @dataclass(frozen=True)
 class Multi30kConfig:
-    """Multi30k: which languages, in which form."""
+    """Languages of Multi30k."""
 
     src_lang: str = "en"
     """Language to translate from (en, de, fr)."""
     tgt_lang: str = "de"
     """Language to translate into (en, de, fr)."""
-    multi30k_version: Literal["raw", "lc.norm.tok"] = "raw"
-    """Cased raw text, or lowercased, normalised and tokenised."""
 
 
 @dataclass(frozen=True)

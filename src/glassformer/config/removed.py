@@ -7,6 +7,7 @@ from typing import Any
 from glassformer.errors import UsageError
 
 REMOVED: dict[str, Any] = {
+    "data.multi30k.multi30k_version": "raw",
     "fit": "",
     "model.attention_dropout": 0.0,
     "train.average_last": 1,

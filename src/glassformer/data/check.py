@@ -1,8 +1,7 @@
-"""Everything that is wrong with data, with file and line, and what is merely worth knowing, before training.
+"""Reports everything wrong with data before training, with file and line, and counts what is merely unusual.
 
-Errors are those `own_files.load` would stop at, all of them instead of the first. Counted and no errors:
-byte order marks, CRLF line ends, empty texts, duplicates, labels with one example, texts that training shares with
-the other parts.
+Errors are those that loading or training would stop at, all of them instead of the first. Byte order marks, CRLF line
+ends, empty texts, duplicates, labels with one example, and texts shared with the training part are only counted.
 """
 
 from __future__ import annotations
@@ -19,19 +18,20 @@ from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
 from glassformer.data.diagnostics import DataIssue, Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
-from glassformer.data.splits import Split
+from glassformer.data.splits import Split, check_texts_differ
+from glassformer.errors import DataError
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found.
+    """The result of a check.
 
     Args:
-        errors: what must be mended, in the order it was met (the first thousand).
-        n_errors: all of it.
-        counts: harmless things by name, such as "train: duplicates"; none is zero.
+        errors: errors in reading order, at most a thousand.
+        n_errors: number of all errors.
+        counts: counts above 0 by name, such as "train: duplicates".
         sizes: readable examples (running text: characters; shards: tokens) of each part.
-        notes: what loading would announce, such as which columns were guessed.
+        notes: messages, such as which columns were guessed.
     """
 
     errors: list[DataIssue]
@@ -47,16 +47,16 @@ class CheckReport:
 
 
 def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
-    """Read all parts of the data and report on them; raises nothing for what is wrong inside the files.
+    """Read all parts of the data and return a report; errors inside files are reported, not raised.
 
     Raises:
-        UsageError: files are not named, or a column asked for is not there.
+        UsageError: files are not named, or a requested column is missing.
         DataError: a built-in data set cannot be loaded.
     """
     diagnostics = Diagnostics()
     if data.dataset == "files" and is_pretokenized(data.files.train_file):
         return _check_pretokenized(schema, data)
-    if data.dataset != "files":  # it loads or it does not; the rest is counting
+    if data.dataset != "files":
         loaded = load_text_data(schema, data)
         diagnostics.notes += loaded.notes
         splits = loaded.splits()
@@ -68,6 +68,8 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         if data.pseudo_file is not None:
             rows["pseudo"], _ = read_pseudo_labels(schema, data, rows, diagnostics)
         splits = {name: part.split() for name, part in rows.items()}
+    if data.dataset == "files" and not diagnostics.n_issues:
+        _check_trainable(schema, data, diagnostics)
     _count(splits, diagnostics.counts)
     if schema.target == "label" and "train" in splits:
         of_label = Counter(splits["train"].answers)
@@ -78,8 +80,19 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     return CheckReport(diagnostics.issues, diagnostics.n_issues, counts, sizes, diagnostics.notes)
 
 
+def _check_trainable(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> None:
+    """Load readable files as training does, and report why it would refuse them."""
+    path = str(data.files.train_file)
+    try:
+        train = load_text_data(schema, data).train
+        if schema.columns is not None:
+            check_texts_differ(train)
+    except DataError as error:
+        diagnostics.error(Path(path), 0, "too little", error.message.removeprefix(f"{path}: "))
+
+
 def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
-    """Report on shards; a DataError names a file of them that is not what was written."""
+    """Report on shards; a DataError names a missing or damaged file."""
     index = ShardIndex.read(Path(str(data.files.train_file)))
     loaded = load_text_data(schema, data)
     counts = {f"train: {name}": n for name, n in index.counts.items() if n}
@@ -90,7 +103,7 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
 
 
 def _count(splits: dict[str, Split], counts: Counter[str]) -> None:
-    """Examples with an empty side, duplicates within a part, and what validation and test share with training."""
+    """Count empty examples, duplicates within a part, and texts shared with training."""
     train_texts = set(splits["train"].text) if "train" in splits else set()
     for name, split in splits.items():
         columns = [split.text] if split.answer is None else [split.text, split.answer]

@@ -28,6 +28,7 @@ IssueKind = Literal[
     "line counts",
     "empty file",
     "nothing new",
+    "too little",
 ]
 """What can be wrong; the name is part of the report."""
 

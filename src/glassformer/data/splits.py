@@ -122,6 +122,13 @@ LIMIT_NOTE = "(limit)"
 """How the note on a limited training part ends; the report finds it by this."""
 
 
+def check_texts_differ(train: Split) -> None:
+    """Raise a DataError if several training texts are all the same."""
+    if len(train) > 1 and len(set(train.text)) == 1:
+        message = f"{train.source}: all {len(train):,} texts are the same, so there is nothing to learn"
+        raise DataError(message, "look at the column of texts: glassformer data show")
+
+
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     """`data` with only `limit` of its training examples (None: all), drawn by seed, and a note that says so.
 

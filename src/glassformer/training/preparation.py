@@ -9,7 +9,7 @@ from glassformer.config import Config
 from glassformer.config.recipes import BUDGETS, dump_config
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.download import cache_dir
-from glassformer.data.splits import Split
+from glassformer.data.splits import check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.sealed_folder import installed
@@ -51,7 +51,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         tokenizer = pretrained.tokenizer
     config, data = apply_auto_config(config, task_type, load_text_data(task_type.schema, config.data))
     if task_type.schema.columns is not None:
-        _check_texts_differ(data.train)
+        check_texts_differ(data.train)
     if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
         size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
         console.say(f"reading     {size}: tokenizer and encoding can take minutes")
@@ -111,9 +111,3 @@ def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
     if config.minutes is not None:
         console.say(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
     return settled, facts
-
-
-def _check_texts_differ(train: Split) -> None:
-    if len(train) > 1 and len(set(train.text)) == 1:
-        message = f"{train.source}: the {len(train):,} texts to train on are all the same, so there is nothing to learn"
-        raise DataError(message, "look at the column of texts: glassformer data show")

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from glassformer.config import Config, DataConfig, DatesConfig, Multi30kConfig
+from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets import multi30k, shakespeare
 from glassformer.data.datasets.loading import load_text_data
@@ -53,8 +53,8 @@ def test_multi30k_pairs_are_parallel_and_lines_end_at_newline_alone(pairs, src, 
     assert any("differ from the published" in note for note in data.notes)
 
 
-def test_multi30k_tokenised_version_test_as_validation_and_limit(pairs):
-    data = load_pairs(pairs, multi30k_version="lc.norm.tok", use_test_as_validation=True, limit=7)
+def test_multi30k_takes_test_as_validation_and_a_limit(pairs):
+    data = load_pairs(pairs, use_test_as_validation=True, limit=7)
     assert all("train en " in text for text in data.train.text)
     assert len(data.train) == 7 and data.valid == data.test
     assert any("TEST" in note for note in data.notes)
@@ -77,12 +77,11 @@ def test_multi30k_names_what_is_wrong(pairs):
         load_pairs(pairs, tgt_lang="fr")
 
 
-@pytest.mark.parametrize("version", ["raw", "lc.norm.tok"])
-def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypatch, version):
-    asked = []
+def test_multi30k_is_fetched_file_by_file_and_checked(pairs, monkeypatch):
+    requested = []
 
     def fetch(remote, folder):
-        asked.append(remote.url)
+        requested.append(remote.url)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / remote.name
         path.write_bytes((pairs / remote.name).read_bytes())
@@ -90,7 +89,7 @@ def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypat
         return path
 
     monkeypatch.setattr(multi30k, "fetch", fetch)
-    config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(multi30k_version=version))
+    config = DataConfig(dataset="multi30k")
     with pytest.raises(DataError, match="is not train"):
         load_text_data(TASKS["translate"].schema, config)
     published = {name: hashlib.sha256(b"").hexdigest() for name in multi30k.SHA256}
@@ -99,11 +98,10 @@ def test_multi30k_is_fetched_file_by_file_and_checked(tmp_path, pairs, monkeypat
         raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
         published[path.name.removesuffix(".gz")] = hashlib.sha256(raw).hexdigest()
     monkeypatch.setattr(multi30k, "SHA256", published)
-    asked.clear()
+    requested.clear()
     data = load_text_data(TASKS["translate"].schema, config)
-    assert len(data.train) == 30 and len(asked) == 6
-    place = "raw/train.en.gz" if version == "raw" else "tok/train.lc.norm.tok.en"
-    assert asked[0] == f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/{place}"
+    assert len(data.train) == 30 and len(requested) == 6
+    assert requested[0] == "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/train.en.gz"
 
 
 def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_path):

@@ -175,6 +175,7 @@ def _part(files: FilesConfig, name: str) -> Part:
         what = f"both a table ({table}) and parallel files ({src or tgt}) are named"
         raise UsageError(what, "give one of them")
     if bool(src) != bool(tgt):
-        given, other = (f"--{key.replace('_', '-')}" for key in (keys[1:] if src else keys[:0:-1]))
-        raise UsageError(f"{given} is named without {other}", "parallel files go in pairs")
+        _, src_key, tgt_key = (f"--{key.replace('_', '-')}" for key in keys)
+        given, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
+        raise UsageError(f"{given} is named without {missing}", "parallel files go in pairs")
     return (src, tgt) if src and tgt else table

@@ -1,7 +1,7 @@
 """Multi30k, task 1 (Elliott et al. 2016): descriptions of pictures in English, German and French.
 
-29,000 pairs to train on, 1,014 to validate on, and the 1,000 of test_2016_flickr; raw, or lowercased, normalised
-and tokenised. Files are read plain or gzipped, one sentence a line.
+29,000 training pairs, 1,014 validation pairs, and the 1,000 test pairs of test_2016_flickr, as raw text. Files are plain
+or gzipped, one sentence per line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHA256 = {
 
 
 def load(data: DataConfig) -> TextData:
-    """The three parts, `src_lang` as text and `tgt_lang` as answer.
+    """Return the three parts, with `src_lang` as text and `tgt_lang` as target.
 
     Raises:
         UsageError: a language that task 1 does not have, or the same one twice.
@@ -51,28 +51,25 @@ def load(data: DataConfig) -> TextData:
     pair = src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
     for language in pair:
         if language not in LANGUAGES:
-            raise UsageError(f'Multi30k has no language "{language}".', f"It has {', '.join(LANGUAGES)}.")
+            raise UsageError(f'Multi30k has no language "{language}"', f"choose from {', '.join(LANGUAGES)}")
     if src == tgt:
-        raise UsageError(f'src_lang and tgt_lang are both "{src}".', hint="Choose two languages.")
-    version = "" if data.multi30k.multi30k_version == "raw" else f".{data.multi30k.multi30k_version}"
-    names = {part: [f"{part}{version}.{language}" for language in pair] for part in PARTS}
-    needed = [name for both in names.values() for name in both]
-    folder = find(data, "multi30k", partial(_probe, names=needed), f"Multi30k ({needed[0]}.gz, …)")
+        raise UsageError(f'src_lang and tgt_lang are both "{src}"', "choose two languages")
+    names = {part: [f"{part}.{language}" for language in pair] for part in PARTS}
+    files = [name for both in names.values() for name in both]
+    folder = find(data, "multi30k", partial(_probe, names=files), f"Multi30k ({files[0]}.gz, …)")
     if folder is None:
         folder = cache_dir() / "data" / "multi30k"
-        for name in needed:
-            place = f"tok/{name}" if version else f"raw/{name}.gz"
+        for name in files:
             check = partial(check_published, name=name, sha256=SHA256[name])
-            fetch(Remote(f"{URL}/{place}", Path(place).name, MAX_FILE_BYTES, check), folder)
+            fetch(Remote(f"{URL}/raw/{name}.gz", f"{name}.gz", MAX_FILE_BYTES, check), folder)
     hashes: dict[str, str] = {}
     splits = []
     for part, both in names.items():
         text, answer = (_lines(folder, name, hashes) for name in both)
         if len(text) != len(answer):
             what = f"{part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}"
-            raise DataError(f"{folder}: {what}.", hint="A file is cut short: fetch it again.")
-        published = Published(answer, None) if version else _published(folder, part, tgt)
-        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}", published))
+            raise DataError(f"{folder}: {what}", "a file is truncated: fetch it again")
+        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}", _published(folder, part, tgt)))
     train, valid, test = splits
     notes = []
     if other := [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]:
@@ -84,7 +81,7 @@ def load(data: DataConfig) -> TextData:
 
 
 def _published(folder: Path, part: str, language: str) -> Published | None:
-    """The tokenised answers that belong to raw ones, if they are in the folder and the published ones."""
+    """Return the tokenised references of raw text, if the folder holds the published ones."""
     hashes: dict[str, str] = {}
     name = f"{part}.lc.norm.tok.{language}"
     lines = _lines(folder, name, hashes) if _existing(folder, name) else []
@@ -92,7 +89,7 @@ def _published(folder: Path, part: str, language: str) -> Published | None:
 
 
 def _probe(folder: Path, names: list[str]) -> Path | None:
-    """`folder`, if every file that is needed is in it: half a download is continued, not read."""
+    """Return `folder` if it holds every file; an incomplete download is continued, not read."""
     return folder if all(_existing(folder, name) for name in names) else None
 
 
@@ -101,6 +98,6 @@ def _existing(folder: Path, name: str) -> Path | None:
 
 
 def _lines(folder: Path, name: str, hashes: dict[str, str]) -> list[str]:
-    """Split at "\\n" alone: other characters that Unicode calls line ends would misalign the sides."""
+    """Split at "\\n" alone: other line ends of Unicode would misalign the sides."""
     text, hashes[name] = read_text(_existing(folder, name) or folder / name)
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
