@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TrainConfig
-from glassformer.data import windows
-from glassformer.data.batch_sampler import LazyBatches
-from glassformer.data.permutation import Permutation
-from glassformer.data.windows import overlapping_windows, shuffled_windows
+from glassformer.data import batch_sampler as windows
+from glassformer.data.batch_sampler import LazyBatches, Permutation, overlapping_windows, shuffled_windows
 from glassformer.distributed.process_group import ProcessGroup
 
 
@@ -69,7 +67,7 @@ def test_the_order_of_a_text_is_what_it_always_was(n, max_len, max_tokens, seed,
 @given(st.integers(2, 3000), st.integers(1, 60), st.integers(1, 200), st.integers(0, 3))
 def test_beyond_the_table_every_token_is_still_predicted_once(n, max_len, max_tokens, epoch) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "TABLE", 0)
+        patch.setattr(windows, "MAX_TABLE", 0)
         plan = shuffled_windows(n, max_len, TrainConfig(max_tokens=max_tokens), epoch)
         rows = np.concatenate(list(plan))
     assert (rows[:, 2] == rows[:, 0] + 1).all() and (rows[:, 1] - rows[:, 0] <= max_len).all()
@@ -103,7 +101,7 @@ def test_parts_of_a_plan_are_plans() -> None:
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(40, 2000))
 def test_any_number_of_processes_has_the_windows_of_one(size, accumulate, n) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "TABLE", 0)
+        patch.setattr(windows, "MAX_TABLE", 0)
         plan = shuffled_windows(n, 8, TrainConfig(max_tokens=64), 0)
         for at in range(0, len(plan), accumulate):
             entries = plan[at : at + accumulate]

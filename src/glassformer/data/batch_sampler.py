@@ -1,10 +1,9 @@
-"""Which examples make a batch: plans of an epoch and of an evaluation, from lengths alone.
+"""Groups examples into batches: the plans of an epoch and of an evaluation.
 
-A plan is a sequence of index arrays and a pure function of lengths, settings and (seed, epoch), so a resumed run
-goes on in the middle of one without replaying it. No text is read and no tensor made here.
-
-Where examples stand alone an index array holds their numbers, (B,). Of a running text it holds windows, (B, 3),
-and is computed where it is looked at: `windows.py`.
+A plan is a sequence of index arrays, and a pure function of lengths, settings, seed and epoch, so a resumed run
+continues at any batch without replay. Examples that stand alone are given by position, (B,). Running text is read in
+windows, (B, 3), computed on access, so a plan of any text takes no memory. A window (start, stop, first) reads
+ids[start:stop], predicts ids[start+1:stop+1], and scores the predicted tokens from `first` on; earlier ones are context.
 """
 
 from __future__ import annotations
@@ -19,74 +18,155 @@ from glassformer.config import TrainConfig
 BatchPlan = Sequence[np.ndarray]
 
 POOL_BATCHES = 100
-"""Batches whose examples are sorted together: more pads less, fewer mixes lengths more freely."""
+"""Batches whose examples are sorted together: more of them pad less and mix lengths less."""
+MAX_TABLE = 1 << 20
+"""Up to so many windows their order is drawn as a table (8 MiB); beyond, `Permutation` computes it."""
+
+FEISTEL_ROUNDS = 6
+"""Rounds of the network; four already pass for random (Luby and Rackoff 1988), and the halves here are short."""
 
 
 class LazyBatches(Sequence[np.ndarray]):
-    """A plan whose entries are computed when they are asked for; a part of it is another such plan.
+    """A plan whose index arrays are computed on access; a slice of it is one, too.
 
     Args:
-        numbers: of the entries.
-        entry: computes the entry of a number.
+        positions: positions of the batches.
+        get_batch: returns the index array at a position.
     """
 
-    def __init__(self, numbers: range, entry: Callable[[int], np.ndarray]) -> None:
-        self.numbers, self.entry = numbers, entry
+    def __init__(self, positions: range, get_batch: Callable[[int], np.ndarray]) -> None:
+        self.positions, self.get_batch = positions, get_batch
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.positions)
 
     @overload
     def __getitem__(self, index: int) -> np.ndarray: ...
     @overload
     def __getitem__(self, index: slice) -> LazyBatches: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | LazyBatches:
-        found = self.numbers[index]
-        return LazyBatches(found, self.entry) if isinstance(found, range) else self.entry(found)
+        selected = self.positions[index]
+        return LazyBatches(selected, self.get_batch) if isinstance(selected, range) else self.get_batch(selected)
 
 
 def shuffled_length_buckets(cost: np.ndarray, tie: np.ndarray, train: TrainConfig, epoch: int) -> BatchPlan:
-    """The batches of one epoch, in order; every example is in exactly one.
+    """Return the batches of one epoch; every example is in exactly one.
 
-    Examples are shuffled, cut into pools of about a hundred batches, sorted by cost within a pool, cut by
-    `max_tokens` (padding included) or `batch_size`, and the batches shuffled. Equal costs stay in their
-    shuffled order, so the company an example keeps changes from epoch to epoch. An example that costs more
-    than the budget is a batch of its own.
+    Examples are shuffled and divided into pools of about a hundred batches. A pool is sorted by cost and divided by
+    `max_tokens` (padding included) or `batch_size`; then all batches are shuffled. Equal costs keep their shuffled
+    order, so batches differ between epochs. An example above the budget is a batch of its own.
 
     Args:
-        cost: (N,) what an example costs a batch: the width it forces, in tokens.
-        tie: (N,) what to sort equal costs by.
-        train: `seed`, `max_tokens` and `batch_size` are used.
-        epoch: which one.
+        cost: (N,) width of a batch, in tokens, that an example requires.
+        tie: (N,) key to sort equal costs by.
+        train: settings; `seed`, `max_tokens` and `batch_size` are used.
+        epoch: number of the epoch.
     """
     rng = np.random.default_rng([train.seed, epoch])
     order = rng.permutation(len(cost))
     mean = max(1.0, float(cost.mean() if len(cost) else 1))
-    pool = max(1, round(POOL_BATCHES * (train.batch_size or train.max_tokens / mean)))
+    pool_size = max(1, round(POOL_BATCHES * (train.batch_size or train.max_tokens / mean)))
     batches: list[np.ndarray] = []
-    for start in range(0, len(order), pool):
-        chosen = order[start : start + pool]
-        chosen = chosen[np.lexsort((tie[chosen], cost[chosen]))]
-        batches += _cut(chosen, cost, train.max_tokens, train.batch_size)
+    for start in range(0, len(order), pool_size):
+        pooled = order[start : start + pool_size]
+        pooled = pooled[np.lexsort((tie[pooled], cost[pooled]))]
+        batches += _divide(pooled, cost, train.max_tokens, train.batch_size)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def length_buckets(cost: np.ndarray, max_tokens: int, tie: np.ndarray | None = None) -> BatchPlan:
-    """Batches that visit every example once, by cost, dearest first (what does not fit in memory fails at once)."""
+    """Return batches of all examples, the widest first, so that running out of memory shows at once."""
     order = np.lexsort((np.zeros_like(cost) if tie is None else tie, cost))
-    return _cut(order, cost, max_tokens, None)[::-1]
+    return _divide(order, cost, max_tokens, None)[::-1]
 
 
-def _cut(order: np.ndarray, cost: np.ndarray, max_tokens: int, batch_size: int | None) -> list[np.ndarray]:
-    """Examples of ascending cost in runs with rows × largest cost ≤ max_tokens, or of batch_size rows."""
+def _divide(order: np.ndarray, cost: np.ndarray, max_tokens: int, batch_size: int | None) -> list[np.ndarray]:
+    """Divide examples of ascending cost into batches with rows × largest cost ≤ max_tokens, or of batch_size rows."""
     if batch_size:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     widths, batches, start = cost[order], [], 0
     while start < len(order):
-        most = max(1, max_tokens // max(1, int(widths[start])))
-        ahead = widths[start : start + most]
-        fits = ahead * np.arange(1, len(ahead) + 1) <= max_tokens  # true, then false: both factors grow
+        limit = max(1, max_tokens // max(1, int(widths[start])))
+        ahead = widths[start : start + limit]
+        # True, then False, because both factors grow.
+        fits = ahead * np.arange(1, len(ahead) + 1) <= max_tokens
         rows = max(1, int(np.count_nonzero(fits)))
         batches.append(order[start : start + rows])
         start += rows
     return batches
+
+
+def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> BatchPlan:
+    """Return the batches of one epoch over running text of `n` tokens, (B, 3) each, in shuffled order.
+
+    Windows of `max_len` begin at a random offset. Every token but the very first is predicted exactly once; the first
+    and the last window may be shorter.
+    """
+    rng = np.random.default_rng([train.seed, epoch])
+    first_cut = int(rng.integers(max_len)) or max_len
+    n_windows = 1 + max(0, -(-(n - 1 - first_cut) // max_len))
+    order = rng.permutation(n_windows).__getitem__ if n_windows <= MAX_TABLE else Permutation(n_windows, rng)
+    rows = train.batch_size or max(1, train.max_tokens // max_len)
+
+    def batch(i: int) -> np.ndarray:
+        which = order(np.arange(i * rows, min((i + 1) * rows, n_windows)))
+        start = np.maximum(first_cut + (which - 1) * max_len, 0)
+        stop = np.minimum(first_cut + which * max_len, n - 1)
+        return np.stack([start, stop, start + 1], axis=1)
+
+    return LazyBatches(range(-(-n_windows // rows)), batch)
+
+
+def overlapping_windows(n: int, max_len: int, max_tokens: int, stride: int | None = None) -> BatchPlan:
+    """Return windows of `max_len` over `n` tokens in reading order, `stride` apart (default: half of `max_len`).
+
+    Every token outside the first window is predicted with at least max_len - stride tokens of context; the last
+    window is moved back so that it is full.
+    """
+    stride = min(stride or max(1, max_len // 2), max_len)
+    first_stop = min(max_len, n - 1)
+    n_windows = 1 + -(-(n - 1 - first_stop) // stride)
+    rows = max(1, max_tokens // max_len)
+
+    def batch(i: int) -> np.ndarray:
+        which = np.arange(i * rows, min((i + 1) * rows, n_windows))
+        stop = np.minimum(first_stop + which * stride, n - 1)
+        first = np.where(which == 0, 1, first_stop + (which - 1) * stride + 1)
+        return np.stack([np.maximum(stop - max_len, 0), stop, first], axis=1)
+
+    return LazyBatches(range(-(-n_windows // rows)), batch)
+
+
+class Permutation:
+    """A random permutation of 0 … n-1, drawn from `rng`, that is computed per position and has no table.
+
+    A Feistel network with one key per round permutes the integers of 2h bits, the fewest that hold n; a result outside
+    0 … n-1 is permuted again ("cycle walking", Black and Rogaway 2002), fewer than four times on average.
+    """
+
+    def __init__(self, n: int, rng: np.random.Generator) -> None:
+        self.n = n
+        self.half = np.uint64(max(1, -(-(n - 1).bit_length() // 2)))
+        self.keys = rng.integers(0, 2**64, FEISTEL_ROUNDS, np.uint64)
+
+    def __call__(self, positions: np.ndarray) -> np.ndarray:
+        """Return the elements at these positions, int64 in [0, n)."""
+        result = self._permute(positions.astype(np.uint64))
+        while (outside := result >= self.n).any():
+            result[outside] = self._permute(result[outside])
+        return result.astype(np.int64)
+
+    def _permute(self, x: np.ndarray) -> np.ndarray:
+        """Apply the network, which is a bijection for any `_mix`."""
+        mask = (np.uint64(1) << self.half) - np.uint64(1)
+        left, right = x >> self.half, x & mask
+        for key in self.keys:
+            left, right = right, left ^ (_mix(right ^ key) & mask)
+        return left << self.half | right
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """Make every output bit depend on all input bits (the finaliser of SplitMix64, Steele et al. 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

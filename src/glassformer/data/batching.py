@@ -1,6 +1,6 @@
 """A batch of examples as padded tensors: what every task's collation gives and the loop takes.
 
-Which examples belong together is decided in `plans.py`; how a task's columns become a batch, and where labels
+Which examples belong together is decided in `batch_sampler.py`; how a task's columns become a batch, and where labels
 are shifted, is in the task's own file.
 """
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
-from glassformer.data.batch_sampler import BatchPlan
+from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
 from glassformer.data.batching import Batch, mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, split_document
 from glassformer.data.ragged import spans
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.decode import generate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError

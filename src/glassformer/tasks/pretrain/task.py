@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.data.batch_sampler import BatchPlan
+from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
 from glassformer.data.batching import Batch, mask_of, spelling_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT
 from glassformer.data.ragged import RaggedArray, spans
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
-from glassformer.data.windows import overlapping_windows, shuffled_windows
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.cost import encoder_flops
