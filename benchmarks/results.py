@@ -32,7 +32,6 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, Facts
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks import task_class
-from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -204,11 +203,11 @@ def train(name: str, facts: Facts, out: Path) -> None:
     """Train a result that is missing, or go on with it; a run that fails leaves the others alone."""
     begun = RunFolder(out).resumable or SeedsFolder(out).exists
     line = f"glassformer train --resume {out}" if begun else typed(facts, out)
-    console.say(f"{name}: {line}")
+    print(f"{name}: {line}", file=sys.stderr)
     module = f'"{sys.executable}" -m glassformer '
     shell = re.sub(r"(^|&& |\| )glassformer ", lambda match: match[1] + module, line)
     if subprocess.run(shell, shell=True, check=False).returncode:
-        console.warn(f"{name} did not finish; make results-train goes on with it")
+        print(f"warning: {name} did not finish; make results-train goes on with it", file=sys.stderr)
 
 
 def write(root: Path, results: dict[str, Facts], ablations: list[Facts]) -> None:
@@ -247,8 +246,8 @@ def main(root: Path = ROOT) -> None:
     write(root, results, read(root / "benchmarks" / "ablations.json") or [])
     for name in missing:
         kept = "its facts are those of benchmarks/results.json" if name in known else "it is not in the page"
-        console.say(f"missing: {arguments.runs / name}; {kept}")
-    console.say(f"written: {root / 'RESULTS.md'}, with {len(results)} results")
+        print(f"missing: {arguments.runs / name}; {kept}", file=sys.stderr)
+    print(f"written: {root / 'RESULTS.md'}, with {len(results)} results", file=sys.stderr)
 
 
 if __name__ == "__main__":

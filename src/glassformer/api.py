@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ from glassformer.training.multi_seed import go_on, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.preparation import prepare, settle_budget
 from glassformer.training.trainer import resume_run, start_run
-from glassformer.utils import console
+from glassformer.utils.console import is_main_process, log_to_stderr
 from glassformer.utils.device import Precision, choose_device, choose_precision, tuned
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ CHUNK = 256
 """Lines predicted at a time from a stream."""
 
 
+@log_to_stderr()
 def train(
     recipe: str | Config,
     *,
@@ -58,14 +59,17 @@ def train(
 ) -> Run | None:
     """Train, evaluate and report a run; of several processes that `torchrun` started, all but the first return None.
 
+    Messages are logged to the logger "glassformer" and shown on stderr, unless the caller has configured logging: to
+    silence them, `logging.getLogger("glassformer").setLevel(logging.ERROR)`.
+
     Args:
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
         out: the run folder, new or empty; `runs/<recipe>` when absent.
         on_report: called with each `StepReport`.
         dry_run: say what would be trained and how long it would take, and return None.
         overfit_batch: train on one batch until it is known by heart, and return None.
-        seeds: train so many runs, of seed, seed + 1, …, into `out/seed-1` and so on, and tell mean and spread in
-            `out/report.md` and `out/report.json`; the run returned is the best by validation, as `load(out)` is.
+        seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
+            return the best run by validation.
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
 
     Raises:
@@ -92,9 +96,10 @@ def train(
                 overfit(prepared, on_report)
             return None
         start_run(config, RunFolder(folder), on_report)
-    return load(folder) if console.speaks() else None
+    return load(folder) if is_main_process() else None
 
 
+@log_to_stderr()
 def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run | None:
     """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been.
 
@@ -104,20 +109,20 @@ def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -
         go_on(SeedsFolder(out), _evaluate_together, on_report)
     else:
         resume_run(RunFolder(out), on_report)
-    return load(out) if console.speaks() else None
+    return load(out) if is_main_process() else None
 
 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
-    With others it answers and is scored as an ensemble of them all, by the mean of their probabilities, class by class
-    or token by token; as a rule better than the best of them, and as many times slower.
+    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower.
 
     Args:
-        path: the folder. others: those of more runs of the same task, tokenizer and classes; their sizes may differ.
-        device: where to compute.
-        precision: in which it answers and is scored, "auto", "fp32", "bf16", "fp16" or "int8"; as in training when
-            absent, and there "auto" is bf16 where the processor multiplies it natively. `explain` is always fp32.
+        path: the folder.
+        others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
+        device: "auto", "cpu", "cuda" or "mps".
+        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32", "bf16", "fp16" or "int8";
+            default: as in training. `explain` is always fp32.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
@@ -221,13 +226,7 @@ class Run:
             done += len(chunk)
 
     def explain(
-        self,
-        text: str,
-        *,
-        target: str | None = None,
-        checkpoint: str = "model",
-        member: int = 1,
-        **options: Any,
+        self, text: str, *, target: str | None = None, checkpoint: str = "model", member: int = 1, **options: Any
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
 
@@ -250,6 +249,7 @@ class Run:
         asked = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
         return explain(self, asked)
 
+    @log_to_stderr()
     def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> Facts:
         """All scores of a split of the run's data, or of the test files that `data` names.
 
@@ -283,9 +283,6 @@ class Run:
             return None
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
-        known = sorted(f.name for f in fields(DecodeConfig))
-        if unknown := sorted(set(options).difference(known)):
-            raise UsageError(f"no such option: {unknown[0]}", f"there are {', '.join(known)}")
         return override(self.config, {"decode": options}, "options").decode
 
 

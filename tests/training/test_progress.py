@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 
 from glassformer.report.progress import TrainingProgress
 from glassformer.runs.records import StepReport
-from glassformer.utils import console
 from glassformer.utils.formatting import counted, duration
+
+logger = logging.getLogger("glassformer.tests")
 
 
 class Clock:
@@ -78,8 +80,8 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
             clock.now = step
             progress(report(step, valid={"loss": 1.0} if step == 50 else None))
             if step == 60:
-                console.say("kept")
-        console.say("evaluating")
+                logger.info("kept")
+        logger.info("evaluating")
     told = sys.stderr.getvalue()  # type: ignore[attr-defined]
     assert "50%" in told and "loss 2.5000  lr 1.0e-03  grad 0.80  12,345 tok/s  pad 4%" in told
     assert "validation: loss 1.0000" in told

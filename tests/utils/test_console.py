@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from glassformer.utils import console
+
+logger = logging.getLogger("glassformer.training")
 
 
 class Terminal(io.StringIO):
@@ -14,14 +18,58 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_messages_go_to_stderr_and_answers_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    console.say("one [PAD]")
-    console.warn("two")
-    console.fail("three", "four")
+def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    logger.info("one [PAD]")
+    logger.warning("two")
+    logger.debug("not shown")
+    console.write_error("three", "four")
     console.write("five")
     captured = capsys.readouterr()
     assert captured.err == "one [PAD]\nwarning: two\nerror: three\nhint: four\n"
     assert captured.out == "five\n"
+
+
+@pytest.fixture
+def package_logger() -> Iterator[logging.Logger]:
+    """The logger "glassformer" as it is before anyone configured it."""
+    package = logging.getLogger("glassformer")
+    level, propagate, handlers, root_level = package.level, package.propagate, package.handlers[:], logging.root.level
+    for handler in handlers:
+        package.removeHandler(handler)
+    package.setLevel(logging.NOTSET)
+    package.propagate = True
+    yield package
+    for handler in package.handlers[:]:
+        package.removeHandler(handler)
+    for handler in handlers:
+        package.addHandler(handler)
+    package.setLevel(level)
+    package.propagate = propagate
+    logging.root.setLevel(root_level)
+
+
+@pytest.mark.parametrize("configure", ["handler", "level", "root"])
+def test_log_to_stderr_leaves_configured_logging_alone(
+    configure: str, package_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    if configure == "handler":
+        package_logger.addHandler(logging.StreamHandler(stream))
+    else:
+        (package_logger if configure == "level" else logging.root).setLevel(logging.ERROR)
+    with console.log_to_stderr():
+        logger.warning("two")
+    assert capsys.readouterr().err == ""
+    assert stream.getvalue() == ("two\n" if configure == "handler" else "")
+
+
+def test_log_to_stderr_undoes_what_it_configured(package_logger: logging.Logger) -> None:
+    with console.log_to_stderr():
+        assert [type(handler) for handler in package_logger.handlers] == [console.StderrHandler]
+        with console.log_to_stderr():
+            assert len(package_logger.handlers) == 1
+        assert package_logger.level == logging.INFO
+    assert (package_logger.handlers, package_logger.level) == ([], logging.NOTSET)
 
 
 @pytest.mark.parametrize("no_color", [False, True])
@@ -32,7 +80,7 @@ def test_colour_is_for_terminals_that_want_it(no_color: bool, monkeypatch: pytes
         monkeypatch.delenv(name, raising=False)
     if no_color:
         monkeypatch.setenv("NO_COLOR", "1")
-    console.fail("broken [b]")
+    console.write_error("broken [b]")
     told = sys.stderr.getvalue()  # type: ignore[attr-defined]
     assert "broken [b]" in told
     assert ("\x1b[1;31m" in told) == (not no_color)
@@ -41,10 +89,10 @@ def test_colour_is_for_terminals_that_want_it(no_color: bool, monkeypatch: pytes
 def test_a_dumb_or_missing_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "dumb")
-    console.warn("plain")
+    logger.warning("plain")
     assert sys.stderr.getvalue() == "warning: plain\n"  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "stderr", None)
-    console.warn("nowhere to go")
+    logger.warning("nowhere to go")
     closed = io.StringIO()
     closed.close()
     assert not console.is_terminal(closed) and not console.is_terminal(None)

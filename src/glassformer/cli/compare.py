@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         for sentence in comparison.verdicts:
             console.write(sentence)
     for note in comparison.notes:
-        console.say(note)
+        logger.info(note)
     return 0
 
 

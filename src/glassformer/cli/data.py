@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,8 @@ from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
 from glassformer.utils.formatting import shortened
+
+logger = logging.getLogger(__name__)
 
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
@@ -63,7 +66,7 @@ def _check(config: Config, as_json: bool) -> int:
         console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
     for note in report.notes:
-        console.say(note)
+        logger.info(note)
     for problem in report.errors:
         console.write(str(problem))
     if report.n_errors > len(report.errors):
@@ -73,7 +76,7 @@ def _check(config: Config, as_json: bool) -> int:
     if not report.ok:
         found = f"{report.n_errors:,} {'problem' if report.n_errors == 1 else 'problems'}"
         raise DataError(f"{found} to mend before training", "each is listed with file and line")
-    console.say("nothing stands in the way of training")
+    logger.info("nothing stands in the way of training")
     return 0
 
 
@@ -85,7 +88,7 @@ def _show(config: Config, arguments: DataArguments) -> int:
     kind = task_class(config.task)
     data = load_text_data(kind.schema, config.data)
     for note in data.notes:
-        console.say(note)
+        logger.info(note)
     splits = data.splits()
     if arguments.texts:
         for split in splits.values():

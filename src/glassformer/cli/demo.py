@@ -6,6 +6,7 @@ Dates as people write them in many languages become ISO 8601: trained, evaluated
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 N_SHOWN = 8
 """Predictions in the table."""
@@ -37,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
     RunFolder(out).check_new()
     what = "Dates as people write them, in many languages → ISO 8601"
-    console.say(f"{what}. Training a small Transformer from scratch …")
+    logger.info(f"{what}. Training a small Transformer from scratch …")
     trained = train(config, out, arguments)
     if trained is None:  # a dry run
         return 0
@@ -50,10 +53,10 @@ def run(argv: Sequence[str]) -> int:
     rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
     console.write_table(("as written", "predicted", "true", ""), rows)
     told = trained.predict([OWN])[0]
-    console.say(f"\none more: {OWN} → {told['translation']}; try your own:")
-    console.say(f'  glassformer predict {out} "{OWN}"')
-    console.say(f"the report, with plots: {RunFolder(out).report}")
-    console.say(f"look inside: glassformer explain {out}")
+    logger.info(f"\none more: {OWN} → {told['translation']}; try your own:")
+    logger.info(f'  glassformer predict {out} "{OWN}"')
+    logger.info(f"the report, with plots: {RunFolder(out).report}")
+    logger.info(f"look inside: glassformer explain {out}")
     return 0
 
 

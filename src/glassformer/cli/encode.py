@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import UsageError
 from glassformer.utils import console
 from glassformer.utils.cpu_threads import cores
+
+logger = logging.getLogger(__name__)
 
 VERB = "data encode"
 USAGE = "data encode corpus --out shards"
@@ -62,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
     for shard in PretokenizedWriter(Path(a.out), words, a, tokenizer).write(a.jobs or len(cores())):
         n_tokens += shard.tokens
         rate = n_tokens / (time.perf_counter() - started)
-        console.say(f"{shard.name}: {shard.tokens:,} tokens, {rate:,.0f} tokens/s")
+        logger.info(f"{shard.name}: {shard.tokens:,} tokens, {rate:,.0f} tokens/s")
     index = ShardIndex.read(Path(a.out))
     held_out = sum(shard.held_out_documents for shard in index.shards)
     counts = {"shards": len(index.shards), **index.counts, "held out": held_out}
@@ -70,5 +73,5 @@ def run(argv: Sequence[str]) -> int:
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])
-    console.say(f"train on it:  glassformer train lm --train-file {a.out}")
+    logger.info(f"train on it:  glassformer train lm --train-file {a.out}")
     return 0

@@ -6,6 +6,7 @@ is said in `glassformer.explain`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from glassformer.cli import flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import UsageError
 from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
+
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 REPORT_SUFFIXES = (".html", ".htm")
@@ -141,7 +145,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     """The report or the figure that --out names."""
     path, (first, *others) = Path(str(arguments.out)), explanations
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
-        console.warn(warning)
+        logger.warning(warning)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
@@ -150,10 +154,10 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     else:
         from glassformer.explain.page.saved_page import write_saved_page
 
-        console.say("weighing the words, for up to half a minute …")
+        logger.info("weighing the words, for up to half a minute …")
         for sentence in write_saved_page(path, first, other=next(iter(others), None), subject=trained):
-            console.say(f"left out: {sentence}")
-    console.say(f"written: {path}")
+            logger.info(f"left out: {sentence}")
+    logger.info(f"written: {path}")
 
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
@@ -167,16 +171,16 @@ def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
     def tell(address: str) -> None:
         nonlocal ready
         if ready:
-            console.say(f"that address has been used; for another browser: {address}")
+            logger.info(f"that address has been used; for another browser: {address}")
             return
         ready = True
         if arguments.port is None and f":{server.PORT}/" not in address:
-            console.say(f"port {server.PORT} is taken, so this is another")
-        console.say(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
+            logger.info(f"port {server.PORT} is taken, so this is another")
+        logger.info(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
     server.serve(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
-    console.say("ended")
+    logger.info("ended")
 
 
 def _long_out(argv: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import field, fields, is_dataclass, make_dataclass, replace
@@ -34,10 +35,11 @@ from glassformer.config.validation import chooser, kinds, refuse, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
@@ -174,7 +176,7 @@ def run_folder(word: str, whole: bool = False) -> Path:
         if whole:
             return path
         best = SeedsFolder(path).best.path
-        console.say(f"{path} holds several seeds; {best} is the best by validation")
+        logger.info(f"{path} holds several seeds; {best} is the best by validation")
         return best
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path

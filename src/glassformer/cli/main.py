@@ -69,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.remove("--debug")
     _use_utf8()
     try:
-        return _dispatch(arguments)
+        with console.log_to_stderr():
+            return _dispatch(arguments)
     except SystemExit as stop:  # tyro, after it has printed a command's help
         return stop.code if isinstance(stop.code, int) else 1
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if as_json:
             facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
             console.write_json({"error": facts | {"exit_code": known.exit_code}})
-        console.fail(known.message, known.hint)
+        console.write_error(known.message, known.hint)
         return known.exit_code
 
 

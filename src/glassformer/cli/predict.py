@@ -7,6 +7,7 @@ passes through. One line in is one line out, empty lines included.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ from glassformer.cli import flags
 from glassformer.config import DecodeConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,9 @@ def run(argv: Sequence[str]) -> int:
             for line in trained.task.report.answer_lines(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
-        console.warn(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
+        logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
     if n == 0:
-        console.warn("nothing came on stdin, so nothing was predicted")
+        logger.warning("nothing came on stdin, so nothing was predicted")
     return 0
 
 
@@ -80,7 +83,7 @@ def stdin_lines() -> Iterator[str]:
     A DataError names the first line that is not UTF-8 by its number.
     """
     if console.is_terminal(sys.stdin):
-        console.say("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
+        logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from glassformer.cli import flags
 from glassformer.config.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
 from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,5 +47,5 @@ def run(argv: Sequence[str]) -> int:
     else:
         console.write_table(("recipe", "task", "note"), rows)
         train = "train one: glassformer train imdb --out runs/imdb"
-        console.say(f"print one: glassformer recipes imdb        {train}")
+        logger.info(f"print one: glassformer recipes imdb        {train}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console
 from glassformer.utils.atomic_io import read_json
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,11 @@ def run(argv: Sequence[str]) -> int:
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
-            console.say(f"{out} holds a run: going on with it, as it was configured")
+            logger.info(f"{out} holds a run: going on with it, as it was configured")
             return _go_on(out, arguments.json)
-        if console.speaks():
+        if console.is_main_process():
             RunFolder(out).forget_beginning()
-    if not (arguments.dry_run or arguments.overfit_batch) and console.speaks():
+    if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
         _finish(out, arguments.json)
@@ -130,8 +133,8 @@ def _finish(out: Path, as_json: bool) -> None:
     elif evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():
-        console.say(f"report: {folder.report}")
-    console.say(f"use it:  glassformer predict {out} …")
+        logger.info(f"report: {folder.report}")
+    logger.info(f"use it:  glassformer predict {out} …")
     asked = several.best if several.exists else folder
     if task_class(asked.read_config().task).explain_as is not None:
-        console.say(f"look inside: glassformer explain {out}")
+        logger.info(f"look inside: glassformer explain {out}")

@@ -7,6 +7,7 @@ has been checked. What the content should be is told by the data sets themselves
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import sys
 import time
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.errors import DataError, ResourceError
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30
 WAITS_S = (1.0, 3.0, 9.0)  # before the second, third and fourth attempt
@@ -94,15 +97,13 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
         DataError: the address cannot be reached, or what it gives is not what it should be.
         ResourceError: the disk is full or cannot be written.
     """
-    from glassformer.utils import console
-
     target = folder / remote.name
     if target.exists():
         return target
     part = folder / f"{remote.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        console.say(f"downloading {remote.url} to {folder}")
+        logger.info(f"downloading {remote.url} to {folder}")
         resumed = part.exists() and part.stat().st_size > 0
         _download(remote, part, waits)
         try:

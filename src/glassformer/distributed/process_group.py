@@ -215,7 +215,7 @@ class ProcessGroup:
         except RuntimeError as error:
             if self.world_size == 1 or not (isinstance(error, dist.DistError) or PEER_LOST.search(str(error))):
                 raise
-            console.take_floor(self._reports_failure())
+            console.set_main_process(self._reports_failure())
             # torchrun terminates the processes that are left: the message must be printed before.
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

@@ -5,6 +5,7 @@ It only reads step reports and writes to stderr; the log on disk is the session'
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from glassformer.utils.formatting import duration
 
 if TYPE_CHECKING:
     from glassformer.runs.records import StepReport
+
+logger = logging.getLogger(__name__)
 
 LINE_SECONDS = 10.0
 """Seconds between plain lines."""
@@ -50,14 +53,14 @@ class TrainingProgress:
         """Show a report: validations always, updates now and then."""
         now = self._clock()
         if report.threads != self._threads and self._threads is not None:
-            console.say(threads_line(report.step, self._threads, report.threads or 1))
+            logger.info(threads_line(report.step, self._threads, report.threads or 1))
         self._threads = report.threads
         finished = self._bar is not None and report.progress >= 1.0
         if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
-            self._draw(report) if self._bar is not None else console.say(step_line(report))
+            self._draw(report) if self._bar is not None else logger.info(step_line(report))
         if report.valid is not None:
-            console.say(valid_line(report))
+            logger.info(valid_line(report))
 
     def _draw(self, report: StepReport) -> None:
         if not self._bar.live.is_started:

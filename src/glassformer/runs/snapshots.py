@@ -6,12 +6,14 @@ the start and at updates that double, because most of what can be seen happens e
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from glassformer.errors import ResourceError
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
-from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"
@@ -30,7 +32,7 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     try:
         write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
-        console.warn(f"{error.message}; the snapshot of update {step} is not kept, training goes on")
+        logger.warning(f"{error.message}; the snapshot of update {step} is not kept, training goes on")
         return False
     return True
 

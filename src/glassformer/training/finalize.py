@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import Any
 
@@ -17,9 +18,10 @@ from glassformer.runs.records import Evaluation
 from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
-from glassformer.utils import console
 from glassformer.utils.atomic_io import remove_leftovers
 from glassformer.utils.formatting import counted
+
+logger = logging.getLogger(__name__)
 
 
 def model_facts(task: Task) -> dict[str, Any]:
@@ -61,13 +63,13 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
     for place in (folder.path, folder.plots):
         remove_leftovers(place)  # of processes that died while they wrote; all that they began is whole by now
     for caveat in caveats(load_facts(folder.path)):
-        console.warn(caveat)
+        logger.warning(caveat)
 
 
 def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
     """Score the test split, where there is one, or the validation split, with full precision; keep all of it."""
     name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
-    console.say(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
+    logger.info(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
     scores = p.task.evaluate(model, split, p.config.decode, p.data.train)
     predictions = scores.pop("predictions")
     if p.config.data.use_test_as_validation:

@@ -7,6 +7,7 @@ From its first checkpoint on the new run is self-contained.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -23,7 +24,9 @@ from glassformer.runs.model_folder import WEIGHTS, load_model_files
 from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import TASKS, task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
+
 
 FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "members", "zero_init"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
@@ -69,7 +72,7 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
         changes[section][name] = pretrained_value
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
-        console.say(f"taken from {path}: {', '.join(changed)}")
+        logger.info(f"taken from {path}: {', '.join(changed)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
     return replace(config, model=model, text=text, auto=remaining_auto(config, {*MODEL_SETTINGS, *TEXT_SETTINGS}))
 
@@ -103,7 +106,7 @@ def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> No
     new = [name for name in params if name not in matching]
     n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
-    console.say(
+    logger.info(
         f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
     )
 

@@ -6,6 +6,7 @@ together is told by `report/seeds.py`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.training.trainer import OnReport, resume_run, start_run
-from glassformer.utils import console
 from glassformer.utils.device import choose_device, tuned
+
+logger = logging.getLogger(__name__)
 
 EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
 """Scores the runs of several folders as one."""
@@ -59,13 +61,13 @@ def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_report: OnReport |
         run, first = folder.run(seed), folder.run(seeds[0])
         if run.finished and run.report.is_file():
             continue
-        console.say(f"seed {seed}, run {number} of {len(seeds)}: {run.path}")
+        logger.info(f"seed {seed}, run {number} of {len(seeds)}: {run.path}")
         folder.ensemble.unlink(missing_ok=True)  # it was of other runs
         settled = first.read_config() if first.resumable else config
         try:
             _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_report)
         except DivergedError as error:
-            console.warn(f"seed {seed}: {error.message}")
+            logger.warning(f"seed {seed}: {error.message}")
             diverged = error
         except Interrupted as error:
             hint = f"go on with: glassformer train --resume {folder.path}"
@@ -80,11 +82,11 @@ def _evaluate_together(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
     runs = folder.finished
     if len(runs) < 2 or folder.ensemble.is_file():
         return
-    console.say(f"evaluating the {len(runs)} runs as one, by the mean of their probabilities")
+    logger.info(f"evaluating the {len(runs)} runs as one, by the mean of their probabilities")
     try:
         folder.write_ensemble(evaluate([run.path for run in runs]))
     except (DataError, UsageError) as error:
-        console.warn(f"the runs are not scored as one: {error.message}")
+        logger.warning(f"the runs are not scored as one: {error.message}")
 
 
 def _train(config: Config, run: RunFolder, on_report: OnReport | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,9 @@ from glassformer.runs.records import StepReport
 from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
 from glassformer.training.state import TrainState
-from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
+
 
 MAX_STEPS = 500
 MEMORISED_LOSS = 0.02
@@ -47,10 +50,10 @@ def overfit_batch(context: RunContext, on_report: Callable[[StepReport], None] |
         if on_report is not None:
             on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MAX_STEPS))
         if loss < MEMORISED_LOSS:
-            console.say(f"{len(index)} examples memorised after {step} steps (loss {loss:.3f}): the model can learn")
+            logger.info(f"{len(index)} examples memorised after {step} steps (loss {loss:.3f}): the model can learn")
             return loss
     result = f"after {MAX_STEPS} steps on {len(index)} examples the loss is still {loss:.3f}"
-    console.warn(f"{result}: look for equal inputs with different answers, an unsuitable learning rate, or a bug")
+    logger.warning(f"{result}: look for equal inputs with different answers, an unsuitable learning rate, or a bug")
     return loss
 
 

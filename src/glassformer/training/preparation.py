@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 
@@ -21,9 +22,11 @@ from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES
 from glassformer.training.finetune import check_compatible, load_pretrained
 from glassformer.training.preflight import Preflight, preflight
-from glassformer.utils import console
 from glassformer.utils.device import choose_device, choose_precision
 from glassformer.utils.formatting import counted
+
+logger = logging.getLogger(__name__)
+
 
 SLOW_CHARS = 20_000_000
 """Characters from which reading takes so long that it is announced."""
@@ -54,7 +57,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         check_texts_differ(data.train)
     if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
         size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
-        console.say(f"reading     {size}: tokenizer and encoding can take minutes")
+        logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
     task = task_type.from_data(config, data, tokenizer)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
@@ -99,15 +102,15 @@ def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
         The context with a budget that does not depend on the clock, and the facts.
     """
     for note in context.data.notes:
-        console.say(note)
+        logger.info(note)
     pace, config = measure_pace(context), context.config.train
     n_batches = len(context.task.epoch_batches(context.train, 0))
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
     facts = preflight(settled, pace)
     for line in facts.lines():
-        console.say(line)
+        logger.info(line)
     for warning in facts.warnings:
-        console.warn(warning)
+        logger.warning(warning)
     if config.minutes is not None:
-        console.say(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
+        logger.info(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
     return settled, facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -31,8 +32,11 @@ from glassformer.training.preparation import prepare_distributed, settle_budget
 from glassformer.training.signals import interruption_error, stop_requests
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils import atomic_io, console
+from glassformer.utils import atomic_io
 from glassformer.utils.device import choose_device, tuned
+
+logger = logging.getLogger(__name__)
+
 
 OnReport = Callable[[StepReport], None]
 
@@ -136,7 +140,7 @@ class Trainer:
         try:
             save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
         except ResourceError as error:
-            console.warn(f"{error.message}; this checkpoint is not saved, the previous one stays")
+            logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
             return False
         finally:
             progress.seconds += time.perf_counter() - began
@@ -158,9 +162,9 @@ class Trainer:
             if saved["tokenizer"] != folder.read_tokenizer().sha256:
                 raise CheckpointError(f"{folder.tokenizer} is not the tokenizer this run was trained with")
             state.load(tensors, saved["progress"])
-            console.say(f"resumed at step {state.progress.step:,} from {checkpoint}")
+            logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
         elif resume:
-            console.say("no checkpoint yet: starting from the beginning")
+            logger.info("no checkpoint yet: starting from the beginning")
         if resume and self.is_main:
             folder.cut_metrics(state.progress.step)
             folder.forget_divergence()
@@ -190,7 +194,7 @@ class Trainer:
     def _newest_checkpoint(self) -> Path | None:
         path, warnings = latest_checkpoint(self.folder.checkpoints)
         for warning in warnings:
-            console.warn(warning)
+            logger.warning(warning)
         return path
 
     def _position(self) -> str:

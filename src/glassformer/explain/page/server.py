@@ -7,6 +7,7 @@ The server listens on this machine only and takes no file path from a request. `
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 import threading
@@ -27,7 +28,6 @@ from glassformer.explain.page.security import AccessControl, SecurityMiddleware,
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 from glassformer.explain.subject import Subject
-from glassformer.utils import console
 
 HOST = "127.0.0.1"
 PORT = 8317
@@ -130,7 +130,8 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
             return await endpoint(request)
         except Exception as error:
             if not isinstance(error, GlassformerError):
-                console.warn(f"{request.url.path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+                message = " ".join(str(error).split())[:300]
+                logging.getLogger(__name__).warning(f"{request.url.path}: {type(error).__name__}: {message}")
             return error_response(error)
 
     return answer

@@ -6,6 +6,7 @@ classifier of texts of the same kind: `--init-from`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -33,7 +34,8 @@ from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FI
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.reporting import PretrainReport
 from glassformer.text.tokenizer import MASK
-from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
@@ -174,7 +176,7 @@ class Pretrain(Task):
         and the text with the first of them in its place. A text without one comes back as it is.
         """
         if n := sum(MASK not in text for text in texts):
-            console.warn(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
+            logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
         answers = []
         for text in texts:
             guesses = self._guesses(model, *self._with_masks(text), decode.top_k or GUESSES)
