@@ -1,7 +1,6 @@
-"""Where a data set may lie, and fetching it when it lies nowhere: resumable, checked, offline-friendly.
+"""Finds data sets on this machine and downloads missing ones.
 
-A download goes into `<name>.part`, is continued with a Range request, and gets its name only once its content
-has been checked. What the content should be is told by the data sets themselves.
+A download goes to `<name>.part`, is continued with a Range request, and is renamed once its content is verified.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Remote:
-    """A file at its canonical address.
+    """A file to download.
 
     Args:
-        url: where it is.
-        name: what it is called here.
-        max_bytes: more than this is refused.
-        check: raises DataError when the file at a path is not what it should be.
+        url: its address.
+        name: its local name.
+        max_bytes: maximum size.
+        check: raises a DataError if the file at a path has the wrong content.
     """
 
     url: str
@@ -45,7 +44,7 @@ class Remote:
 
 
 def cache_dir() -> Path:
-    """Where downloads and encoded corpora are kept: GLASSFORMER_CACHE, or the platform's place for caches."""
+    """Return the folder of downloads and encoded corpora: GLASSFORMER_CACHE, or the platform's cache folder."""
     if chosen := os.environ.get("GLASSFORMER_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":
@@ -61,13 +60,13 @@ def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], want
     """Look for a data set in `data_dir`, GLASSFORMER_DATA and the cache, in this order.
 
     Args:
-        data: its `data_dir` is either the place itself or the parent that holds `name/`.
-        name: folder of the data set in such a parent, such as "imdb".
-        probe: gives the path to read when its argument holds the data set, else None.
-        wanted: what is looked for, in words, for the message.
+        data: its `data_dir` holds the data set or its folder `name/`.
+        name: folder of the data set, such as "imdb".
+        probe: returns the path to read if the given folder holds the data set, else None.
+        wanted: description of the data set, for messages.
 
     Returns:
-        What `probe` found first, or None: it has to be fetched.
+        The first path that `probe` returned, or None: it must be downloaded.
 
     Raises:
         DataError: `data_dir` was given, but the data set is not there.
@@ -77,24 +76,24 @@ def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], want
         if found := probe(given) or probe(given / name):
             return found
         raise DataError(
-            f"{given}: there is no {wanted} here, nor in {given / name}.",
-            hint="Check --data-dir, or leave it out to use GLASSFORMER_DATA, the cache or a download.",
+            f"{given}: there is no {wanted} here, nor in {given / name}",
+            hint="check --data-dir, or leave it out to use GLASSFORMER_DATA, the cache or a download",
         )
     shared = os.environ.get("GLASSFORMER_DATA")
-    places = [*([Path(shared).expanduser()] if shared else []), cache_dir() / "data"]
-    return next((found for place in places if (found := probe(place / name) or probe(place))), None)
+    folders = [*([Path(shared).expanduser()] if shared else []), cache_dir() / "data"]
+    return next((found for folder in folders if (found := probe(folder / name) or probe(folder))), None)
 
 
 def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -> Path:
-    """The path of the checked file, downloaded into `folder`, going on where an earlier attempt stopped.
+    """Download a file, continuing an earlier attempt, and return its path.
 
     Args:
-        remote: what to fetch.
-        folder: where to; created if absent.
+        remote: the file.
+        folder: destination; created if absent.
         waits: seconds to wait before each further attempt.
 
     Raises:
-        DataError: the address cannot be reached, or what it gives is not what it should be.
+        DataError: the address cannot be reached, or the content is wrong.
         ResourceError: the disk is full or cannot be written.
     """
     target = folder / remote.name
@@ -115,13 +114,13 @@ def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -
             _check(remote, part)
         os.replace(part, target)
     except OSError as error:
-        hint = "Free some space, or set GLASSFORMER_CACHE to another folder."
-        raise ResourceError(f"{folder}: cannot write here ({error.strerror or error}).", hint) from error
+        hint = "free some space, or set GLASSFORMER_CACHE to another folder"
+        raise ResourceError(f"{folder}: cannot write here ({error.strerror or error})", hint) from error
     return target
 
 
 def _check(remote: Remote, part: Path) -> None:
-    """Nothing that is not what it should be stays to be continued."""
+    """Check the content, and remove it if it is wrong, so that it is not continued."""
     try:
         remote.check(part)
     except DataError:
@@ -130,7 +129,7 @@ def _check(remote: Remote, part: Path) -> None:
 
 
 def _download(remote: Remote, part: Path, waits: tuple[float, ...]) -> None:
-    """Bring `part` to full length, in as many attempts as there are waits, and one."""
+    """Complete `part`, in one attempt more than there are waits."""
     problem: Exception | None = None
     for wait in (0.0, *waits):
         time.sleep(wait)
@@ -148,12 +147,12 @@ def _download(remote: Remote, part: Path, waits: tuple[float, ...]) -> None:
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
             problem = error
     reason = getattr(problem, "reason", None) or problem or "the connection keeps breaking off"
-    hint = f"Fetch it by other means and save it as {part.parent / remote.name}, or give its folder with --data-dir."
-    raise DataError(f"{remote.url} could not be downloaded: {reason}.", hint) from problem
+    hint = f"fetch it yourself and save it as {part.parent / remote.name}, or give its folder with --data-dir"
+    raise DataError(f"{remote.url} could not be downloaded: {reason}", hint) from problem
 
 
 def _attempt(remote: Remote, part: Path) -> bool:
-    """One request; True when the file is complete, False when the connection broke off early."""
+    """Send one request; return whether the file is complete, False if the connection broke."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "glassformer", "Accept-Encoding": "identity"}
     headers |= {"Range": f"bytes={have}-"} if have else {}
@@ -172,14 +171,13 @@ def _attempt(remote: Remote, part: Path) -> bool:
                 if size > remote.max_bytes:
                     file.close()
                     part.unlink()
-                    most = f"the {remote.max_bytes:,} bytes it should have at most"
-                    raise DataError(f"{remote.url}: more than {most}.")
+                    raise DataError(f"{remote.url}: expected at most {remote.max_bytes:,} bytes, got more")
                 file.write(chunk)
     return total is None or size == total
 
 
 def _next(response: http.client.HTTPResponse) -> bytes:
-    """The next bytes; on a broken connection, those that still came, so that none is fetched twice."""
+    """Return the next bytes; on a broken connection those received, so that none is fetched twice."""
     try:
         return response.read1(CHUNK)
     except http.client.IncompleteRead as error:

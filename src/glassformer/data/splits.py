@@ -1,7 +1,4 @@
-"""What every data set becomes: texts with their answers, in a training, a validation and perhaps a test part.
-
-The rules by which a part is set aside are here too. No file is read here, and no text turned into ids.
-"""
+"""Defines a data set as texts with targets in training, validation and test splits, and draws a validation split."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from glassformer.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Published:
-    """Answers in the form that published work is scored on, where that is not the form a model writes.
+    """References in the form that published work is scored on.
 
     Args:
-        answers: lowercased, normalised and tokenised.
-        language: whose rules of tokenising are Moses's; None where the split itself has that form.
+        answers: lowercased, normalised and tokenised references.
+        language: language of Moses's rules that bring a translation to that form; None if it has that form.
     """
 
     answers: list[str]
@@ -31,19 +28,18 @@ class Published:
 
 @dataclass(frozen=True)
 class Split:
-    """The texts of one part of a data set, and what belongs to each.
+    """The examples of one part of a data set.
 
     Args:
-        text: what goes in: texts, source sentences, documents.
-        answer: what should come out for each of them, as it is written: a label, a sentence. None where
-            the text itself is all there is.
-        source: where the texts came from, for messages ("aclImdb/train").
-        published: the answers once more, for a score that can be laid beside others'.
-        shards: a running text that was encoded ahead, in place of `text`, which is then empty.
-        n_pseudo: how many of the texts, the last ones, have their answer from a model and not from people.
+        text: inputs: texts, source sentences, documents.
+        answer: target of each text as written, a label or a sentence; None for texts alone and running text.
+        source: origin of the texts, for messages ("aclImdb/train").
+        published: references for a score comparable with published ones.
+        shards: pretokenized running text, in place of `text`, which is then empty.
+        n_pseudo: number of pseudo-labelled examples, which come last.
 
     Raises:
-        DataError: when the columns are not equally long.
+        DataError: `text` and `answer` have different lengths.
     """
 
     text: list[str]
@@ -56,8 +52,8 @@ class Split:
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
             raise DataError(
-                f"{self.source or 'a split'}: {len(self.text)} texts, but {len(self.answer)} answers.",
-                hint="Each text needs exactly one.",
+                f"{self.source or 'a split'}: {len(self.text)} texts, but {len(self.answer)} answers",
+                hint="give each text exactly one",
             )
 
     def __len__(self) -> int:
@@ -65,22 +61,18 @@ class Split:
 
     @property
     def answers(self) -> list[str]:
-        """The answers, for those who cannot do without.
-
-        Raises:
-            DataError: there are none.
-        """
+        """Targets; a DataError if there are none."""
         if self.answer is None:
-            raise DataError(f"{self.source or 'a split'}: there is nothing that belongs to the texts")
+            raise DataError(f"{self.source or 'a split'}: the texts have no targets")
         return self.answer
 
     @property
     def human_labelled(self) -> Split:
-        """The examples whose answers people gave."""
+        """The examples without pseudo-labels."""
         return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
-        """The rows at `index`, in that order, under a new name if `source` is given."""
+        """Return the rows at `index`, in that order, under a new name if `source` is given."""
         rows = [int(i) for i in index]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
         published = self.published and replace(self.published, answers=[self.published.answers[i] for i in rows])
@@ -93,13 +85,13 @@ class TextData:
     """A whole data set as text.
 
     Args:
-        train: what the tokenizer and the model are fitted on.
-        valid: what choices are made on.
-        test: what is scored once at the end; None when there is none.
-        notes: what a person should be told (columns guessed, sizes of a seeded split, …).
-        hashes: file name → sha256 of what was read from it.
+        train: trains the tokenizer and the model.
+        valid: selects the checkpoint.
+        test: is scored once at the end; None if there is none.
+        notes: messages for the user (guessed columns, sizes of a seeded split, …).
+        hashes: SHA-256 of what was read, by file name.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
-        tokenizer: the one that the training part is encoded with already, where it is.
+        tokenizer: tokenizer of a pretokenized training part.
     """
 
     train: Split
@@ -111,15 +103,15 @@ class TextData:
     tokenizer: Tokenizer | None = None
 
     def splits(self) -> dict[str, Split]:
-        """The parts there are, by name."""
+        """Return the existing parts by name."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: split for name, split in parts.items() if split is not None}
 
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
-"""The note of every data set that heeds `use_test_as_validation`."""
+"""Note of a data set read with `use_test_as_validation`."""
 LIMIT_NOTE = "(limit)"
-"""How the note on a limited training part ends; the report finds it by this."""
+"""End of the note on a limited training part, by which the report finds it."""
 
 
 def check_texts_differ(train: Split) -> None:
@@ -130,9 +122,9 @@ def check_texts_differ(train: Split) -> None:
 
 
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
-    """`data` with only `limit` of its training examples (None: all), drawn by seed, and a note that says so.
+    """Return `data` with a note and only `limit` of its training examples (None: all), drawn by seed, in their order.
 
-    Drawn and not the first, because files are often sorted by label; they stay in their order.
+    They are drawn because files are often sorted by label.
 
     Raises:
         UsageError: `limit` below 1.
@@ -141,35 +133,35 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     if limit is None or limit >= n:
         return data
     if limit < 1:
-        raise UsageError(f"limit must be at least 1, not {limit}.", hint="Leave it out to use all the data.")
+        raise UsageError(f"limit must be at least 1, got {limit}", hint="remove it to use all the data")
     order = np.random.default_rng([seed, n]).permutation(n)
     note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMIT_NOTE}"
     return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
 
 
 def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Set a random share aside, but examples of one group (reviews of one film) never part.
+    """Hold out a random share of examples, keeping the examples of a group (reviews of one film) together.
 
-    Groups are taken in random order; one that would overshoot the share stays in training.
+    Groups are taken in random order; one that would exceed the share stays in training.
 
     Args:
-        groups: the group of each example.
-        fraction: share of the examples to set aside.
-        seed: of the choice.
+        groups: group of each example.
+        fraction: share of the examples to hold out.
+        seed: seed of the draw.
 
     Returns:
-        (train, valid): int64 arrays of example numbers, each ascending, together 0 … n-1 exactly once.
+        Ascending int64 indices of the training and of the validation examples.
 
     Raises:
         UsageError: `fraction` outside (0, 1).
         DataError: fewer than two groups.
     """
     if not 0 < fraction < 1:
-        raise UsageError(f"valid_fraction must lie between 0 and 1, not {fraction}.", hint="0.1 is usual.")
+        raise UsageError(f"valid_fraction must be in (0, 1), got {fraction}", hint="try 0.1")
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
     if len(numbers) < 2:
-        raise DataError(f"{len(numbers)} group(s) cannot be split into training and validation.")
+        raise DataError(f"{len(numbers)} group(s) cannot be split into training and validation")
     sizes = np.bincount(group_of)
     order = np.random.default_rng([seed, len(group_of)]).permutation(len(numbers))
     wanted = round(len(group_of) * fraction)
@@ -178,7 +170,8 @@ def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -
         if sizes[group] <= wanted:
             taken[group] = True
             wanted -= int(sizes[group])
-    if not taken.any():  # a tiny share of a few large groups: the smallest one, so that validation is not empty
+    # A small share of few large groups: take the smallest, so that validation is not empty.
+    if not taken.any():
         taken[int(np.argmin(sizes))] = True
     in_valid = taken[group_of]
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)
@@ -187,16 +180,16 @@ def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -
 def stratified_group_split(
     groups: Sequence[Hashable], labels: Sequence[Hashable], fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `random_group_split`, but every label gives its share, and every label stays in training.
+    """Hold out as `random_group_split` does, the same share of each label; every label stays in training.
 
-    A share that is no whole number is rounded, most being owed first; a label of a single group gives nothing. A
-    group counts for the label of its first example.
+    Shares are rounded by largest remainder; a label with a single group gives nothing. A group counts for the label
+    of its first example.
 
     Raises:
         UsageError: `fraction` outside (0, 1).
         DataError: no label has two groups.
     """
-    random_group_split(groups, fraction, seed)  # refuses what cannot be split at all
+    random_group_split(groups, fraction, seed)  # raises if nothing can be split
     rng = np.random.default_rng([seed, len(groups)])
     members: dict[Hashable, list[int]] = {}
     for i, group in enumerate(groups):
@@ -213,8 +206,8 @@ def stratified_group_split(
         quotas[i] += 1
     taken: list[list[int]] = []
     for stratum, quota in zip(divisible, quotas, strict=True):
-        for at in rng.permutation(len(stratum))[:-1]:
-            rows = stratum[int(at)]
+        for i in rng.permutation(len(stratum))[:-1]:
+            rows = stratum[int(i)]
             if len(rows) <= quota:
                 taken.append(rows)
                 quota -= len(rows)
@@ -222,7 +215,8 @@ def stratified_group_split(
     in_valid = np.zeros(len(groups), dtype=bool)
     in_valid[np.concatenate(taken)] = True
     left = Counter(labels[int(i)] for i in np.flatnonzero(~in_valid))
-    for rows in taken:  # a text labelled in two ways may hold the last example of one of them
+    # A text with two labels may hold the last example of one of them.
+    for rows in taken:
         if not all(left[labels[i]] for i in rows):
             in_valid[rows] = False
             left.update(labels[i] for i in rows)

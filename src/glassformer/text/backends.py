@@ -45,16 +45,16 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
         case "bpe":
             backend = _train_bpe(counted, config, trained_size, mark_start=not extra_tokens)
         case other:
-            raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe.')
+            raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe')
     if not counted.any_text:
-        hint = "Are all texts of the training split empty?"
-        raise DataError("there is no text to train the tokenizer on.", hint)
+        hint = "check that the training texts are not empty"
+        raise DataError("there is no text to train the tokenizer on", hint)
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
         raise UsageError(
-            f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs.",
-            hint="Raise --text.vocab-size: 5 special tokens and 256 bytes are in every vocabulary of pieces.",
+            f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs",
+            hint="raise --text.vocab-size: every subword vocabulary holds 5 special tokens and 256 bytes",
         )
     return backend
 

@@ -171,17 +171,17 @@ class Tokenizer:
         try:
             backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise CheckpointError(f"{path}: there is no tokenizer here.", "Is this a run folder?") from None
+            raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder") from None
         except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
             raise CheckpointError(
-                f"{path}: this is not a readable tokenizer ({error}).",
-                hint="The file is damaged; restore it from a copy or train again.",
+                f"{path}: this is not a readable tokenizer ({error})",
+                hint="restore it from a copy or train again",
             ) from error
         found = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if found != list(SPECIAL_TOKENS):
             raise CheckpointError(
-                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {found}.",
-                hint="This tokenizer was not written by Glassformer.",
+                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {found}",
+                hint="use a tokenizer that Glassformer wrote",
             )
         return Tokenizer(backend)
 
@@ -195,7 +195,7 @@ class Tokenizer:
     def _piece(self, token_id: int) -> str:
         token = self._backend.id_to_token(token_id)
         if token is None:
-            raise DataError(f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens.")
+            raise DataError(f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens")
         if token_id < len(SPECIAL_TOKENS):
             return token
         if self.kind == "byte-bpe":
@@ -207,14 +207,14 @@ def _not_text(texts: Sequence[str]) -> DataError:
     """Name the text that is to blame for a conversion error of the backend."""
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
-            return DataError(f"text {number} is a {type(text).__name__}, not a string.")
+            return DataError(f"text {number} is a {type(text).__name__}, not a string")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             where = f"text {number}, character {error.start + 1}"
-            hint = "The text was read with the wrong encoding; save it as UTF-8."
-            return DataError(f"{where}: half a surrogate pair, so this is not Unicode text.", hint)
-    return DataError("a text cannot be encoded.")
+            hint = "save the text as UTF-8"
+            return DataError(f"{where}: half a surrogate pair, so this is not Unicode text", hint)
+    return DataError("a text cannot be encoded")
 
 
 @cache

@@ -144,7 +144,7 @@ def _probe(place: Path) -> Path | None:
 def _check(archive: Path) -> None:
     """Read a download through and compare every review with the published ones."""
     if wrong := _deviation(_parse(read_members(archive), str(archive))):
-        raise DataError(f"{archive}: {wrong}.", hint="The download is damaged, or its source has changed.")
+        raise DataError(f"{archive}: {wrong}", hint="fetch it again; its source may have changed")
 
 
 def _fingerprint(source: Path, parts: Iterable[str]) -> str:
@@ -179,7 +179,9 @@ def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str
         elif match := _URLS.match(name):
             urls[f"{match[1]}/{match[2]}"] = _text(content, f"{source}: {name}").split("\n")
     if missing := [part for part, texts in reviews.items() if not texts]:
-        raise DataError(f"{source}: no reviews in {', '.join(missing)}.", "Is this the whole aclImdb data set?")
+        raise DataError(
+            f"{source}: no reviews in {', '.join(missing)}", "check that this is the whole aclImdb data set"
+        )
     return {part: _in_order(texts, urls.get(part, [])) for part, texts in reviews.items()}
 
 
@@ -200,7 +202,7 @@ def _text(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: byte {error.start} is not UTF-8.", "Fetch the data set again.") from error
+        raise DataError(f"{where}: byte {error.start} is not UTF-8", "fetch the data set again") from error
 
 
 def _read_cache(path: Path) -> dict[str, _Part] | None:

@@ -45,8 +45,8 @@ def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
     held = ANSWERS.get(data.dataset, schema.target)
     if not schema.accepts(held):
         wanted = _IN_WORDS.get(schema.target, f"texts with {schema.target}")
-        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {schema.task} needs {wanted}.'
-        raise UsageError(what, hint=f"Start from a recipe for {schema.task}.")
+        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {schema.task} needs {wanted}'
+        raise UsageError(what, hint=f"start from a recipe for {schema.task}")
     if data.limit is not None and schema.columns is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
@@ -55,5 +55,5 @@ def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
     elif data.dataset in LOADERS:
         text = LOADERS[data.dataset](data)
     else:
-        raise UsageError(f'data set "{data.dataset}" does not exist.', f"There are files, {', '.join(ANSWERS)}.")
+        raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(ANSWERS)}")
     return with_pseudo_labels(schema, data, limited(text, data.limit, data.split_seed))

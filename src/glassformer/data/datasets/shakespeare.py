@@ -37,7 +37,7 @@ def load(data: DataConfig) -> TextData:
         path = fetch(Remote(URL, NAME, MAX_FILE_BYTES, check), cache_dir() / "data" / "tinyshakespeare")
     text, sha256 = read_text(path)
     if len(text) < 100:
-        raise DataError(f"{path}: {len(text)} characters are too few to split.", hint="Fetch the file again.")
+        raise DataError(f"{path}: {len(text)} characters are too few to split", hint="fetch the file again")
     test_from = int(len(text) * TRAIN_SHARE)
     train_from = int(test_from * data.valid_fraction)
     test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
