@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
@@ -26,10 +27,10 @@ from typing import Any
 from benchmarks.results_page import curves_png, page, typed
 
 from glassformer.report import sentences
-from glassformer.report.facts import RunFacts, load_facts
-from glassformer.report.seeds import SeedsFacts, load_seeds, spread_of, validated
+from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.seeds import SeedsRecord, best_validation_score, load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks import task_class
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
@@ -39,7 +40,7 @@ MOST_POINTS = 60
 """Points kept of a learning curve."""
 
 
-def collect(path: Path, wanted: Facts) -> Facts | None:
+def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
     """What the page says of a run folder, or of a folder of seeds; None where it is not finished.
 
     Args:
@@ -70,13 +71,14 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
         "note": wanted.get("note", ""),
         "task": first.config.task,
         "metric": first.score.metric.name,
-        "score": spread_of(scores),
+        "score": summary_stats(scores),
         "valid_metric": first.metric.name,
-        "valid": spread_of([value for run in runs if (value := validated(run)) is not None] or [0.0]),
+        "valid": summary_stats([value for run in runs if (value := best_validation_score(run)) is not None] or [0.0]),
         "ci95": first.score.interval if len(runs) == 1 else None,
         "n_test": evaluation.n,
         "also": {
-            task_report.metric(name).title: mean_text(first, [run.evaluation for run in runs], name) for name in others
+            task_report.metric(name).title: metric_text(first, [run.evaluation for run in runs], name)
+            for name in others
         }
         | ({"the seeds as one": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
@@ -89,7 +91,7 @@ def collect(path: Path, wanted: Facts) -> Facts | None:
     }
 
 
-def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts | None:
+def collect_joined(path: Path, wanted: JsonObject, parts: Sequence[JsonObject]) -> JsonObject | None:
     """What the page says of results that answer together: scores of a file that `evaluate --json` wrote, the cost of all.
 
     None where there is no file, it is of other runs, or nothing is known of one of them.
@@ -110,7 +112,7 @@ def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts |
         "joined": wanted["joined"],
         "task": scores["task"],
         "metric": score.metric.name,
-        "score": spread_of([score.value]),
+        "score": summary_stats([score.value]),
         "ci95": score.interval,
         "n_test": evaluation.n,
         "also": {task_report.metric(name).title: task_report.score(evaluation, name).text for name in others},
@@ -124,23 +126,23 @@ def collect_joined(path: Path, wanted: Facts, parts: Sequence[Facts]) -> Facts |
     }
 
 
-def runs_of(path: Path) -> list[RunFacts]:
+def runs_of(path: Path) -> list[RunRecord]:
     """The finished runs that a folder holds: none, itself, or those of all its seeds."""
     if SeedsFolder(path).exists:
         return seeds.runs if (seeds := seeds_of(path)) else []
-    return [load_facts(path)] if RunFolder(path).finished else []
+    return [load_run_record(path)] if RunFolder(path).finished else []
 
 
-def seeds_of(path: Path) -> SeedsFacts | None:
+def seeds_of(path: Path) -> SeedsRecord | None:
     """What a folder of several seeds holds; None where it is none, or a seed is still to be trained."""
     folder = SeedsFolder(path)
     if not folder.exists or not any(folder.run(seed).finished for seed in folder.read()[1]):
         return None
     seeds = load_seeds(folder)
-    return seeds if seeds.settled else None
+    return seeds if seeds.complete else None
 
 
-def flops(run: RunFacts) -> float:
+def flops(run: RunRecord) -> float:
     """Floating-point operations of the updates of a run: of a token, times the tokens, times the epochs."""
     a_token, epochs = (
         run.data.preflight.get("flops_per_token", 0.0),
@@ -149,11 +151,11 @@ def flops(run: RunFacts) -> float:
     return a_token * (run.data.train.n_tokens or 0) * (epochs or 0)
 
 
-def curve(run: RunFacts) -> list[list[float]]:
+def curve(run: RunRecord) -> list[list[float]]:
     """[seconds, validation score] of a run, thinned."""
-    rows = [row for row in run.validations if row.seconds is not None]
+    rows = [row for row in run.validations if not math.isnan(row.seconds)]
     every = -(-len(rows) // MOST_POINTS) if rows else 1
-    return [[round(row.seconds or 0, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]]
+    return [[round(row.seconds, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]]
 
 
 def without_paths(command: str) -> str:
@@ -162,18 +164,18 @@ def without_paths(command: str) -> str:
     return re.sub(r" --out[ =]\S+", "", command).strip()
 
 
-def mean_text(run: RunFacts, evaluations: Sequence[Evaluation | None], name: str) -> str:
+def metric_text(run: RunRecord, evaluations: Sequence[Evaluation | None], name: str) -> str:
     """The mean of a score over evaluations that have it, written as the task of a run writes it; "" where none has."""
     scores = [run.task_report.score(e, name).value for e in evaluations if e]
     known = [score for score in scores if score is not None]
     return run.task_report.score(Evaluation(scores={name: fmean(known)}), name).text if known else ""
 
 
-def _baselines(runs: Sequence[RunFacts]) -> dict[str, str]:
+def _baselines(runs: Sequence[RunRecord]) -> dict[str, str]:
     """Yardsticks by what they are called, in the metric of the runs and their mean: some take part of a run."""
     first, rivals = runs[0], [run.evaluation.baselines for run in runs if run.evaluation]
     told = {
-        first.task_report.baselines.get(name, name): mean_text(
+        first.task_report.baselines.get(name, name): metric_text(
             first, [Evaluation(scores=each[name]) for each in rivals if name in each], first.score.metric.name
         )
         for name in (rivals[0] if rivals else {})
@@ -181,11 +183,13 @@ def _baselines(runs: Sequence[RunFacts]) -> dict[str, str]:
     return {called: value for called, value in told.items() if value}
 
 
-def update(runs: Path, wanted: dict[str, Facts], known: dict[str, Facts]) -> tuple[dict[str, Facts], list[str]]:
+def update(
+    runs: Path, wanted: dict[str, JsonObject], known: dict[str, JsonObject]
+) -> tuple[dict[str, JsonObject], list[str]]:
     """The facts of all results, those of `wanted` first and in its order, and the names of what has no folder here."""
     names = [*wanted, *sorted(p.name for p in runs.glob("*") if p.is_dir() and p.name not in wanted)]
     names += [name for name in known if name not in names]
-    results, missing = dict[str, Facts](), list[str]()
+    results, missing = dict[str, JsonObject](), list[str]()
     for name in names:
         asked = wanted.get(name, {})
         parts = [results[part] for part in asked.get("joined", []) if part in results]
@@ -199,7 +203,7 @@ def update(runs: Path, wanted: dict[str, Facts], known: dict[str, Facts]) -> tup
     return results, missing
 
 
-def train(name: str, facts: Facts, out: Path) -> None:
+def train(name: str, facts: JsonObject, out: Path) -> None:
     """Train a result that is missing, or go on with it; a run that fails leaves the others alone."""
     begun = RunFolder(out).resumable or SeedsFolder(out).exists
     line = f"glassformer train --resume {out}" if begun else typed(facts, out)
@@ -210,7 +214,7 @@ def train(name: str, facts: Facts, out: Path) -> None:
         print(f"warning: {name} did not finish; make results-train goes on with it", file=sys.stderr)
 
 
-def write(root: Path, results: dict[str, Facts], ablations: list[Facts]) -> None:
+def write(root: Path, results: dict[str, JsonObject], ablations: list[JsonObject]) -> None:
     """results.json, the plots and RESULTS.md under a root; plots of sections that are no more are removed."""
     write_json(root / "benchmarks" / "results.json", results)
     images = curves_png(results)

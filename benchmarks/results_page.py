@@ -12,7 +12,7 @@ from glassformer.tasks import task_class
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import duration, fenced, table
 
-Facts = dict[str, Any]
+JsonObject = dict[str, Any]
 
 INTRODUCTION = """\
 # Results
@@ -28,7 +28,7 @@ The page is made by `make results` from finished run folders; what it needs of t
 name `$GLASSFORMER_DATA` read files that are not part of this repository."""
 
 
-def page(results: dict[str, Facts], ablations: list[Facts], images: list[str]) -> str:
+def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: list[str]) -> str:
     """The whole page as Markdown."""
     parts = [INTRODUCTION]
     if not results:
@@ -52,12 +52,12 @@ def page(results: dict[str, Facts], ablations: list[Facts], images: list[str]) -
     return "\n\n".join(parts) + "\n"
 
 
-def sections(results: dict[str, Facts]) -> list[str]:
+def sections(results: dict[str, JsonObject]) -> list[str]:
     """The sections there are, in the order of their first results."""
     return list(dict.fromkeys(facts["section"] for facts in results.values()))
 
 
-def results_table(results: dict[str, Facts]) -> str:
+def results_table(results: dict[str, JsonObject]) -> str:
     """One row a result."""
     header = [
         "result",
@@ -94,7 +94,7 @@ def results_table(results: dict[str, Facts]) -> str:
     return table(header, rows)
 
 
-def score_text(facts: Facts) -> str:
+def score_text(facts: JsonObject) -> str:
     """`Accuracy 87.3% (sd 0.4, 86.9–87.7%)` of several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` of one run."""
     metric, score = task_class(facts["task"]).report.metric(facts["metric"]), facts["score"]
     if score["n"] > 1:
@@ -103,12 +103,12 @@ def score_text(facts: Facts) -> str:
     return f"{metric.title} {metric.write(score['mean'])}{f' (95%: {spread})' if spread else ''}"
 
 
-def validation_metric(facts: Facts) -> Metric:
+def validation_metric(facts: JsonObject) -> Metric:
     """What a result was validated on, and its curve shows."""
     return task_class(facts["task"]).report.metric(facts["valid_metric"])
 
 
-def _validated(facts: Facts) -> str:
+def _validated(facts: JsonObject) -> str:
     """The validation score, with its name where it is not that of the test score."""
     if "valid" not in facts:  # of results that are joined
         return "–"
@@ -117,12 +117,12 @@ def _validated(facts: Facts) -> str:
     return value if metric.name == facts["metric"] else f"{metric.title} {value}"
 
 
-def commands(results: dict[str, Facts]) -> list[str]:
+def commands(results: dict[str, JsonObject]) -> list[str]:
     """What to type for each result."""
     return [typed(facts, f"runs/results/{name}") for name, facts in results.items()]
 
 
-def typed(facts: Facts, out: object) -> str:
+def typed(facts: JsonObject, out: object) -> str:
     """What to type for a result at `out`, a run folder, or the name of a file where results are joined."""
     return f"{facts['command']} > {out}.json" if "joined" in facts else f"{facts['command']} --out {out}"
 
@@ -132,7 +132,7 @@ def in_powers(flops: float) -> str:
     return f"{flops:.1e}".replace("e+", "e") if flops else "–"
 
 
-def ablation_table(ablation: Facts) -> str:
+def ablation_table(ablation: JsonObject) -> str:
     """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
 
     The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever" in Markdown, "scores"},
@@ -159,7 +159,7 @@ def _ablated(scores: Any, digits: int) -> str:
     return f"{values.mean():.{digits}f}{spread}"
 
 
-def ablation_notes(ablation: Facts) -> list[str]:
+def ablation_notes(ablation: JsonObject) -> list[str]:
     """On what split, in what metric, with which command."""
     counts = sorted({len(np.atleast_1d(s)) for row in ablation["rows"] for s in row["scores"].values()})
     seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
@@ -172,7 +172,7 @@ def image_name(section: str) -> str:
     return f"results-{re.sub('[^a-z0-9]+', '-', section.partition(':')[0].lower()).strip('-')}.png"
 
 
-def curves_png(results: dict[str, Facts]) -> dict[str, bytes]:
+def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
     """The learning curves of each section that has some, by file name."""
     images = {}
     for section in sections(results):
@@ -184,7 +184,7 @@ def curves_png(results: dict[str, Facts]) -> dict[str, bytes]:
     return images
 
 
-def _curves(section: str, results: dict[str, Facts]) -> bytes:
+def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
     """The validation score of each result over the minutes of its first run."""
     metric = validation_metric(next(iter(results.values())))
     told = f"{metric.title} on validation over minutes of training"

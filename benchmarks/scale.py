@@ -110,7 +110,7 @@ def train_here(task: str, data: str, out: str, steps: int, started: float) -> No
 
     reports: list[tuple[float, float, int]] = []
 
-    def on_report(report: Any) -> None:
+    def on_step(report: Any) -> None:
         own = kilobytes(Path("/proc/self/status"), "RssAnon")
         reports.append((time.time() - started, report.tokens_per_s, own))
 
@@ -119,7 +119,7 @@ def train_here(task: str, data: str, out: str, steps: int, started: float) -> No
     if task == "classify":
         settings |= {"text": {"tokenizer": "byte-bpe", "vocab_size": 1000, "ngrams": 0, "bigrams": 0}}
         settings |= {"batch_size": 32, "valid_fraction": 0.002}
-    glassformer.train(task, out=out, model=MODEL, validate_every=1e9, on_report=on_report, **settings)
+    glassformer.train(task, out=out, model=MODEL, validate_every=1e9, on_step=on_step, **settings)
     speed = statistics.median(rate for _, rate, _ in reports[WARM_UP:])
     facts = {"first_update": reports[0][0], "tokens_per_s": speed, "own_at_first": reports[0][2] / 1024}
     print(json.dumps(facts))

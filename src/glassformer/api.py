@@ -27,7 +27,7 @@ from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.quantize import at_precision
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
@@ -51,7 +51,7 @@ def train(
     recipe: str | Config,
     *,
     out: str | Path | None = None,
-    on_report: Callable[[Any], None] | None = None,
+    on_step: Callable[[Any], None] | None = None,
     dry_run: bool = False,
     overfit_batch: bool = False,
     seeds: int | None = None,
@@ -87,28 +87,28 @@ def train(
     if seeds is not None:
         if dry_run or overfit_batch:
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
-        start_seeds(config, folder, seeds, _evaluate_together, on_report)
+        start_seeds(config, folder, seeds, _evaluate_together, on_step)
         return load(folder)
     with tuned(choose_device(config.train.device), config.train.deterministic):
         if dry_run or overfit_batch:
             prepared, _ = settle_budget(prepare(config))
             if overfit_batch:
-                overfit(prepared, on_report)
+                overfit(prepared, on_step)
             return None
-        start_run(config, RunFolder(folder), on_report)
+        start_run(config, RunFolder(folder), on_step)
     return load(folder) if is_main_process() else None
 
 
 @log_to_stderr()
-def resume(out: str | Path, *, on_report: Callable[[Any], None] | None = None) -> Run | None:
+def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> Run | None:
     """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been.
 
     Of several processes, as many as one likes, all but the first return None.
     """
     if SeedsFolder(out).exists:
-        go_on(SeedsFolder(out), _evaluate_together, on_report)
+        go_on(SeedsFolder(out), _evaluate_together, on_step)
     else:
-        resume_run(RunFolder(out), on_report)
+        resume_run(RunFolder(out), on_step)
     return load(out) if is_main_process() else None
 
 
@@ -152,7 +152,7 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
-    model_folder = folder.trained_model()
+    model_folder = folder.require_model_folder()
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
     target, task = choose_device(device), _restore_task(facts, model_folder, folder)
     model = task.build_model()
@@ -250,7 +250,7 @@ class Run:
         return explain(self, asked)
 
     @log_to_stderr()
-    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> Facts:
+    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> JsonObject:
         """All scores of a split of the run's data, or of the test files that `data` names.
 
         Raises:
@@ -286,7 +286,7 @@ class Run:
         return override(self.config, {"decode": options}, "options").decode
 
 
-def _restore_task(facts: Facts, model_folder: Path, folder: RunFolder) -> Task:
+def _restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
     """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
     values = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
     config = config_from_dict(values, f"the configuration in {model_folder}")

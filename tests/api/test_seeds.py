@@ -16,7 +16,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.classification import score
-from glassformer.report.seeds import in_words, load_seeds, spread_of
+from glassformer.report.seeds import load_seeds, mean_text, summary_stats
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
@@ -162,7 +162,7 @@ def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> N
             raise Killed
 
     with pytest.raises(Killed):
-        glassformer.train(config, out=tmp_path / "x", seeds=3, on_report=kill)
+        glassformer.train(config, out=tmp_path / "x", seeds=3, on_step=kill)
     assert not (tmp_path / "x" / "seed-6").exists()
     with pytest.raises(CheckpointError, match="not all of them are trained") as caught:
         glassformer.load(tmp_path / "x")
@@ -183,7 +183,7 @@ def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path)
         raise Interrupted("stopped at update 1", "go on with: glassformer train --resume elsewhere", 143)
 
     with pytest.raises(Interrupted) as caught:
-        glassformer.train(glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_report=stop)
+        glassformer.train(glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_step=stop)
     assert caught.value.hint == f"go on with: glassformer train --resume {tmp_path / 'x'}"
     assert caught.value.exit_code == 143
 
@@ -199,15 +199,15 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     shutil.rmtree(folder.run(5).path)
     shutil.rmtree(folder.run(6).path)
 
-    def diverge(config: Any, run: Any, on_report: Any) -> None:
+    def diverge(config: Any, run: Any, on_step: Any) -> None:
         run.path.mkdir()
-        run.note_divergence(3, "no number")
+        run.write_divergence(3, "no number")
         raise DivergedError("the loss is no number")
 
     monkeypatch.setattr("glassformer.training.multi_seed._train", diverge)
     facts = go_on(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
-    assert facts.missing == [5, 6] and facts.settled and folder.best.path.name == "seed-4"
+    assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"
     assert [run.path.name for run in folder.finished] == ["seed-4"], "what has no weights labels nothing"
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
     assert "Without a score: seed 5, 6" in folder.report.read_text(encoding="utf-8")
@@ -259,9 +259,9 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
 def test_spreads() -> None:
     from glassformer.evaluate.metrics import metric
 
-    assert spread_of([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
-    assert in_words(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
-    assert in_words(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
+    assert summary_stats([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
+    assert mean_text(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
+    assert mean_text(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
     # The spread of 2.103 has its three decimals: 0.007, not 0.00653.
-    assert in_words(metric("bits_per_char"), [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
-    assert in_words(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd under 0.001, 2.100–2.100)"
+    assert mean_text(metric("bits_per_char"), [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
+    assert mean_text(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd under 0.001, 2.100–2.100)"

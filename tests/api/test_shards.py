@@ -79,7 +79,7 @@ def test_a_run_on_shards_goes_on_at_the_very_window(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", files / "shards", files / "valid.txt", save_every=5, on_report=stop)
+        train(tmp_path / "cut", files / "shards", files / "valid.txt", save_every=5, on_step=stop)
     glassformer.resume(tmp_path / "cut")
     assert curve(tmp_path / "cut") == curve(whole)
     assert curve(whole) != curve(files / "run")

@@ -14,8 +14,8 @@ import glassformer.config.recipes
 from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
-from glassformer.report.facts import RunFacts
-from glassformer.runs.records import DataFacts, Divergence, Evaluation, MetricsLine, SplitFacts
+from glassformer.report.run_record import RunRecord
+from glassformer.runs.records import DataRecord, Divergence, Evaluation, SplitRecord, StepMetrics
 
 from .conftest import SMALL, Runs
 
@@ -128,12 +128,12 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
     assert json.loads(cli("doctor", runs.classify, "--json").out)["diagnostics"]
 
 
-def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunFacts:  # type: ignore[assignment]
-    training = [MetricsLine(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)]
-    validations = [MetricsLine(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]
+def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunRecord:  # type: ignore[assignment]
+    training = [StepMetrics(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)]
+    validations = [StepMetrics(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]
     train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
-    facts = DataFacts(splits={"train": SplitFacts(**train)})  # type: ignore[arg-type]
-    return RunFacts(
+    facts = DataRecord(splits={"train": SplitRecord(**train)})  # type: ignore[arg-type]
+    return RunRecord(
         Path("run"),
         config=Config(task="classify"),
         data=facts,
@@ -186,7 +186,7 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
         (
-            replace(_facts(FALLING), training=[MetricsLine(1, loss=1.0, grad_norm=1.0, padding=0.6)]),
+            replace(_facts(FALLING), training=[StepMetrics(1, loss=1.0, grad_norm=1.0, padding=0.6)]),
             "60% of",
             "--max-tokens",
         ),
@@ -194,7 +194,7 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_the_doctor_names_what_stands_out(facts: RunFacts, matter: str, remedy: str) -> None:
+def test_the_doctor_names_what_stands_out(facts: RunRecord, matter: str, remedy: str) -> None:
     diagnostics = diagnose(facts)
     assert len(diagnostics) == 1, diagnostics
     assert matter in diagnostics[0].matter

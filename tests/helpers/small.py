@@ -10,7 +10,7 @@ import torch
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.data.splits import Split, TextData
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
 from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step, train_steps
@@ -80,7 +80,7 @@ class Small:
         """One update of a state."""
         return optimizer_step(state, self.context, batches, lr)
 
-    def run(self, state: TrainState, most: int | None = None) -> list[StepReport]:
+    def run(self, state: TrainState, most: int | None = None) -> list[StepMetrics]:
         """Reports of at most `most` updates; a generator that is dropped there is a run that was killed there."""
         reports = []
         for report in train_steps(state, self.context, self.validator):

@@ -24,7 +24,7 @@ from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.tasks.lm import task as language
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
@@ -110,7 +110,7 @@ def _begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> 
     return run, TrainState.start(run.task.build_model(), run.task, ranks)
 
 
-def _reports(run: RunContext, state: TrainState, most: int) -> list[StepReport]:
+def _reports(run: RunContext, state: TrainState, most: int) -> list[StepMetrics]:
     return list(itertools.islice(train_steps(state, run, Validator(run)), most))
 
 

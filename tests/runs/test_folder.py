@@ -16,9 +16,9 @@ import glassformer
 from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, DivergedError
 from glassformer.report.diagnosis import diagnose
-from glassformer.report.facts import load_facts
+from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import DataFacts, Evaluation, MetricsLine, SplitFacts
+from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
 from glassformer.tasks.classify.task import Classify
 from glassformer.text.tokenizer import Tokenizer
 
@@ -75,22 +75,22 @@ def test_no_other_module_spells_a_name_of_the_run_folder() -> None:
 def begun(path: Path) -> RunFolder:
     folder = RunFolder(path)
     tokenizer = Tokenizer.train(["a b", "b a"], TextConfig(tokenizer="char"))
-    splits = {"train": SplitFacts(2, n_tokens=7, unknown_rate=0.0), "test": SplitFacts(1)}
-    data = DataFacts("classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"])
+    splits = {"train": SplitRecord(2, n_tokens=7, unknown_rate=0.0), "test": SplitRecord(1)}
+    data = DataRecord("classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"])
     folder.begin(Config(recipe="mine"), {"device": "cpu"}, data, tokenizer)
     return folder
 
 
 def test_states_and_values(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    assert not any((folder.in_use, folder.resumable, folder.sealed, folder.finished, folder.model_folder))
+    assert not any((folder.not_empty, folder.resumable, folder.trained, folder.finished, folder.model_folder))
     folder = begun(tmp_path / "run")
-    assert folder.in_use and folder.resumable and not folder.sealed and not folder.finished
+    assert folder.not_empty and folder.resumable and not folder.trained and not folder.finished
     assert folder.read_config() == Config(recipe="mine")
     assert folder.read_env() == {"device": "cpu"}
     assert folder.read_tokenizer().kind == "char"
     data = folder.read_data()
-    assert data.train.n_tokens == 7 and data.splits["test"] == SplitFacts(1)
+    assert data.train.n_tokens == 7 and data.splits["test"] == SplitRecord(1)
     assert json.loads(folder.data.read_text("utf-8"))["splits"]["test"] == {"n": 1}, "nothing that was not counted"
     assert folder.read_evaluation() is None and folder.read_predictions() is None
     scores = {"n": 1, "accuracy": 1.0, "ci95": [0.2, 1.0], "label_names": ["a", "b"]}
@@ -102,15 +102,15 @@ def test_states_and_values(tmp_path: Path) -> None:
 
 def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    rows = [MetricsLine(step, epoch=0.5, loss=1 / step) for step in (1, 2, 3)]
+    rows = [StepMetrics(step, epoch=0.5, loss=1 / step) for step in (1, 2, 3)]
     rows[1] = replace(rows[1], valid={"loss": 0.25})
     whole = "".join(row.line() for row in rows)
     folder.metrics.write_text(whole + '{"step": 4, "lo', encoding="utf-8", newline="\n")
     assert folder.read_metrics() == rows
-    folder.cut_metrics(2)
+    folder.truncate_metrics(2)
     assert folder.metrics.read_text("utf-8") == "".join(row.line() for row in rows[:2])
     folder.metrics.unlink()
-    folder.cut_metrics(2)
+    folder.truncate_metrics(2)
     assert folder.read_metrics() == []
 
 
@@ -163,7 +163,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
     folder = RunFolder(tmp_path / "run")
 
     def killed(*_: Any, **__: Any) -> None:
-        assert folder.sealed, "the weights are on the disk before the evaluation begins"
+        assert folder.trained, "the weights are on the disk before the evaluation begins"
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -176,7 +176,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
     assert glassformer.load(folder.path).predict("good word1")
     assert "not evaluated" in (folder.model / "README.md").read_text("utf-8")
     glassformer.resume(folder.path)
-    assert folder.finished and folder.sealed and folder.report.is_file()
+    assert folder.finished and folder.trained and folder.report.is_file()
     assert "Accuracy: " in (folder.model / "README.md").read_text("utf-8")
     assert weights.stat().st_ino == before, "the weights were written once"
 
@@ -203,9 +203,9 @@ def test_a_damaged_model_is_made_again_from_the_checkpoint(config: Config, tmp_p
     weights = folder.model / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
-    assert not folder.sealed
+    assert not folder.trained
     glassformer.resume(folder.path)
-    assert folder.sealed and weights.read_bytes() == whole
+    assert folder.trained and weights.read_bytes() == whole
 
 
 def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
@@ -224,7 +224,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
             glassformer.train(config, out=folder.path)
     at = folder.read_divergence()
     assert at is not None and at.step == 3 and at.told == caught.value.message and "update 3 " in at.told
-    (finding, *_) = diagnose(load_facts(folder.path))
+    (finding, *_) = diagnose(load_run_record(folder.path))
     assert "stopped being a number at update 3" in finding.matter and "--lr" in finding.remedy
     glassformer.resume(folder.path)
     assert folder.read_divergence() is None and folder.finished

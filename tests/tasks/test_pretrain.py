@@ -319,7 +319,7 @@ def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Pat
             raise Stop
 
     with pytest.raises(Stop):
-        tune(away, tmp_path, "cut", save_every=4, on_report=stop)
+        tune(away, tmp_path, "cut", save_every=4, on_step=stop)
     shutil.rmtree(away)
     assert glassformer.load(whole).predict("suna sunb")[0]["label"] in ("dry", "wet")
     glassformer.resume(tmp_path / "cut")
@@ -340,7 +340,7 @@ def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base:
 
     for name in ("cut", "changed"):
         with pytest.raises(Stop):
-            tune(away, tmp_path, name, on_report=stop)
+            tune(away, tmp_path, name, on_step=stop)
         assert not any((tmp_path / name / "checkpoints").glob("step-*"))
     glassformer.resume(tmp_path / "cut")
     found = weights_of(tmp_path / "cut")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs.checkpoints import (
-    checkpoints,
+    checkpoint_folders,
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -56,7 +56,7 @@ def assert_loads(path: Path, step: int) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    return [int(path.name[5:]) for path in checkpoints(folder)]
+    return [int(path.name[5:]) for path in checkpoint_folders(folder)]
 
 
 # What goes in comes out
@@ -161,7 +161,7 @@ def test_whatever_operation_it_dies_after_the_newest_committed_loads(
         save(folder, 4, keep)
         assert_loads(latest_checkpoint(folder)[0], 4)
         assert not list(folder.glob(".*"))
-        assert len(checkpoints(folder)) <= keep
+        assert len(checkpoint_folders(folder)) <= keep
     assert found == sorted(found)
     assert set(found) == {2, 3}
 

@@ -12,7 +12,7 @@ from tests.helpers.states import state_sha256
 from glassformer.decode.hypothesis import Hypothesis
 from glassformer.errors import DivergedError
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.tasks.translate.task import Translate
 from glassformer.training.state import TrainState
 
@@ -25,12 +25,12 @@ def sha(state: TrainState) -> str:
     return state_sha256(state.tensors(), progress)
 
 
-def log_of(reports: list[StepReport]) -> list[tuple]:
+def log_of(reports: list[StepMetrics]) -> list[tuple]:
     """What must be equal in two logs: everything but speed and time."""
     return [(r.step, r.epoch, r.loss, r.lr, r.grad_norm, r.padding, r.valid) for r in reports]
 
 
-def hashes(run: Small) -> tuple[list[str], list[StepReport]]:
+def hashes(run: Small) -> tuple[list[str], list[StepMetrics]]:
     """The state after every update of an uninterrupted run."""
     state, found, reports = run.new_state(), [], []
     from glassformer.training.loop import train_steps

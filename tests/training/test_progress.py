@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from glassformer.report.progress import TrainingProgress
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.utils.formatting import counted, duration
 
 logger = logging.getLogger("glassformer.tests")
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def report(step: int, **more: Any) -> StepReport:
+def report(step: int, **more: Any) -> StepMetrics:
     facts = {
         "epoch": 0.5,
         "loss": 2.5,
@@ -36,7 +36,7 @@ def report(step: int, **more: Any) -> StepReport:
         "padding": 0.04,
     }
     facts |= {"step": step, "progress": step / 100, "eta_seconds": 80.0, "seconds": 1.0}
-    return StepReport(**{**facts, **more})
+    return StepMetrics(**{**facts, **more})
 
 
 def test_the_loops_reports_are_what_is_shown() -> None:

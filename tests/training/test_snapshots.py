@@ -9,7 +9,7 @@ from glassformer.api import load, train
 from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import snapshots as module
-from glassformer.runs.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshots
+from glassformer.runs.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshot_folders
 
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
 
@@ -22,7 +22,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert save_snapshot(tmp_path / "snapshots", 16, WEIGHTS)
     assert save_snapshot(tmp_path / "snapshots", 0, WEIGHTS)
     assert save_snapshot(tmp_path / "snapshots", 16, WEIGHTS)  # a resumed run passes the same update again
-    (zero, first), (sixteen, _) = snapshots(tmp_path / "snapshots")
+    (zero, first), (sixteen, _) = snapshot_folders(tmp_path / "snapshots")
     assert (zero, sixteen) == (0, 16)
     loaded = load_snapshot(first)
     assert loaded.keys() == WEIGHTS.keys()
@@ -62,8 +62,8 @@ def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     train(config, out=out)
-    assert [step for step, _ in snapshots(out / "snapshots")] == [0, 16, 32]
-    first, second = (load_snapshot(path) for _, path in snapshots(out / "snapshots")[:2])
+    assert [step for step, _ in snapshot_folders(out / "snapshots")] == [0, 16, 32]
+    first, second = (load_snapshot(path) for _, path in snapshot_folders(out / "snapshots")[:2])
     names = dict(load(out).model.named_parameters()).keys()
     assert first.keys() == second.keys() == names
     assert any(not torch.equal(first[n], second[n]) for n in names), "training moved nothing"

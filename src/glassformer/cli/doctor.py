@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer import __version__
 from glassformer.cli import flags
 from glassformer.report.diagnosis import diagnose
-from glassformer.report.facts import load_facts
+from glassformer.report.run_record import load_run_record
 from glassformer.utils import console
 
 
@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
     if words:
         path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
-        diagnostics = diagnose(load_facts(path))
+        diagnostics = diagnose(load_run_record(path))
         if arguments.json:
             console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})
         else:

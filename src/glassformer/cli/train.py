@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
             logger.info(f"{out} holds a run: going on with it, as it was configured")
             return _go_on(out, arguments.json)
         if console.is_main_process():
-            RunFolder(out).forget_beginning()
+            RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
@@ -88,7 +88,7 @@ def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
 
     modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
     with TrainingProgress() as progress:
-        return glassformer.train(config, out=out, on_report=progress, **modes)
+        return glassformer.train(config, out=out, on_step=progress, **modes)
 
 
 def _resume(words: list[str], given: list[str]) -> int:
@@ -107,7 +107,7 @@ def _go_on(out: Path, as_json: bool) -> int:
     from glassformer.report.progress import TrainingProgress
 
     with TrainingProgress() as progress:
-        run = glassformer.resume(out, on_report=progress)
+        run = glassformer.resume(out, on_step=progress)
     if run is not None:
         _finish(out, as_json)
     return 0

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.checkpoints import STATE, TENSORS, checkpoints, load_checkpoint
+from glassformer.runs.checkpoints import STATE, TENSORS, checkpoint_folders, load_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.sealed_folder import sealed_sha256
-from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshots
+from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshot_folders
 from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.tasks import Task
 from glassformer.utils.atomic_io import read_json
@@ -121,7 +121,7 @@ def checkpoint_step(subject: Subject, name: str) -> int | None:
     """Return the training step of these weights, or None where the run folder does not record it."""
     if match := _NAME.fullmatch(name):
         return int(match[1])
-    saved = checkpoints(RunFolder(subject.path).checkpoints)
+    saved = checkpoint_folders(RunFolder(subject.path).checkpoints)
     if not saved:
         return None
     try:
@@ -144,8 +144,8 @@ def checkpoint_sha256(subject: Subject, name: str) -> str | None:
 def _folders(subject: Subject) -> dict[int, Path]:
     """Return the folder of the weights of each step: the snapshot where there is a checkpoint too, as it is smaller."""
     run = RunFolder(subject.path)
-    names = ((_NAME.fullmatch(path.name), path) for path in checkpoints(run.checkpoints))
-    return {int(match[1]): path for match, path in names if match} | dict(snapshots(run.snapshots))
+    names = ((_NAME.fullmatch(path.name), path) for path in checkpoint_folders(run.checkpoints))
+    return {int(match[1]): path for match, path in names if match} | dict(snapshot_folders(run.snapshots))
 
 
 def _is_snapshot(folder: Path) -> bool:

@@ -16,10 +16,10 @@ from typing import Any
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import CHANCE, holm, welch
-from glassformer.report.facts import RunFacts, load_facts
-from glassformer.report.seeds import load_seeds, spread_of
+from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.seeds import load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import SplitFacts
+from glassformer.runs.records import SplitRecord
 from glassformer.runs.seeds_folder import SeedsFolder
 
 Answers = tuple[list[str], list[str]]
@@ -50,7 +50,7 @@ class Compared:
     """What a path stands for: a run, or several seeds with the best among them by validation."""
 
     path: Path
-    run: RunFacts
+    run: RunRecord
     scores: list[float]
 
     @classmethod
@@ -59,7 +59,7 @@ class Compared:
         if SeedsFolder(path).exists:
             seeds = load_seeds(SeedsFolder(path))
             return cls(seeds.path, seeds.best, seeds.scores())
-        return cls(Path(path), load_facts(path), [])
+        return cls(Path(path), load_run_record(path), [])
 
     @property
     def several(self) -> bool:
@@ -117,7 +117,7 @@ def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int = 1) -
     return f"{better} is better than {than} by {what}, which is more than chance ({how})."
 
 
-def load_predictions(run: RunFacts) -> Answers | None:
+def load_predictions(run: RunRecord) -> Answers | None:
     """Read what was right and what was predicted; None when a run kept none or its task has no pairs.
 
     A CheckpointError names a line that does not hold both.
@@ -139,7 +139,7 @@ def _row(one: Compared) -> dict[str, Any]:
     run = one.run
     metric, value, interval = run.score
     best, evaluation = run.best_validation(), run.evaluation
-    spread = spread_of(one.scores) if one.several else {"mean": value, "sd": None}
+    spread = summary_stats(one.scores) if one.several else {"mean": value, "sd": None}
     return {
         "run": str(one.path),
         "name": run.name,
@@ -177,12 +177,12 @@ def _tested(first: Compared, second: Compared, answers: Sequence[Answers | None]
     return _paired(one, two, answers)
 
 
-def _scored_split(run: RunFacts) -> SplitFacts:
+def _scored_split(run: RunRecord) -> SplitRecord:
     """The part of the data that a run was scored on, as far as it is known."""
-    return run.data.splits.get(run.evaluation.split if run.evaluation else "test", SplitFacts())
+    return run.data.splits.get(run.evaluation.split if run.evaluation else "test", SplitRecord())
 
 
-def _paired(first: RunFacts, second: RunFacts, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
+def _paired(first: RunRecord, second: RunRecord, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
     if first.task_report.comparison_keys is None:
         return f"there is no paired test of a {first.task_report.model_name}."
     of_first, of_second = answers

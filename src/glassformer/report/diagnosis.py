@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from glassformer.report.facts import RunFacts
+from glassformer.report.run_record import RunRecord
 from glassformer.tasks import task_class
 
 PADDING = 0.25
@@ -39,12 +39,12 @@ class Finding:
     remedy: str
 
 
-def diagnose(facts: RunFacts) -> list[Finding]:
+def diagnose(facts: RunRecord) -> list[Finding]:
     """All diagnostics of a run, the gravest first; empty when nothing stands out."""
     return [finding for rule in RULES for finding in rule(facts)]
 
 
-def how_it_ended(facts: RunFacts) -> Iterator[Finding]:
+def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
     """Training that ended because a loss or a gradient was no number, or logged one all the same; or no end."""
     broken = [row.step for row in facts.training if not (_finite(row.loss) and _finite(row.grad_norm))]
     if facts.diverged:
@@ -57,7 +57,7 @@ def how_it_ended(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(matter, f"glassformer train --resume {facts.path}")
 
 
-def training_loss(facts: RunFacts) -> Iterator[Finding]:
+def training_loss(facts: RunRecord) -> Iterator[Finding]:
     """Losses far above those just before, well after the start: the learning rate is too large; or hardly moved.
 
     A jump counts by its height too. Where the loss is almost nothing, twice as much is still almost nothing.
@@ -82,7 +82,7 @@ def training_loss(facts: RunFacts) -> Iterator[Finding]:
         )
 
 
-def validation_loss(facts: RunFacts) -> Iterator[Finding]:
+def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     """A validation loss that rose again well before the end, or one that was clearly best at the end."""
     logged = [(row.epoch or 0.0, (row.valid or {}).get("loss")) for row in facts.validations]
     rows = [(loss, epoch) for epoch, loss in logged if loss is not None and math.isfinite(loss)]
@@ -99,14 +99,14 @@ def validation_loss(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(matter, "train longer: more --epochs, --steps or --minutes")
 
 
-def _solved(facts: RunFacts, loss: float) -> bool:
+def _solved(facts: RunRecord, loss: float) -> bool:
     """Whether what is left to gain, in the score or in the validation loss, is negligible."""
     scores, start = facts.validations[-1].valid or {}, facts.logged("loss")[:1]
     solved = any(scores.get(name, 0.0) >= enough for name, enough in SOLVED.items())
     return solved or any(loss < NEGLIGIBLE * first for first in start)
 
 
-def text(facts: RunFacts) -> Iterator[Finding]:
+def text(facts: RunRecord) -> Iterator[Finding]:
     """Slots computed for nothing; what the model never saw: unknown tokens, cut texts; and too few examples."""
     train, task_report, shares = facts.data.train, facts.task_report, facts.logged("padding")
     if shares and (mean := statistics.fmean(shares)) > PADDING:
@@ -130,14 +130,14 @@ def text(facts: RunFacts) -> Iterator[Finding]:
         yield Finding(f"there are only {train.n} training examples", remedy)
 
 
-def data(facts: RunFacts) -> Iterator[Finding]:
+def data(facts: RunRecord) -> Iterator[Finding]:
     """What was warned of before the first update."""
     for sentence in facts.data.preflight.get("warnings", []):
         matter, _, remedy = sentence.partition(": ")
         yield Finding(matter, remedy)
 
 
-def test_used(facts: RunFacts) -> Iterator[Finding]:
+def test_used(facts: RunRecord) -> Iterator[Finding]:
     """A score that is too good to be believed."""
     if facts.config.data.use_test_as_validation:
         matter = "the test split chose the epoch, so its score is optimistic"

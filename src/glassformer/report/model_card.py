@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.report import sentences
-from glassformer.report.facts import RunFacts, load_facts
+from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.utils.formatting import cell_text, code, percent
 
 FILES = """\
@@ -30,7 +30,7 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     Raises:
         CheckpointError: not a run folder, or one of its files is damaged.
     """
-    facts = load_facts(run_dir)
+    facts = load_run_record(run_dir)
     share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
     cut = f"; {percent(share)} of the {facts.task_report.inputs_name} were longer" if share else ""
     labels = model.get("label_names") or []
@@ -49,7 +49,7 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _scores(facts: RunFacts) -> list[str]:
+def _scores(facts: RunRecord) -> list[str]:
     """Return the test scores in a list; before a test, the validation that chose the weights."""
     if facts.evaluation:
         names = facts.task_report.names(facts.evaluation)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.report.facts import RunFacts
-from glassformer.runs.records import Evaluation, MetricsLine
+from glassformer.report.run_record import RunRecord
+from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import Number, number, percent
 
@@ -20,7 +20,7 @@ CURVE: Any = {"color": ps.ACCENT, "linewidth": 1.6, "marker": "o", "markersize":
 DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
 
-def draw_all(facts: RunFacts) -> dict[str, bytes]:
+def draw_all(facts: RunRecord) -> dict[str, bytes]:
     """Draw every plot a run has numbers for, by file name without suffix."""
     with ps.style():
         drawn = {draw.__name__: draw(facts) for draw in (loss, metric, learning_rate, lengths)}
@@ -28,7 +28,7 @@ def draw_all(facts: RunFacts) -> dict[str, bytes]:
     return {name: image for name, image in drawn.items() if image is not None} | of_scores
 
 
-def loss(facts: RunFacts) -> bytes | None:
+def loss(facts: RunRecord) -> bytes | None:
     """Draw training loss, raw and smoothed, and validation loss, with the validation that was kept."""
     steps, losses = _series(facts.training, lambda row: row.loss)
     valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
@@ -67,7 +67,7 @@ def loss(facts: RunFacts) -> bytes | None:
     return ps.png(figure)
 
 
-def metric(facts: RunFacts) -> bytes | None:
+def metric(facts: RunRecord) -> bytes | None:
     """Draw the validation metric over training, the test score beside it, and yardsticks that are near."""
     metric = facts.metric
     steps, values = _series(facts.validations, lambda row: (row.valid or {}).get(metric.name))
@@ -92,7 +92,7 @@ def metric(facts: RunFacts) -> bytes | None:
     return ps.png(figure)
 
 
-def _metric_axes(axes: Any, facts: RunFacts, seen: Sequence[Number]) -> None:
+def _metric_axes(axes: Any, facts: RunRecord, seen: Sequence[Number]) -> None:
     """Set the limits so that what is `seen` is in sight, and draw the yardsticks that are not far from it."""
     metric, low, high = facts.metric, min(seen), max(seen)
     reach = max(high - low, 0.02 * abs(high), 1e-9)
@@ -109,7 +109,7 @@ def _metric_axes(axes: Any, facts: RunFacts, seen: Sequence[Number]) -> None:
         ps.note(axes, (0, value), f"{name} {metric.write(value)}")
 
 
-def learning_rate(facts: RunFacts) -> bytes | None:
+def learning_rate(facts: RunRecord) -> bytes | None:
     """Draw the learning rate, and the gradient norm beside the length it is clipped to."""
     steps, rates = _series(facts.training, lambda row: row.lr)
     if len(steps) < 2:
@@ -150,7 +150,7 @@ def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, clip: float)
     ps.end_labels(axes, labels, gap=0.17)
 
 
-def lengths(facts: RunFacts) -> bytes | None:
+def lengths(facts: RunRecord) -> bytes | None:
     """Draw how long the training texts are, and where they are cut."""
     train = facts.data.train
     edges, counts = (np.asarray((train.lengths or {}).get(key, []), float) for key in ("edges", "counts"))
@@ -183,7 +183,7 @@ def lengths(facts: RunFacts) -> bytes | None:
     return ps.png(figure)
 
 
-def _series(rows: list[MetricsLine], value: Callable[[MetricsLine], float | None]) -> tuple[np.ndarray, np.ndarray]:
+def _series(rows: list[StepMetrics], value: Callable[[StepMetrics], float | None]) -> tuple[np.ndarray, np.ndarray]:
     """Return the steps at which there is a finite value, and the values."""
     steps = np.array([row.step for row in rows], dtype=float)
     values = np.array([value(row) for row in rows], dtype=float)  # None becomes NaN

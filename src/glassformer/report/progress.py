@@ -15,7 +15,7 @@ from glassformer.utils import console
 from glassformer.utils.formatting import duration
 
 if TYPE_CHECKING:
-    from glassformer.runs.records import StepReport
+    from glassformer.runs.records import StepMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class TrainingProgress:
     """Shows step reports; a context manager, called with each of them.
 
         with TrainingProgress() as progress:
-            glassformer.train("dates", on_report=progress)
+            glassformer.train("dates", on_step=progress)
 
     `clock` gives seconds, monotonic; another one in tests.
     """
@@ -49,7 +49,7 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, report: StepReport) -> None:
+    def __call__(self, report: StepMetrics) -> None:
         """Show a report: validations always, updates now and then."""
         now = self._clock()
         if report.threads != self._threads and self._threads is not None:
@@ -62,7 +62,7 @@ class TrainingProgress:
         if report.valid is not None:
             logger.info(valid_line(report))
 
-    def _draw(self, report: StepReport) -> None:
+    def _draw(self, report: StepMetrics) -> None:
         if not self._bar.live.is_started:
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
@@ -71,7 +71,7 @@ class TrainingProgress:
             self._bar.stop()
 
 
-def step_line(report: StepReport) -> str:
+def step_line(report: StepMetrics) -> str:
     """An update in a line: where, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
@@ -80,7 +80,7 @@ def step_line(report: StepReport) -> str:
     )
 
 
-def bar_lines(report: StepReport) -> str:
+def bar_lines(report: StepMetrics) -> str:
     """The same beside a bar, in two lines that fit a terminal of 80 columns."""
     return (
         f"step {report.step}  epoch {report.epoch:.2f}{_left(report)}\n"
@@ -89,7 +89,7 @@ def bar_lines(report: StepReport) -> str:
     )
 
 
-def valid_line(report: StepReport) -> str:
+def valid_line(report: StepMetrics) -> str:
     """A validation in a line; the best so far says so."""
     scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
     return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
@@ -101,7 +101,7 @@ def threads_line(step: int, before: int, now: int) -> str:
     return f"step {step}: {why}, so it trains with {now} thread{'s' * (now > 1)} (before: {before})"
 
 
-def _left(report: StepReport) -> str:
+def _left(report: StepMetrics) -> str:
     return "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
 
 

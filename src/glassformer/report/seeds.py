@@ -14,8 +14,8 @@ from typing import Any
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.report import sentences
-from glassformer.report.facts import RunFacts, load_facts
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks.reporting import Score
 from glassformer.utils.atomic_io import atomic_write_text, write_json
@@ -23,7 +23,7 @@ from glassformer.utils.formatting import cell_text, duration, fenced, table
 
 
 @dataclass(frozen=True)
-class SeedsFacts:
+class SeedsRecord:
     """The runs of a seeds folder that were scored, and the seeds that were asked for.
 
     Attributes:
@@ -31,26 +31,26 @@ class SeedsFacts:
     """
 
     path: Path
-    asked: list[int]
-    runs: list[RunFacts]
+    seeds: list[int]
+    runs: list[RunRecord]
     evaluation: Evaluation | None = None
 
     @property
-    def best(self) -> RunFacts:
+    def best(self) -> RunRecord:
         """The run with the best validation; the first where there was none."""
         metric = self.runs[0].metric
         sign = 1 if metric.higher_is_better else -1
-        scored = [run for run in self.runs if validated(run) is not None] or self.runs[:1]
-        return max(scored, key=lambda run: sign * (validated(run) or 0.0))
+        scored = [run for run in self.runs if best_validation_score(run) is not None] or self.runs[:1]
+        return max(scored, key=lambda run: sign * (best_validation_score(run) or 0.0))
 
     @property
     def missing(self) -> list[int]:
         """Seeds that have no score: they diverged, or are still to be trained."""
         there = {run.config.train.seed for run in self.runs}
-        return [seed for seed in self.asked if seed not in there]
+        return [seed for seed in self.seeds if seed not in there]
 
     @property
-    def settled(self) -> bool:
+    def complete(self) -> bool:
         """Whether no score is still to come: seeds without one ended in no number."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
 
@@ -64,22 +64,22 @@ class SeedsFacts:
         return [value for run in self.runs if (value := run.score.value) is not None]
 
 
-def load_seeds(folder: SeedsFolder) -> SeedsFacts:
+def load_seeds(folder: SeedsFolder) -> SeedsRecord:
     """Read what the runs of a seeds folder say; a CheckpointError names a damaged file, or that none was scored."""
     asked = folder.read()[1]
-    runs = [load_facts(run.path) for run in folder.finished]
+    runs = [load_run_record(run.path) for run in folder.finished]
     if not runs:
         _ = folder.best  # raises, and says how to go on
-    return SeedsFacts(folder.path, asked, runs, folder.read_ensemble())
+    return SeedsRecord(folder.path, asked, runs, folder.read_ensemble())
 
 
-def validated(run: RunFacts) -> float | None:
+def best_validation_score(run: RunRecord) -> float | None:
     """The validation metric of the weights that were kept."""
     best = run.best_validation()
     return None if best is None else run.validation_score(best)
 
 
-def spread_of(values: Sequence[float]) -> Facts:
+def summary_stats(values: Sequence[float]) -> JsonObject:
     """n, mean, sd (of a sample; None for one value), min and max."""
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {
@@ -91,13 +91,13 @@ def spread_of(values: Sequence[float]) -> Facts:
     }
 
 
-def in_words(metric: Metric, values: Sequence[float]) -> str:
+def mean_text(metric: Metric, values: Sequence[float]) -> str:
     """A mean with its spread: `87.3% (sd 0.4, 86.9–87.7%)`."""
-    facts = spread_of(values)
+    facts = summary_stats(values)
     return metric.around(facts["mean"], facts["sd"], facts["min"], facts["max"])
 
 
-def _as_one(facts: SeedsFacts) -> str:
+def _as_one(facts: SeedsRecord) -> str:
     """How to ask all of them together, and what that scores where it is known."""
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
@@ -112,7 +112,7 @@ def _as_one(facts: SeedsFacts) -> str:
     )
 
 
-def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
+def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
     """Write report.md and report.json of a seeds folder, and return what they say.
 
     Raises:
@@ -124,44 +124,44 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsFacts:
     return facts
 
 
-def seeds_report(facts: SeedsFacts) -> Facts:
+def seeds_report(facts: SeedsRecord) -> JsonObject:
     """The report as data. `best` is a folder's name, and none while seeds are missing that may yet be trained."""
     ensemble = facts.ensemble
-    first, valid = facts.runs[0], [value for run in facts.runs if (value := validated(run)) is not None]
+    first, valid = facts.runs[0], [value for run in facts.runs if (value := best_validation_score(run)) is not None]
     return {
         "task": first.config.task,
         "recipe": first.name,
-        "seeds": facts.asked,
+        "seeds": facts.seeds,
         "missing": facts.missing,
-        "best": facts.best.path.name if facts.settled else None,
-        "valid": {"metric": first.metric.name, **spread_of(valid)} if valid else None,
-        "test": {"metric": first.score.metric.name, **spread_of(facts.scores())} if facts.scores() else None,
+        "best": facts.best.path.name if facts.complete else None,
+        "valid": {"metric": first.metric.name, **summary_stats(valid)} if valid else None,
+        "test": {"metric": first.score.metric.name, **summary_stats(facts.scores())} if facts.scores() else None,
         "ensemble": ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
         "runs": [_run_facts(run) for run in facts.runs],
     }
 
 
-def _run_facts(run: RunFacts) -> Facts:
+def _run_facts(run: RunRecord) -> JsonObject:
     _, value, interval = run.score
-    told: dict[str, Any] = {"run": run.path.name, "seed": run.config.train.seed, "valid": validated(run)}
+    told: dict[str, Any] = {"run": run.path.name, "seed": run.config.train.seed, "valid": best_validation_score(run)}
     return told | {"test": value, "ci95": interval, "steps": run.steps, "seconds": run.seconds}
 
 
-def headline(facts: SeedsFacts) -> str:
+def headline(facts: SeedsRecord) -> str:
     """The mean of the seeds in a sentence."""
     first = facts.runs[0]
     metric, split = first.score.metric, first.evaluation.split if first.evaluation else "test"
     n = len(facts.runs)
-    return f"{metric.title} on the {split} split, {n} seeds: **{in_words(metric, facts.scores())}**."
+    return f"{metric.title} on the {split} split, {n} seeds: **{mean_text(metric, facts.scores())}**."
 
 
-def seeds_markdown(facts: SeedsFacts) -> str:
+def seeds_markdown(facts: SeedsRecord) -> str:
     """The report for people."""
     first, best = facts.runs[0], facts.best
     validation, test = first.metric, first.score.metric
     rows = []
     for run in facts.runs:
-        valid, (_, value, interval) = validated(run), run.score
+        valid, (_, value, interval) = best_validation_score(run), run.score
         rows.append(
             [
                 run.path.name + (", best by validation" if run is best else ""),

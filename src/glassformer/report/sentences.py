@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from glassformer.data.splits import LIMIT_NOTE
 from glassformer.evaluate.intervals import FEW
-from glassformer.report.facts import RunFacts
+from glassformer.report.run_record import RunRecord
 from glassformer.utils.formatting import code, counted, duration, fenced, quoted
 
 UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
 NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
 
 
-def headline(facts: RunFacts) -> str:
+def headline(facts: RunRecord) -> str:
     """Return the score to quote in one sentence, with its interval, split and size; or that there is none."""
     evaluation, (metric, value, interval) = facts.evaluation, facts.score
     if evaluation is None:
@@ -26,7 +26,7 @@ def headline(facts: RunFacts) -> str:
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 
-def model(facts: RunFacts) -> str:
+def model(facts: RunRecord) -> str:
     """Return what the model is: family, layers, width, heads, parameters, tokenizer."""
     model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.task_report.family
     n = model.n_layers
@@ -47,7 +47,7 @@ def model(facts: RunFacts) -> str:
     return f"{what}, {'; '.join(parts)}."
 
 
-def dataset(facts: RunFacts) -> str:
+def dataset(facts: RunRecord) -> str:
     """Return what it was trained on and how long that took, for a sentence."""
     data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
     match data.dataset:
@@ -64,14 +64,14 @@ def dataset(facts: RunFacts) -> str:
             }.get(name, name) + took
 
 
-def cautions(facts: RunFacts) -> list[str]:
+def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
     told = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + facts.data.preflight.get("warnings", [])
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
     return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in told), *caveats(facts)]
 
 
-def caveats(facts: RunFacts) -> list[str]:
+def caveats(facts: RunRecord) -> list[str]:
     """Return what the evaluation itself says against its score; nothing before there is one."""
     evaluation = facts.evaluation
     if evaluation is None:
@@ -84,12 +84,12 @@ def caveats(facts: RunFacts) -> list[str]:
     ]
 
 
-def warnings(facts: RunFacts) -> list[str]:
+def warnings(facts: RunRecord) -> list[str]:
     """Return `cautions` as quotations."""
     return [quoted(f"**Mind:** {caution}") for caution in cautions(facts)]
 
 
-def _few_scored(facts: RunFacts) -> list[str]:
+def _few_scored(facts: RunRecord) -> list[str]:
     """How wide the interval is, where few examples were scored."""
     evaluation, (metric, value, interval) = facts.evaluation, facts.score
     if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
@@ -102,7 +102,7 @@ def _few_scored(facts: RunFacts) -> list[str]:
     return [f"{few}: {metric.title} may be anything from {low} to {high}."]
 
 
-def use(facts: RunFacts, run: str) -> str:
+def use(facts: RunRecord, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
     shell = f"{facts.task_report.example_command(run)}\nglassformer evaluate {run} --json"
     python = f'import glassformer\n\nrun = glassformer.load("{run}")\nprint(run.predict(["…"]))'

@@ -6,14 +6,15 @@ unknown is said, not left out. Sentences that the model card says too are in `se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.report import sentences
-from glassformer.report.facts import RunFacts
+from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.records import Evaluation, SplitFacts
+from glassformer.runs.records import Evaluation, SplitRecord
 from glassformer.utils.formatting import cell_text, code, duration, fenced, number, percent, quoted, table
 
 MOST_VALIDATIONS = 12
@@ -30,7 +31,7 @@ CAPTIONS = {
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "muon": "Muon and AdamW"}
 
 
-def report_markdown(facts: RunFacts, plots: list[str]) -> str:
+def report_markdown(facts: RunRecord, plots: list[str]) -> str:
     """Return the whole report of a run that has `plots` of these names."""
     parts = [
         *_opening(facts),
@@ -43,13 +44,13 @@ def report_markdown(facts: RunFacts, plots: list[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _images(facts: RunFacts, plots: list[str], names: Iterable[str]) -> list[str]:
+def _images(facts: RunRecord, plots: list[str], names: Iterable[str]) -> list[str]:
     """Return pictures with their captions, those of them that exist."""
     captions, there = {**CAPTIONS, **facts.task_report.captions}, [name for name in names if name in plots]
     return [f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*" for name in there]
 
 
-def _opening(facts: RunFacts) -> list[str]:
+def _opening(facts: RunRecord) -> list[str]:
     device = facts.env.get("device_name") or facts.env.get("device")
     on = f" on {cell_text(device)}" if device else ""
     return [
@@ -61,7 +62,7 @@ def _opening(facts: RunFacts) -> list[str]:
     ]
 
 
-def _result(facts: RunFacts, plots: list[str]) -> list[str]:
+def _result(facts: RunRecord, plots: list[str]) -> list[str]:
     evaluation, task_report = facts.evaluation, facts.task_report
     if evaluation is None:
         return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
@@ -84,17 +85,17 @@ def _result(facts: RunFacts, plots: list[str]) -> list[str]:
     return parts
 
 
-def _training(facts: RunFacts, plots: list[str]) -> list[str]:
+def _training(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.training:
         return ["No update was logged."]
     images = _images(facts, plots, ("loss", "metric", "learning_rate"))
     return [" ".join(_how_it_went(facts)), *images, *_validations(facts)]
 
 
-def _how_it_went(facts: RunFacts) -> list[str]:
+def _how_it_went(facts: RunRecord) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    told = [f"{facts.steps:,} updates, {facts.training[-1].epoch or 0:.2f} epochs{took}."]
+    told = [f"{facts.steps:,} updates, {facts.training[-1].epoch:.2f} epochs{took}."]
     speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
         speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
@@ -111,15 +112,15 @@ def _how_it_went(facts: RunFacts) -> list[str]:
     return told
 
 
-def _interval(facts: RunFacts, share: float) -> str:
+def _interval(facts: RunRecord, share: float) -> str:
     """The interval of a validation score that is a share of few examples."""
-    n = facts.data.splits.get("valid", SplitFacts()).n
+    n = facts.data.splits.get("valid", SplitRecord()).n
     if not 0 < n < FEW or not facts.metric.write(0.5).endswith("%"):
         return ""
     return f" of {n} examples, 95% interval {facts.metric.between(wilson_interval(round(share * n), n))}"
 
 
-def _validations(facts: RunFacts) -> list[str]:
+def _validations(facts: RunRecord) -> list[str]:
     rows = facts.validations
     if not rows:
         return ["There was no validation."]
@@ -129,13 +130,13 @@ def _validations(facts: RunFacts) -> list[str]:
     for row in rows[::-1][::every][::-1]:  # counted from the end: the last is always there
         scores = [(metric, (row.valid or {}).get(metric.name)) for metric in metrics]
         cells = ["" if value is None else metric.write(value) for metric, value in scores]
-        took = "" if row.seconds is None else duration(row.seconds)
-        body.append([f"{row.step:,}", f"{row.epoch or 0:.2f}", took, *cells])
+        took = "" if math.isnan(row.seconds) else duration(row.seconds)
+        body.append([f"{row.step:,}", f"{row.epoch:.2f}", took, *cells])
     shown = table(["update", "epoch", "time", *(metric.title for metric in metrics)], body, left=0)
     return [shown, f"One validation in {every} is shown."] if every > 1 else [shown]
 
 
-def _data(facts: RunFacts, plots: list[str]) -> list[str]:
+def _data(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown", "texts with unknown"]
@@ -150,7 +151,7 @@ def _data(facts: RunFacts, plots: list[str]) -> list[str]:
     ]
 
 
-def _split_cells(split: SplitFacts) -> list[str]:
+def _split_cells(split: SplitRecord) -> list[str]:
     """Return the counts of a split; what was not counted is a dash, not a zero."""
     counted = (split.n, split.n_tokens, split.n_truncated, split.n_tokens_cut, split.n_dropped)
     cells = ["–" if n is None else f"{n:,}" for n in counted]
@@ -160,7 +161,7 @@ def _split_cells(split: SplitFacts) -> list[str]:
     return [*cells, "–" if split.unknown_rate is None else percent(split.unknown_rate, 2), texts]
 
 
-def _reproduce(facts: RunFacts) -> list[str]:
+def _reproduce(facts: RunRecord) -> list[str]:
     env, config = facts.env, RunFolder(facts.path.name).config
     versions = ", ".join(f"{name} {version}" for name, version in (env.get("versions") or {}).items())
     rows: list[list[Any]] = [

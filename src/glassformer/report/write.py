@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.config.recipes import config_to_dict
-from glassformer.report.facts import RunFacts, load_facts
 from glassformer.report.plots import draw_all
+from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.records import Facts
+from glassformer.runs.records import JsonObject
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 
@@ -23,7 +23,7 @@ def write_report(run_dir: Path) -> None:
     Raises:
         CheckpointError: not a run folder, or one of its files is damaged.
     """
-    folder, facts = RunFolder(run_dir), load_facts(run_dir)
+    folder, facts = RunFolder(run_dir), load_run_record(run_dir)
     images = draw_all(facts)
     folder.plots.mkdir(exist_ok=True)
     for name, image in images.items():
@@ -35,7 +35,7 @@ def write_report(run_dir: Path) -> None:
     atomic_write_text(folder.report, report_markdown(facts, sorted(images)))
 
 
-def report_facts(facts: RunFacts, plots: list[str]) -> Facts:
+def report_facts(facts: RunRecord, plots: list[str]) -> JsonObject:
     """Return the report as data: the scores, the training in short, the data, the machine, the plots."""
     (metric, value, interval), best, rows = facts.score, facts.best_validation(), facts.training
     means = {name: facts.logged(name) for name in ("tokens_per_s", "padding")}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import sealed_folder
-from glassformer.runs.records import Facts, parse_object
+from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
 
@@ -26,7 +26,7 @@ KEEP = 2
 """How many checkpoints a run keeps: the newest, and the one before it, which stands in where the newest is damaged."""
 
 
-def save_checkpoint(folder: Path, name: str, tensors: Weights, state: Facts, *, keep: int = KEEP) -> Path:
+def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject, *, keep: int = KEEP) -> Path:
     """Save a checkpoint and return its folder; kill the process at any instant and the newest committed one still loads.
 
     A sound checkpoint of this name is left as it is, since a step has one state; a damaged one is
@@ -43,25 +43,25 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: Facts, *, 
     """
     target = folder / name
     remove_leftovers(folder)
-    if not sealed_folder.is_sound(target, KIND):
+    if not sealed_folder.is_intact(target, KIND):
         text = json.dumps(state, sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
         sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
-        for path in [path for path in checkpoints(folder) if path.name <= name][:-keep]:
+        for path in [path for path in checkpoint_folders(folder) if path.name <= name][:-keep]:
             remove_folder(path)
     return target
 
 
-def load_checkpoint(path: Path) -> tuple[Weights, Facts]:
+def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
     """The tensors and the state of one checkpoint; it never falls back to another.
 
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
     files = sealed_folder.read_sealed_folder(path, KIND, (TENSORS, STATE))
-    return read_tensors(files[TENSORS], path / TENSORS), parse_object(files[STATE], path / STATE)
+    return read_tensors(files[TENSORS], path / TENSORS), parse_json_object(files[STATE], path / STATE)
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
@@ -71,7 +71,7 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
         CheckpointError: there are checkpoints and none is sound; starting over would hide it.
     """
     warnings = []
-    for path in reversed(checkpoints(folder)):
+    for path in reversed(checkpoint_folders(folder)):
         try:
             sealed_folder.check_sealed_folder(path, KIND)
         except CheckpointError as error:
@@ -85,6 +85,6 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     return None, []
 
 
-def checkpoints(folder: Path) -> list[Path]:
+def checkpoint_folders(folder: Path) -> list[Path]:
     """Every committed checkpoint, oldest first, sound or not."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir())

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine, pick
-from glassformer.runs.sealed_folder import is_sound
+from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
+from glassformer.runs.sealed_folder import is_intact
 from glassformer.utils import atomic_io
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ class RunFolder:
         return self.config.is_file()
 
     @property
-    def sealed(self) -> bool:
+    def trained(self) -> bool:
         """Training is over and its model is on the disk, byte for byte."""
         atomic_io.finish_replacement(self.model)
-        return is_sound(self.model, MODEL_KIND)
+        return is_intact(self.model, MODEL_KIND)
 
     @property
     def finished(self) -> bool:
@@ -74,7 +74,7 @@ class RunFolder:
         return self.evaluation.is_file()
 
     @property
-    def in_use(self) -> bool:
+    def not_empty(self) -> bool:
         """There is something of this name that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
@@ -85,7 +85,7 @@ class RunFolder:
             UsageError: which, and what to do.
         """
         path, another = self.path, "name another --out"
-        if path.is_dir() and self.in_use:
+        if path.is_dir() and self.not_empty:
             begun = self.resumable or (path / SEEDS).is_file()
             hint = f"go on with it: glassformer train --resume {path}; or " if begun else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
@@ -95,7 +95,7 @@ class RunFolder:
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
-    def forget_beginning(self) -> None:
+    def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first update wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
@@ -117,7 +117,7 @@ class RunFolder:
                 return folder
         return None
 
-    def trained_model(self) -> Path:
+    def require_model_folder(self) -> Path:
         """`model_folder`; a CheckpointError says that there is none."""
         if (folder := self.model_folder) is None:
             go_on = f"go on with: glassformer train --resume {self.path}"
@@ -127,7 +127,7 @@ class RunFolder:
 
     # What it was begun with
 
-    def begin(self, config: Config, env: Facts, data: DataFacts, tokenizer: Tokenizer) -> None:
+    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
         """Write what is known before the first update."""
         atomic_io.fs.make_folder(self.path)
         atomic_io.write_json(self.env, env)
@@ -158,21 +158,23 @@ class RunFolder:
 
         return Tokenizer.load(self.tokenizer)
 
-    def read_env(self) -> Facts:
+    def read_env(self) -> JsonObject:
         """Versions, device, precision, command; empty where nothing was written."""
         return atomic_io.read_json(self.env) if self.env.is_file() else {}
 
-    def read_data(self) -> DataFacts:
+    def read_data(self) -> DataRecord:
         """The data it saw; all unknown where nothing was written."""
-        return DataFacts.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
 
     # The log
 
-    def read_metrics(self) -> list[MetricsLine]:
+    def read_metrics(self) -> list[StepMetrics]:
         """Every line of the log, in its order; a CheckpointError names one that is broken."""
-        return [pick(MetricsLine, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)]
+        return [
+            dataclass_from_json(StepMetrics, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)
+        ]
 
-    def cut_metrics(self, step: int) -> None:
+    def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after an update, for it is done again, or after a broken line."""
         kept = []
         for _, line in _lines(self.metrics):
@@ -183,11 +185,11 @@ class RunFolder:
                 break
         atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
-    def note_divergence(self, step: int, told: str) -> None:
+    def write_divergence(self, step: int, told: str) -> None:
         """Leave word of the update that made no number, for the run ends before it is logged."""
         atomic_io.write_json(self.diverged, vars(Divergence(step, told)))
 
-    def forget_divergence(self) -> None:
+    def clear_divergence(self) -> None:
         """Training goes on from before it."""
         if self.diverged.is_file():
             atomic_io.fs.remove(self.diverged)
@@ -195,11 +197,11 @@ class RunFolder:
     def read_divergence(self) -> Divergence | None:
         """Where it diverged; None where it did not."""
         at = self.diverged
-        return pick(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
+        return dataclass_from_json(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
 
     # Scores
 
-    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[Facts]) -> None:
+    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
         """Write every prediction, then the scores."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
@@ -210,7 +212,7 @@ class RunFolder:
         at = self.evaluation
         return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
 
-    def read_predictions(self) -> list[Facts] | None:
+    def read_predictions(self) -> list[JsonObject] | None:
         """What was predicted, one object an example in the split's order; None where nothing was kept.
 
         A CheckpointError names a line that is not JSON.

@@ -20,7 +20,7 @@ from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND as KIND
 from glassformer.runs.folder import TOKENIZER
-from glassformer.runs.records import Facts, parse_object
+from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.sealed_folder import read_sealed_folder, update_sealed_folder, write_sealed_folder
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import finish_replacement, remove_leftovers
@@ -31,7 +31,7 @@ LayersOf = Mapping[str, Callable[[ModelConfig], int]]
 """By the name of a task: how many layers its models of some sizes have."""
 
 
-def save_model(folder: Path, config: Facts, tensors: Weights, tokenizers: Mapping[str, bytes], card: str) -> None:
+def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: Mapping[str, bytes], card: str) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
     Args:
@@ -57,7 +57,7 @@ def replace_card(folder: Path, card: str) -> None:
     update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
 
 
-def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
+def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[JsonObject, Weights]:
     """The configuration and the weights of what `save_model` wrote, after every check there is.
 
     Raises:
@@ -70,7 +70,7 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[Facts, Weights]:
     unknown = files.keys() - {CONFIG, WEIGHTS, CARD, *TOKENIZERS}
     if odd := missing or unknown:
         raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {min(odd)}")
-    config = parse_object(files[CONFIG], folder / CONFIG)
+    config = parse_json_object(files[CONFIG], folder / CONFIG)
     tokenizers = {name: data for name, data in files.items() if name in TOKENIZERS}
     if config.pop("tokenizer_files", None) != _hashes(tokenizers):
         told = f"the tokenizer in {folder} is not the one its weights were trained with"
@@ -84,7 +84,7 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
-def _bound_sizes(config: Facts, n_layers: LayersOf, n_weights: int, where: Path) -> None:
+def _bound_sizes(config: JsonObject, n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
     labels, vocab_size, task = (
         config.get("label_names") or [],

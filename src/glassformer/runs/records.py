@@ -7,6 +7,7 @@ short; only what could not be used is refused. Which file holds what is `folder.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,13 +15,14 @@ from typing import Any, TypeVar
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import parse_json
 
-Facts = dict[str, Any]
+JsonObject = dict[str, Any]
 """A JSON object."""
 T = TypeVar("T")
+NOT_LOGGED = {"progress", "eta_seconds", "best", "stop"}
 
 
 @dataclass(frozen=True)
-class SplitFacts:
+class SplitRecord:
     """A part of the data as the model sees it; what was not counted is None.
 
     Attributes:
@@ -44,7 +46,7 @@ class SplitFacts:
 
 
 @dataclass(frozen=True)
-class DataFacts:
+class DataRecord:
     """`data.json`: what a run was given, known before its first update.
 
     Attributes:
@@ -57,76 +59,63 @@ class DataFacts:
     metric: str = ""
     dataset: str = ""
     source: str = ""
-    splits: dict[str, SplitFacts] = field(default_factory=dict)
+    splits: dict[str, SplitRecord] = field(default_factory=dict)
     label_names: list[str] | None = None
     hashes: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    tokenizer: Facts = field(default_factory=dict)
-    preflight: Facts = field(default_factory=dict)
-    base: Facts = field(default_factory=dict)
+    tokenizer: JsonObject = field(default_factory=dict)
+    preflight: JsonObject = field(default_factory=dict)
+    base: JsonObject = field(default_factory=dict)
 
     @property
-    def train(self) -> SplitFacts:
+    def train(self) -> SplitRecord:
         """The training split; an empty one where nothing is known."""
-        return self.splits.get("train", SplitFacts())
+        return self.splits.get("train", SplitRecord())
 
-    def as_json(self) -> Facts:
+    def as_json(self) -> JsonObject:
         """For the file: all fields, and of a split those that were counted."""
-        return asdict(self) | {"splits": {name: _given(split) for name, split in self.splits.items()}}
+        return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
 
     @classmethod
-    def from_json(cls, value: Any, where: Path) -> DataFacts:
+    def from_json(cls, value: Any, where: Path) -> DataRecord:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
         value = _object(value, where)
         splits = _object(value.get("splits") or {}, where)
-        read = {name: pick(SplitFacts, split, where) for name, split in splits.items()}
-        return pick(cls, value | {"splits": read}, where)
+        read = {name: dataclass_from_json(SplitRecord, split, where) for name, split in splits.items()}
+        return dataclass_from_json(cls, value | {"splits": read}, where)
 
 
 @dataclass(frozen=True)
-class StepReport:
-    """What one update did. loss in nats per label; seconds since the run began, over all sittings; threads of a CPU."""
+class StepMetrics:
+    """Metrics of an optimizer step and of the validation after it, if any; its line in `metrics.jsonl`.
+
+    Attributes:
+        loss: nats per label. lr, grad_norm (before clipping), tokens_per_s. padding: share of the batch.
+        seconds: of training since the run began, those before a resume included.
+        threads: of the CPU; fewer while other programs use it. valid: validation scores by name.
+        progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
+        best: the validation is the best so far. stop: the signal after which every process stops here.
+    """
 
     step: int
-    epoch: float
-    loss: float
-    lr: float
-    grad_norm: float
-    tokens_per_s: float
-    padding: float
-    seconds: float
-    progress: float
+    epoch: float = math.nan
+    loss: float = math.nan
+    lr: float = math.nan
+    grad_norm: float = math.nan
+    tokens_per_s: float = math.nan
+    padding: float = math.nan
+    seconds: float = math.nan
+    progress: float = 0.0
     eta_seconds: float | None = None
     threads: int | None = None
     valid: dict[str, float] | None = None
     best: bool = False
     stop: int | None = None
-    """The signal after which the run stops here, the same in every process."""
-
-
-@dataclass(frozen=True)
-class MetricsLine:
-    """A line of `metrics.jsonl`: an update, and the validation after it if there was one.
-
-    Attributes:
-        loss: nats a label. seconds: since the run began, over all sittings. valid: scores by name.
-        threads: of the processor, fewer where others used it.
-    """
-
-    step: int
-    epoch: float | None = None
-    loss: float | None = None
-    lr: float | None = None
-    grad_norm: float | None = None
-    tokens_per_s: float | None = None
-    padding: float | None = None
-    seconds: float | None = None
-    threads: int | None = None
-    valid: dict[str, float] | None = None
 
     def line(self) -> str:
-        """One line of JSON, its end included."""
-        return json.dumps(_given(self)) + "\n"
+        """Return the line of JSON, its newline included."""
+        logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
+        return json.dumps(logged) + "\n"
 
 
 @dataclass(frozen=True)
@@ -143,7 +132,7 @@ class Evaluation:
 
     task: str = ""
     split: str = "test"
-    scores: Facts = field(default_factory=dict)
+    scores: JsonObject = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -156,12 +145,12 @@ class Evaluation:
         return self.scores.get("headline")
 
     @property
-    def baselines(self) -> dict[str, Facts]:
+    def baselines(self) -> dict[str, JsonObject]:
         """Yardsticks by name, each with scores of its own."""
         return self.scores.get("baselines") or {}
 
     @property
-    def examples(self) -> list[Facts]:
+    def examples(self) -> list[JsonObject]:
         """A few predictions, for people."""
         return self.scores.get("examples") or []
 
@@ -174,7 +163,7 @@ class Evaluation:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
         return self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
 
-    def as_json(self) -> Facts:
+    def as_json(self) -> JsonObject:
         """For the file: task and split beside the scores."""
         return {"task": self.task, "split": self.split, **self.scores}
 
@@ -185,7 +174,7 @@ class Evaluation:
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
 
 
-def pick(cls: type[T], value: Any, where: Path | str) -> T:
+def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
     """Make a dataclass of those of its fields that a JSON object has.
 
     A CheckpointError names `where` if it is no object, or lacks a field that has no default.
@@ -197,17 +186,17 @@ def pick(cls: type[T], value: Any, where: Path | str) -> T:
         raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
 
 
-def parse_object(data: bytes, where: Path) -> Facts:
+def parse_json_object(data: bytes, where: Path) -> JsonObject:
     """The JSON object that bytes hold; `where` is named in the CheckpointError that anything else raises."""
     return _object(parse_json(data, where), where)
 
 
-def _object(value: Any, where: Path | str) -> Facts:
+def _object(value: Any, where: Path | str) -> JsonObject:
     if not isinstance(value, dict):
         raise CheckpointError(f"{where} should hold a JSON object")
     return value
 
 
-def _given(value: Any) -> Facts:
+def _present(value: Any) -> JsonObject:
     """A dataclass's fields that are not None."""
     return {name: item for name, item in asdict(value).items() if item is not None}

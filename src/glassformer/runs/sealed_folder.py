@@ -70,7 +70,7 @@ def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, An
     for name, chunks in files.items():
         size, sha256 = write_durably(folder / name, chunks)
         entries[name] = {"bytes": size, "sha256": sha256}
-    versions = {"python": platform.python_version()} | installed("glassformer", "torch")
+    versions = {"python": platform.python_version()} | package_versions("glassformer", "torch")
     body = {"kind": kind, "version": FORMAT_VERSION, "written_by": versions, "files": entries}
     write_durably(folder / MANIFEST, [_render(body)])
 
@@ -109,7 +109,7 @@ def sealed_sha256(folder: Path, name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def is_sound(folder: Path, kind: str) -> bool:
+def is_intact(folder: Path, kind: str) -> bool:
     """Whether `read_sealed_folder` would give what was written."""
     try:
         check_sealed_folder(folder, kind)
@@ -118,7 +118,7 @@ def is_sound(folder: Path, kind: str) -> bool:
     return True
 
 
-def installed(*packages: str) -> dict[str, str]:
+def package_versions(*packages: str) -> dict[str, str]:
     """The version of each package; "unknown" of one that is not installed, such as a checkout on the path."""
     versions = dict.fromkeys(packages, "unknown")
     for name in packages:

@@ -21,14 +21,14 @@ class SeedsFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
-        self.asked = path / SEEDS  # written before the first run, so that all of them can go on
+        self.seeds_file = path / SEEDS  # written before the first run, so that all of them can go on
         self.ensemble = path / "ensemble.json"  # scores of all runs as one
         self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
 
     @property
     def exists(self) -> bool:
         """Whether several seeds were begun here."""
-        return self.asked.is_file()
+        return self.seeds_file.is_file()
 
     def run(self, seed: int) -> RunFolder:
         """The run of a seed, begun or not."""
@@ -37,16 +37,16 @@ class SeedsFolder:
     def begin(self, config: Config, seeds: list[int]) -> None:
         """Write down what is to be trained."""
         self.path.mkdir(parents=True, exist_ok=True)
-        atomic_io.write_json(self.asked, {"seeds": seeds, "config": config_to_dict(config)})
+        atomic_io.write_json(self.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
 
     def read(self) -> tuple[Config, list[int]]:
         """What is to be trained, and with which seeds; a CheckpointError says that the file is damaged."""
-        value = atomic_io.read_json(self.asked)
+        value = atomic_io.read_json(self.seeds_file)
         try:
             seeds = [int(seed) for seed in value["seeds"]]
-            return config_from_dict(value["config"], str(self.asked), of_a_run=True), seeds
+            return config_from_dict(value["config"], str(self.seeds_file), of_a_run=True), seeds
         except (TypeError, KeyError, ValueError, UsageError) as error:
-            raise CheckpointError(f"{self.asked} does not say which seeds of what to train") from error
+            raise CheckpointError(f"{self.seeds_file} does not say which seeds of what to train") from error
 
     @property
     def finished(self) -> list[RunFolder]:

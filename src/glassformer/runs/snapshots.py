@@ -37,7 +37,7 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     return True
 
 
-def snapshots(folder: Path) -> list[tuple[int, Path]]:
+def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
     """(updates, folder) of every snapshot, oldest first."""
     found = folder.glob("step-*")
     return sorted((int(p.name[5:]), p) for p in found if p.is_dir() and p.name[5:].isdigit())

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils.formatting import Number, table
 
 
@@ -83,7 +83,7 @@ class TaskReport:
         """Draw an evaluation's own pictures: PNG by name, each with a caption in `captions`."""
         return {}
 
-    def example_table(self, examples: Sequence[Facts]) -> str:
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
         """Return examples as Markdown; a table of what is plain in them."""
         keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
         return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
@@ -92,7 +92,7 @@ class TaskReport:
         """Return a line for the shell that uses a run."""
         return f'glassformer predict {run} "a text of yours" --json'
 
-    def answer_lines(self, answer: Facts) -> list[str]:
+    def answer_lines(self, answer: JsonObject) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from glassformer.runs.records import DataFacts
-from glassformer.runs.sealed_folder import installed
+from glassformer.runs.records import DataRecord
+from glassformer.runs.sealed_folder import package_versions
 from glassformer.training.context import RunContext
 from glassformer.training.preflight import Preflight
 
@@ -23,7 +23,7 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     """Versions, platform, device, precision, threads and the time (UTC)."""
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
-        "versions": installed(*PACKAGES),
+        "versions": package_versions(*PACKAGES),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": device.type,
@@ -36,11 +36,11 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     }
 
 
-def describe_data(p: RunContext, facts: Preflight) -> DataFacts:
+def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
     """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
     t, known = p.task.tokenizer, asdict(facts)
     known.pop("splits")
-    return DataFacts(
+    return DataRecord(
         p.config.task,
         p.task.metric,
         p.config.data.dataset,

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
+from glassformer.report.run_record import load_run_record
 from glassformer.report.sentences import caveats
 from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder
@@ -54,7 +54,7 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
     The model is on the disk before its evaluation begins, so that a kill there costs no training; afterwards
     its card alone is written again, with the result.
     """
-    if not folder.sealed:
+    if not folder.trained:
         save_task_model(p.task, model, folder)
     if not folder.finished:
         evaluate_run(p, model, folder)
@@ -62,7 +62,7 @@ def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
     write_report(folder.path)
     for place in (folder.path, folder.plots):
         remove_leftovers(place)  # of processes that died while they wrote; all that they began is whole by now
-    for caveat in caveats(load_facts(folder.path)):
+    for caveat in caveats(load_run_record(folder.path)):
         logger.warning(caveat)
 
 

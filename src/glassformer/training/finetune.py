@@ -53,7 +53,7 @@ def load_pretrained(path: str) -> PretrainedModel:
     Raises:
         CheckpointError: it is missing or damaged.
     """
-    folder = RunFolder(path).trained_model()
+    folder = RunFolder(path).require_model_folder()
     facts, weights = load_model_files(folder, {name: task.n_layers for name, task in TASKS.items()})
     sections = {name: facts[name] for name in ("task", "text", "model")}
     config = config_from_dict(sections, f"the configuration in {folder}")

@@ -20,7 +20,7 @@ from glassformer.config import TrainConfig
 from glassformer.data.batching import Batch
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.schedule import lr_factor
@@ -33,7 +33,7 @@ from glassformer.utils.device import autocast
 
 def train_steps(
     state: TrainState, context: RunContext, validator: Validator, request: StopRequest | None = None
-) -> Iterator[StepReport]:
+) -> Iterator[StepMetrics]:
     """Train until the budget is used or patience is lost; yield one report per step.
 
     A signal that reached any process by the end of a step is in the reports of all, `StepReport.stop`; one that comes
@@ -57,7 +57,7 @@ def train_steps(
             progress.advance(len(step_batches), seconds)
             epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
             stats = reduce_step_stats(context.group, local, request)
-            report = StepReport(
+            report = StepMetrics(
                 step=progress.step,
                 epoch=epoch,
                 loss=loss,

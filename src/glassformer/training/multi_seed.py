@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 from glassformer.config import Config
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
-from glassformer.report.seeds import SeedsFacts, write_seeds_report
+from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.training.trainer import OnReport, resume_run, start_run
+from glassformer.training.trainer import OnStep, resume_run, start_run
 from glassformer.utils.device import choose_device, tuned
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
 
 
 def start_seeds(
-    config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_report: OnReport | None = None
-) -> SeedsFacts:
+    config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_step: OnStep | None = None
+) -> SeedsRecord:
     """Train seeds seed, seed + 1, … of a configuration into `path`, each into a run folder of its own; see `go_on`.
 
     Raises:
@@ -41,10 +41,10 @@ def start_seeds(
     RunFolder(path).check_new()
     first = config.train.seed
     SeedsFolder(path).begin(config, [first + i for i in range(n)])
-    return go_on(SeedsFolder(path), evaluate, on_report)
+    return go_on(SeedsFolder(path), evaluate, on_step)
 
 
-def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_report: OnReport | None = None) -> SeedsFacts:
+def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
     """Train what is still to be trained of a seeds folder, score all as one, and report what the seeds say together.
 
     A budget in minutes is measured by the first seed; the others take as many updates, for runs that differ in more
@@ -65,7 +65,7 @@ def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_report: OnReport |
         folder.ensemble.unlink(missing_ok=True)  # it was of other runs
         settled = first.read_config() if first.resumable else config
         try:
-            _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_report)
+            _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_step)
         except DivergedError as error:
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
@@ -89,6 +89,6 @@ def _evaluate_together(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
         logger.warning(f"the runs are not scored as one: {error.message}")
 
 
-def _train(config: Config, run: RunFolder, on_report: OnReport | None) -> None:
+def _train(config: Config, run: RunFolder, on_step: OnStep | None) -> None:
     with tuned(choose_device(config.train.device), config.train.deterministic):
-        resume_run(run, on_report) if run.resumable else start_run(config, run, on_report)
+        resume_run(run, on_step) if run.resumable else start_run(config, run, on_step)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from glassformer.nn.dropout import Dropout
-from glassformer.runs.records import StepReport
+from glassformer.runs.records import StepMetrics
 from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
 from glassformer.training.state import TrainState
@@ -24,7 +24,7 @@ MEMORISED_LOSS = 0.02
 MAX_EXAMPLES = 32
 
 
-def overfit_batch(context: RunContext, on_report: Callable[[StepReport], None] | None = None) -> float:
+def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | None = None) -> float:
     """Train on the first batch without dropout, word dropout, label smoothing and weight decay; save nothing.
 
     Returns:
@@ -47,8 +47,8 @@ def overfit_batch(context: RunContext, on_report: Callable[[StepReport], None] |
         lr = config.lr * min(1.0, step / 20)
         loss, norm = optimizer_step(state, context, [batch], lr)
         state.progress.step = step
-        if on_report is not None:
-            on_report(StepReport(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MAX_STEPS))
+        if on_step is not None:
+            on_step(StepMetrics(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MAX_STEPS))
         if loss < MEMORISED_LOSS:
             logger.info(f"{len(index)} examples memorised after {step} steps (loss {loss:.3f}): the model can learn")
             return loss

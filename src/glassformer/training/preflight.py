@@ -15,7 +15,7 @@ from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, war
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import SplitFacts
+from glassformer.runs.records import SplitRecord
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
@@ -40,7 +40,7 @@ class Preflight:
     tokens_per_s: float
     seconds_per_epoch: float
     estimated_seconds: float
-    splits: dict[str, SplitFacts]
+    splits: dict[str, SplitRecord]
     warnings: list[str]
 
     def lines(self) -> list[str]:
@@ -64,7 +64,7 @@ MOST_OF_A_CLASS = 0.9
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
-def _unknown(name: str, split: SplitFacts) -> str:
+def _unknown(name: str, split: SplitRecord) -> str:
     """`3.1% of tokens in validation (in 12 of 40 texts)`."""
     texts = f" (in {split.n_texts_unknown:,} of {split.n:,} texts)" if split.n_texts_unknown else ""
     return f"{percent(split.unknown_rate or 0.0, 2)} of tokens in {IN_WORDS[name]}{texts}"
@@ -103,7 +103,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     )
 
 
-def _unread(run: RunContext, splits: dict[str, SplitFacts]) -> Iterator[str]:
+def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
     """Unseen parts of which much is unknown; nothing is to a model that reads how unknown words are spelled."""
     if run.task.tokenizer.ngrams is not None:
         return
@@ -153,7 +153,7 @@ def _lopsided(run: RunContext) -> Iterator[str]:
         )
 
 
-def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
+def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
     """Each part as the model sees it: sizes, lengths, what is cut or unknown.
 
     Of the test part only the texts are looked at, never what belongs to them.
@@ -163,7 +163,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
     if (test := p.data.test) is not None:
         running, text = p.task.running_text, p.config.text
         n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(p.task.tokenizer, test.text, text, running)
-        splits["test"] = SplitFacts(
+        splits["test"] = SplitRecord(
             len(test),
             n_tokens,
             None if running else n_cut,
@@ -175,12 +175,12 @@ def describe_splits(p: RunContext) -> dict[str, SplitFacts]:
     return splits
 
 
-def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitFacts:
+def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRecord:
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
     running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
-    return SplitFacts(
+    return SplitRecord(
         **stats | {"n": len(corpus)},
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,

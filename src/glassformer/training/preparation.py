@@ -13,7 +13,7 @@ from glassformer.data.download import cache_dir
 from glassformer.data.splits import check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
-from glassformer.runs.sealed_folder import installed
+from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.auto_config import apply_auto_config
@@ -75,7 +75,7 @@ def prepare_distributed(config: Config, group: ProcessGroup, tokenizer: Tokenize
     """
     with group.local_main_first():
         context = prepare(config, tokenizer)
-    context, versions = replace(context, group=group), installed(*PACKAGES)
+    context, versions = replace(context, group=group), package_versions(*PACKAGES)
     group.assert_same(
         configuration=dump_config(context.config),
         data=str(sorted(context.data.hashes.items())),

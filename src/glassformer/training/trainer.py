@@ -20,7 +20,7 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, init_distribut
 from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import MetricsLine, StepReport, pick
+from glassformer.runs.records import StepMetrics
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.tensor_file import load_weights
 from glassformer.training.context import RunContext
@@ -38,10 +38,10 @@ from glassformer.utils.device import choose_device, tuned
 logger = logging.getLogger(__name__)
 
 
-OnReport = Callable[[StepReport], None]
+OnStep = Callable[[StepMetrics], None]
 
 
-def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = None) -> None:
+def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
     """Train a new run into `folder`, evaluate it once and write its report.
 
     Raises:
@@ -61,12 +61,12 @@ def start_run(config: Config, folder: RunFolder, on_report: OnReport | None = No
             if not folder.resumable:
                 message = f"{folder.path} is not visible to every process"
                 raise UsageError(message, "name an --out on a disk that all machines share")
-        model = Trainer(context, folder, on_report).fit()
+        model = Trainer(context, folder, on_step).fit()
     if group.is_main:
         finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
 
-def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
+def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
     """Resume a run as if it had never stopped; of a finished one only the report is written again.
 
     Raises:
@@ -84,7 +84,7 @@ def resume_run(folder: RunFolder, on_report: OnReport | None = None) -> None:
         context = prepare_distributed(config, group, folder.read_tokenizer())
         if changed := changed_files(folder.read_data().hashes, context.data.hashes):
             raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
-        model = Trainer(context, folder, on_report, resume=True).fit()
+        model = Trainer(context, folder, on_step, resume=True).fit()
     if group.is_main:
         finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
@@ -100,9 +100,9 @@ class Trainer:
     """
 
     def __init__(
-        self, context: RunContext, folder: RunFolder, on_report: OnReport | None = None, *, resume: bool = False
+        self, context: RunContext, folder: RunFolder, on_step: OnStep | None = None, *, resume: bool = False
     ) -> None:
-        self.context, self.folder, self.on_report = context, folder, on_report
+        self.context, self.folder, self.on_step = context, folder, on_step
         self.config, self.is_main = context.config.train, context.group.is_main
         self.state = self._setup(resume)
 
@@ -126,7 +126,7 @@ class Trainer:
                         self._after_step(report, log)
             except DivergedError as error:
                 if self.is_main:
-                    folder.note_divergence(state.progress.step + 1, error.message)
+                    folder.write_divergence(state.progress.step + 1, error.message)
                 raise
         load_weights(state.eval_model, state.best or state.weights())
         return state.eval_model
@@ -166,15 +166,15 @@ class Trainer:
         elif resume:
             logger.info("no checkpoint yet: starting from the beginning")
         if resume and self.is_main:
-            folder.cut_metrics(state.progress.step)
-            folder.forget_divergence()
+            folder.truncate_metrics(state.progress.step)
+            folder.clear_divergence()
         return state
 
-    def _after_step(self, report: StepReport, log: TextIO) -> None:
+    def _after_step(self, report: StepMetrics, log: TextIO) -> None:
         """Log the step, save what is due, and end the run where a signal asks for it."""
-        log.write(pick(MetricsLine, asdict(report), self.folder.metrics).line())
-        if self.on_report is not None and self.is_main:
-            self.on_report(report)
+        log.write(report.line())
+        if self.on_step is not None and self.is_main:
+            self.on_step(report)
         if self.config.snapshots and is_snapshot_step(report.step):
             self._save_snapshot()
         saved = False

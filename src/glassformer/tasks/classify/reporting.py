@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.evaluate.significance import CHANCE, mcnemar
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import code, percent, table
@@ -66,14 +66,14 @@ class ClassifyReport(TaskReport):
         drawn = {"confusion": confusion_matrix(evaluation), "reliability": reliability(evaluation)}
         return {name: image for name, image in drawn.items() if image is not None}
 
-    def example_table(self, examples: Sequence[Facts]) -> str:
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[e["text"], e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples]
         return table(["text", "true", "predicted"], rows, left=3)
 
     def example_command(self, run: str) -> str:
         return f'glassformer predict {run} "I loved every minute" --json'
 
-    def answer_lines(self, answer: Facts) -> list[str]:
+    def answer_lines(self, answer: JsonObject) -> list[str]:
         return [f"{answer['label']}\t{answer['probability']:.4f}"]
 
 

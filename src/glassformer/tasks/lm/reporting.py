@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.evaluate.significance import paired_bootstrap
-from glassformer.runs.records import Facts
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import fenced
 
@@ -27,13 +27,13 @@ class LanguageModellingReport(TaskReport):
     examples_note = "The model goes on from a prompt."
     comparison_keys = ("chars", "nats")
 
-    def example_table(self, examples: Sequence[Facts]) -> str:
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
         return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
 
     def example_command(self, run: str) -> str:
         return f'glassformer predict {run} --prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1'
 
-    def answer_lines(self, answer: Facts) -> list[str]:
+    def answer_lines(self, answer: JsonObject) -> list[str]:
         return [answer["prompt"] + answer["text"]]
 
     def paired_test(

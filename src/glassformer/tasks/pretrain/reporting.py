@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.evaluate.metrics import Metric
-from glassformer.runs.records import Facts
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import number, percent
 
@@ -29,7 +29,7 @@ class PretrainReport(TaskReport):
     def example_command(self, run: str) -> str:
         return f'glassformer predict {run} "I [MASK] this film."'
 
-    def answer_lines(self, answer: Facts) -> list[str]:
+    def answer_lines(self, answer: JsonObject) -> list[str]:
         """The text with the first guesses in it; the next ones behind it, hidden token by hidden token."""
         guesses = [" ".join(guess["token"] for guess in one) for one in answer["guesses"]]
         return ["\t".join([answer["filled"], *guesses])]

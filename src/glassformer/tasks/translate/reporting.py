@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.evaluate.translation import paired_bootstrap
-from glassformer.runs.records import Evaluation, Facts
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import table
@@ -45,14 +45,14 @@ class TranslateReport(TaskReport):
         image = bleu_by_length(evaluation)
         return {} if image is None else {"bleu_by_length": image}
 
-    def example_table(self, examples: Sequence[Facts]) -> str:
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[e["text"], e["translation"], e.get("reference", "")] for e in examples]
         return table(["source", "this model", "reference"], rows, left=3)
 
     def example_command(self, run: str) -> str:
         return f"glassformer predict {run} --beam-size 5 < source.txt > translation.txt"
 
-    def answer_lines(self, answer: Facts) -> list[str]:
+    def answer_lines(self, answer: JsonObject) -> list[str]:
         if "n_best" not in answer:
             return [answer["translation"]]
         return [f"{i}\t{h['score']:.4f}\t{h['translation']}" for i, h in enumerate(answer["n_best"], start=1)]

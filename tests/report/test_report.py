@@ -15,9 +15,9 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.report.facts import load_facts
 from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
+from glassformer.report.run_record import load_run_record
 from glassformer.report.write import write_report
 from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
@@ -111,7 +111,7 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
     edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
     text = report_of(run)
     assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
-    assert load_facts(run).metric.name == "exact_match"
+    assert load_run_record(run).metric.name == "exact_match"
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert report["headline"]["metric"] == "exact_match"
 
@@ -171,9 +171,9 @@ def test_many_classes_and_labels_no_font_knows(fake_run: MakeRun) -> None:
         evaluation["confusion"] = [[10 if i == j else 1 for j in range(n)] for i in range(n)]
 
     edit(run / "evaluation.json", widen)
-    assert "confusion" in draw_all(load_facts(run))
+    assert "confusion" in draw_all(load_run_record(run))
     edit(run / "evaluation.json", lambda e: e.update(confusion=[[1] * 61] * 61, label_names=["x"] * 61))
-    assert "confusion" not in draw_all(load_facts(run))
+    assert "confusion" not in draw_all(load_run_record(run))
 
 
 def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
@@ -182,7 +182,7 @@ def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
     rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
-    assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_facts(run)))
+    assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_run_record(run)))
 
 
 def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun) -> None:
@@ -208,11 +208,11 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
     log = run / "metrics.jsonl"
     row = {"step": 1500, "epoch": 4.0, "loss": 9.0, "lr": 0.0}
     log.write_text(log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8")
-    facts = load_facts(run)
+    facts = load_run_record(run)
     assert len(facts.training) == 1500 and facts.training[-1].loss == 9.0
     log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2"):
-        load_facts(run)
+        load_run_record(run)
 
 
 def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fake_run: MakeRun) -> None:

@@ -49,8 +49,6 @@ def write_config(run: Path, task: str) -> None:
 note = ""
 [data]
 {dataset}
-src_lang = "en"
-tgt_lang = "de"
 use_test_as_validation = false
 [text]
 tokenizer = "byte-bpe"

@@ -13,13 +13,13 @@ from pathlib import Path
 from glassformer.config import Config
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import DataFacts, Divergence, Evaluation, Facts, MetricsLine
+from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
 from glassformer.tasks import task_class
 from glassformer.tasks.reporting import Score, TaskReport
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunRecord:
     """A run folder's own account of itself.
 
     Attributes:
@@ -31,10 +31,10 @@ class RunFacts:
 
     path: Path
     config: Config = field(default_factory=Config)
-    env: Facts = field(default_factory=dict)
-    data: DataFacts = field(default_factory=DataFacts)
-    training: list[MetricsLine] = field(default_factory=list)
-    validations: list[MetricsLine] = field(default_factory=list)
+    env: JsonObject = field(default_factory=dict)
+    data: DataRecord = field(default_factory=DataRecord)
+    training: list[StepMetrics] = field(default_factory=list)
+    validations: list[StepMetrics] = field(default_factory=list)
     evaluation: Evaluation | None = None
     diverged: Divergence | None = None
 
@@ -56,12 +56,11 @@ class RunFacts:
     @property
     def seconds(self) -> float | None:
         """Seconds of training so far, validation included; None when nothing was logged."""
-        rows = (*self.training, *self.validations)
-        return max((row.seconds for row in rows if row.seconds is not None), default=None)
+        return max(self.logged("seconds"), default=None)
 
     def logged(self, name: str) -> list[float]:
         """Return what the updates logged of a field, without those that logged none."""
-        return [value for row in self.training if (value := getattr(row, name)) is not None]
+        return [value for row in self.training if not math.isnan(value := getattr(row, name))]
 
     @property
     def n_parameters(self) -> int | None:
@@ -84,19 +83,19 @@ class RunFacts:
         others = [name for name in logged if name != "loss"]
         return self.task_report.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
 
-    def validation_score(self, row: MetricsLine) -> float:
+    def validation_score(self, row: StepMetrics) -> float:
         """Return the metric of a validation; NaN where it has none."""
         score = (row.valid or {}).get(self.metric.name)
         return math.nan if score is None else score
 
-    def best_validation(self) -> MetricsLine | None:
+    def best_validation(self) -> StepMetrics | None:
         """Return the validation with the best metric, the earliest among equals; None without any."""
         rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
         sign = 1 if self.metric.higher_is_better else -1
         return max(rows, key=lambda row: sign * self.validation_score(row), default=None)
 
 
-def load_facts(path: Path | str) -> RunFacts:
+def load_run_record(path: Path | str) -> RunRecord:
     """Read what a run folder holds; of a step that was logged twice (resumed after a kill) the later line counts.
 
     Raises:
@@ -104,8 +103,8 @@ def load_facts(path: Path | str) -> RunFacts:
     """
     folder = RunFolder(path)
     config, rows = folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
-    training = list({row.step: row for row in rows if row.loss is not None}.values())
+    training = list({row.step: row for row in rows}.values())
     validations = list({row.step: row for row in rows if row.valid is not None}.values())
     env, data = folder.read_env(), folder.read_data()
     evaluation, diverged = folder.read_evaluation(), folder.read_divergence()
-    return RunFacts(folder.path, config, env, data, training, validations, evaluation, diverged)
+    return RunRecord(folder.path, config, env, data, training, validations, evaluation, diverged)
