@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import glassformer.config.recipes
+import glassformer
 from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
 from glassformer.report.diagnosis import diagnose
@@ -96,7 +96,7 @@ def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
 
 
 def test_a_recipe_is_printed_with_its_comments_or_resolved(cli: Callable) -> None:
-    shipped = (Path(glassformer.config.recipes.__file__).parent / "imdb.toml").read_text(encoding="utf-8")
+    shipped = (Path(glassformer.__file__).parent / "recipes" / "imdb.toml").read_text(encoding="utf-8")
     assert "# " in shipped and cli("recipes", "imdb").out == shipped
     resolved = cli("recipes", "imdb", "--resolved").out
     assert "#" not in resolved and tomllib.loads(resolved) == config_to_dict(load_recipe("imdb"))
