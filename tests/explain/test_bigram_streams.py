@@ -74,10 +74,10 @@ def test_erase_removes_bigrams(method: str) -> None:
     attribution, spelling = e.attribute(method), e.model_inputs["spelling"]
 
     def value(positions: list[int]) -> float:
-        ids, which = e.model_inputs["ids"].clone(), spelling.which.clone()
+        ids, which = e.model_inputs["ids"].clone(), spelling.index.clone()
         ids[0, positions], which[0, positions] = run.task.tokenizer.mask_id, 0
         with torch.no_grad():
-            logits = run.model(ids, None, replace(spelling, which=which))[0]
+            logits = run.model(ids, None, replace(spelling, index=which))[0]
         return float(logits[attribution.target.id] - logits[attribution.foil.id])
 
     assert attribution.value == pytest.approx(value([]), abs=1e-5)

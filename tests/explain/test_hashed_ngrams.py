@@ -82,7 +82,7 @@ def test_records_equal_their_recomputation(positions: str, std: float | None) ->
         *spelled,
         *placed,
     ]
-    assert "self.rows + 1" in e.records["embedding.ngram_ids"].source.marked
+    assert "self.n_rows + 1" in e.records["embedding.ngram_ids"].source.marked
     assert e.records["decoder.0.self.norm"].inputs == ((placed or spelled)[-1],)
     assert [a["name"] for a in e.manifest()["params"]["ngrams.weight"]["axes"]] == ["ngram", "feature"]
 
@@ -95,7 +95,7 @@ def test_erase_removes_hashed_ngrams(run: Run, method: str) -> None:
     erasable = [position for position, word in enumerate(value_fn.words[0].word_of) if word >= 0]
     assert len(erasable) > 4
     gone = torch.full_like(ids, value_fn.erase_id)
-    assert run.model.ngrams.numbers(ids, 4).any() and not run.model.ngrams.numbers(gone, 4).any()
+    assert run.model.ngrams.lookup_ids(ids, 4).any() and not run.model.ngrams.lookup_ids(gone, 4).any()
 
     def value(positions: list[int]) -> float:
         seen = ids.clone()

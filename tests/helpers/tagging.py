@@ -27,9 +27,9 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
-from glassformer.nn.cache import positions_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.masks import Mask
+from glassformer.nn.positions import positions_of
 from glassformer.tasks import Task, register
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import percent

@@ -20,8 +20,8 @@ from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
-from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.snapshots import load_snapshot, snapshots
 from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
@@ -120,18 +120,18 @@ def test_a_text_of_one_token_is_guessed_and_masking_follows_its_generator() -> N
 def test_a_hidden_word_hides_its_spelling_and_an_exchanged_one_brings_its_own() -> None:
     torch.manual_seed(0)
     ids = torch.randint(5, 50, (64, 20))
-    spelling = Spelling(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
+    spelling = NgramBatch(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
     seen, spelled, _ = mask_tokens(ids, spelling, MASK)
     assert spelled is not None
-    assert torch.equal(spelled.which, (seen - 4).clamp(min=0))
+    assert torch.equal(spelled.index, (seen - 4).clamp(min=0))
 
 
 def test_what_stands_before_a_hidden_character_does_not_spell_it() -> None:
     """In a script without spaces a token's n-grams hold the next two characters."""
     ahead = torch.tensor([False, True, False])
-    spelling = Spelling(torch.tensor([[1, 1, 1, 2, 1, 1]]), torch.tensor([[0], [1], [2]]))
+    spelling = NgramBatch(torch.tensor([[1, 1, 1, 2, 1, 1]]), torch.tensor([[0], [1], [2]]))
     guessed = torch.tensor([[False, False, False, False, True, False]])
-    assert without_previews(spelling, ahead, guessed).which.tolist() == [[1, 1, 0, 2, 1, 1]]
+    assert without_previews(spelling, ahead, guessed).index.tolist() == [[1, 1, 0, 2, 1, 1]]
 
 
 # The model

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import UsageError
 from glassformer.models import TextClassifier
-from glassformer.models.bigrams import BigramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text import bigrams
 from glassformer.text.bigrams import FEWEST, common_bigrams
 from glassformer.text.tokenizer import Tokenizer
@@ -67,7 +67,7 @@ def test_pairs_are_of_words() -> None:
 def test_a_token_gets_the_row_of_the_pair_that_it_ends() -> None:
     table = BigramEmbedding([(7, 5), (5, 7), (6, 5)], vocab_size=10, d_model=3, std=1.0)
     ids = torch.tensor([[5, 7, 5, 6, 5], [7, 7, 7, 5, 0], [5, 0, 0, 0, 0]])
-    assert table.numbers(ids).tolist() == [[0, 1, 3, 0, 2], [0, 0, 0, 3, 0], [0, 0, 0, 0, 0]]
+    assert table.lookup_ids(ids).tolist() == [[0, 1, 3, 0, 2], [0, 0, 0, 3, 0], [0, 0, 0, 0, 0]]
     vectors = table(ids)
     torch.testing.assert_close(vectors[0, 2], table.weight[3])
     assert not vectors[0, 0].any() and not vectors[2].any()

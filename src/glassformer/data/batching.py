@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.models.spelling import Spelling
+from glassformer.nn.ngram_embeddings import NgramBatch
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Batch:
     index: np.ndarray
     n_tokens: int
     n_labels: int
-    spelling: Spelling | None = None
+    spelling: NgramBatch | None = None
 
     @property
     def n_examples(self) -> int:
@@ -57,7 +57,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | Spelling)}
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | NgramBatch)}
         return replace(self, **{name: x.to(device) for name, x in tensors.items()})
 
 
@@ -66,7 +66,7 @@ def mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
     return None if real.all() else torch.from_numpy(real)
 
 
-def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> Spelling | None:
+def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> NgramBatch | None:
     """How the texts at `index` are spelled, where the corpus knows: each different word once."""
     if corpus.surfaces is None or corpus.ngrams is None:
         return None
@@ -74,4 +74,4 @@ def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> Spelling | None:
     distinct, rows = np.unique(np.append(0, surfaces), return_inverse=True)  # row 0 has no n-grams, for padding
     ngrams, _ = corpus.ngrams.padded(distinct, 0)
     rows = rows.ravel()[1:].reshape(len(index), -1)
-    return Spelling(torch.from_numpy(rows), torch.from_numpy(ngrams))
+    return NgramBatch(torch.from_numpy(rows), torch.from_numpy(ngrams))

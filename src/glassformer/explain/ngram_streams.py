@@ -8,14 +8,12 @@ from dataclasses import replace
 import torch
 
 from glassformer.explain.streams import Stream
-from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
-from glassformer.models.spelling import Spelling
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch
 from glassformer.text.ngrams import FIRST
 from glassformer.text.tokenizer import Tokenizer
 
 
-def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, Spelling]:
+def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, NgramBatch]:
     """Return a stream with its character n-grams and its unknown words as written, and the n-grams as a batch of one.
 
     Args:
@@ -29,7 +27,7 @@ def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Strea
     names = [[_ngram_text(id, t.ngrams.ngrams) for id in row] for row in ids]
     n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
-    batch = Spelling(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
+    batch = NgramBatch(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
     tokens = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
     pieces = [f"{stream.text[slice(*span)]} {p}" if unknown and span else p for p, unknown, span in tokens]
     return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), batch
@@ -37,7 +35,7 @@ def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Strea
 
 def add_bigrams(stream: Stream, bigrams: BigramEmbedding) -> Stream:
     """Return a stream with the word bigram that ends at each of its tokens, where the model's table has a row for it."""
-    ids: list[int] = bigrams.numbers(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
+    ids: list[int] = bigrams.lookup_ids(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
     pairs = zip(ids, ["", *stream.pieces], stream.pieces, strict=False)
     return replace(stream, bigrams=[f"{a} {b}" if id else "" for id, a, b in pairs], bigram_ids=ids)
 
@@ -45,7 +43,7 @@ def add_bigrams(stream: Stream, bigrams: BigramEmbedding) -> Stream:
 def add_hashed_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
     """Return a stream with the token n-grams that end at each of its tokens, shortest first."""
     token_ids = torch.tensor([stream.ids], device=ngrams.weight.device)
-    ids: list[list[int]] = ngrams.numbers(token_ids, len(stream))[0].tolist()
+    ids: list[list[int]] = ngrams.lookup_ids(token_ids, len(stream))[0].tolist()
     names = [
         ["".join(stream.pieces[end - n : end]) for n, id in enumerate(row, 2) if id] for end, row in enumerate(ids, 1)
     ]

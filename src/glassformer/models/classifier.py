@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
-from glassformer.models.spelling import NgramEmbedding, Spelling
-from glassformer.nn.cache import positions_of
 from glassformer.nn.masks import Mask
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.positions import positions_of
 
 Pooling = Literal["mean", "max", "mean+max", "first"]
 
@@ -83,7 +82,7 @@ class TextClassifier(nn.Module):
         self,
         ids: Int[Tensor, "B S"],
         padding_mask: Bool[Tensor, "B S"] | None = None,
-        spelling: Spelling | None = None,
+        spelling: NgramBatch | None = None,
     ) -> Float[Tensor, "B C"]:
         """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are.
 

@@ -8,9 +8,10 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding, NgramCache
-from glassformer.nn.cache import DecoderCache, positions_of
+from glassformer.nn.cache import DecoderCache
 from glassformer.nn.masks import Mask
+from glassformer.nn.ngram_embeddings import HashedNgramEmbedding, NgramCache
+from glassformer.nn.positions import positions_of
 
 
 class LanguageModel(nn.Module):
@@ -29,8 +30,8 @@ class LanguageModel(nn.Module):
         self.embedding = make_embedding(config, vocab_size, max_len)
         self.ngrams = None
         if config.longest_ngram > 1:
-            sizes = config.longest_ngram, config.ngram_rows, config.d_model
-            self.ngrams = HashedNgramEmbedding(*sizes, config.ngram_dropout, special)
+            sizes = config.longest_ngram, config.d_model
+            self.ngrams = HashedNgramEmbedding(*sizes, config.ngram_dropout, special, config.ngram_rows)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, config.zero_init)
@@ -72,8 +73,8 @@ class LanguageModel(nn.Module):
         if cache is not None:
             if not isinstance(cache, NgramCache):
                 raise ValueError("a model with n-grams needs a cache that knows ids: that of its `new_cache()`")
-            seen = cache.with_recent(ids, self.ngrams.longest - 1)
-        return [self.ngrams(self.ngrams.of(seen, ids.shape[1]))]
+            seen = cache.append_ids(ids, self.ngrams.max_ngram - 1)
+        return [self.ngrams(self.ngrams.batch_of(seen, ids.shape[1]))]
 
     def new_cache(self) -> DecoderCache:
         """An empty cache for `forward`."""

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.models.bigrams import BigramEmbedding
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
-from glassformer.models.spelling import NgramEmbedding, Spelling
-from glassformer.nn.cache import positions_of
 from glassformer.nn.masks import Mask
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.positions import positions_of
 
 
 class MaskedLanguageModel(nn.Module):
@@ -55,7 +54,7 @@ class MaskedLanguageModel(nn.Module):
         self,
         ids: Int[Tensor, "B S"],
         padding_mask: Bool[Tensor, "B S"] | None = None,
-        spelling: Spelling | None = None,
+        spelling: NgramBatch | None = None,
         wanted: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "N V"]:
         """Logits (N, V) of the N tokens where `wanted` is True, row by row; of all B · S without it.

@@ -6,7 +6,6 @@ nowhere in attention. All rows of a cache have the same length.
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -96,9 +95,3 @@ class DecoderCache:
         """Keep the memory of these sentences, in this order."""
         for layer in self.layers:
             layer.cross_attention.select(sentences)
-
-
-def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
-    """Positions of n_new tokens that follow what the cache holds, (1, L): the same in every row."""
-    start = 0 if cache is None else cache.length
-    return torch.arange(start, start + n_new, device=device)[None]

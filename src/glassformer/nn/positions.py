@@ -16,6 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.nn.cache import DecoderCache
+
+
+def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
+    """Return the positions of n_new tokens behind those in the cache, (1, L): equal in every row."""
+    start = 0 if cache is None else cache.length
+    return torch.arange(start, start + n_new, device=device)[None]
+
 
 def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5); shape (L, D).

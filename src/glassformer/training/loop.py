@@ -174,7 +174,7 @@ def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_p
         chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
         batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.mask_id))
         if batch.spelling is not None:
-            spelling = replace(batch.spelling, which=batch.spelling.which.masked_fill(chosen, 0))
+            spelling = replace(batch.spelling, index=batch.spelling.index.masked_fill(chosen, 0))
             batch = replace(batch, spelling=spelling)
     return batch
 

@@ -20,10 +20,8 @@ from torch.nn import functional as F
 
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.module_hooks import replace_outputs
-from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
-from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
 
 BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
@@ -72,7 +70,7 @@ class ValueFunction:
     target: int
     foil: int | None
     erase_id: int
-    spelling: Spelling | None = None
+    spelling: NgramBatch | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
@@ -85,7 +83,7 @@ class ValueFunction:
         return self.logits(self.erased_ids(erased), spelling=self._erased_spelling(erased))
 
     def logits(
-        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, spelling: Spelling | None = None
+        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, spelling: NgramBatch | None = None
     ) -> Float[Tensor, "N C"]:
         """Return the logits at the explained position of N variants.
 
@@ -133,16 +131,16 @@ class ValueFunction:
             if spelling is not None:
                 vectors[0] = vectors[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
             if isinstance(ngrams := getattr(self.model, "ngrams", None), HashedNgramEmbedding):
-                vectors[0] = vectors[0] + ngrams(ngrams.of(ids[0], ids[0].shape[1]))
+                vectors[0] = vectors[0] + ngrams(ngrams.batch_of(ids[0], ids[0].shape[1]))
             if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
                 vectors[0] = vectors[0] + bigrams(ids[0])
         return vectors
 
-    def _erased_spelling(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Spelling | None:
+    def _erased_spelling(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
         """Return the n-grams of N variants: an erased token loses them, as a masked one does in training."""
         if self.spelling is None:
             return None
-        return replace(self.spelling, which=self.spelling.which.masked_fill(self._mask(erased[0]), 0))
+        return replace(self.spelling, index=self.spelling.index.masked_fill(self._mask(erased[0]), 0))
 
     def _mask(self, erased: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
         return torch.from_numpy(np.ascontiguousarray(erased)).to(self.ids[0].device)

@@ -37,12 +37,11 @@ from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Decoder, Encoder, Residual
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
 from glassformer.nn.norms import LayerNorm, RMSNorm
 
 ID_PARTS = {
@@ -236,7 +235,7 @@ def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:
     tape = hooks.tape
 
     def start_call(args: dict[str | int, Any]) -> None:
-        if not all(isinstance(value, Tensor | Spelling | bool | None) for value in args.values()):
+        if not all(isinstance(value, Tensor | NgramBatch | bool | None) for value in args.values()):
             # A cache, which a second call would find changed.
             tape.call = None
             return

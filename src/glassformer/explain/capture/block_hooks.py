@@ -9,12 +9,10 @@ from torch import Tensor, nn
 
 from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
-from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
-from glassformer.models.spelling import NgramEmbedding, Spelling
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.layers import Residual
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
 from glassformer.nn.norms import LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
 
@@ -41,8 +39,8 @@ class NgramHooks:
         hooks.on_output(module, self.record)
 
     def start_call(self, args: dict[str | int, Any]) -> None:
-        ngrams: Spelling = args[0] if 0 in args else args["spelling"]
-        self.ids = ngrams.ngrams[ngrams.which]  # (B, S, G)
+        ngrams: NgramBatch = args[0] if 0 in args else args["batch"]
+        self.ids = ngrams.ngrams[ngrams.index]  # (B, S, G)
 
     def record(self, output: Tensor) -> Tensor:
         call = ModuleCall("", self.hooks.count_call(self.module))
@@ -51,7 +49,7 @@ class NgramHooks:
         key, attrs = ("ngram_ids:hashed", {"kind": "hashed"}) if hashed else ("ngram_ids", {})
         name = f"{self.name.removesuffix('ngrams')}ngram_ids"
         recorder.inputs["table_ids"] = recorder.record(key, self.ids, name=name, attrs=attrs).id
-        how = {"how": self.module.how}
+        how = {"how": self.module.mode}
         return recorder.record("ngrams", output, name=self.name, params=self.module, attrs=how).value
 
 
@@ -64,7 +62,7 @@ class BigramHooks:
         hooks.on_output(module, self.record)
 
     def start_call(self, args: dict[str | int, Any]) -> None:
-        self.ids = self.module.numbers(args[0] if 0 in args else args["ids"])  # (B, S)
+        self.ids = self.module.lookup_ids(args[0] if 0 in args else args["ids"])  # (B, S)
 
     def record(self, output: Tensor) -> Tensor:
         call = ModuleCall("", self.hooks.count_call(self.module))

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
-from glassformer.models.bigrams import BigramEmbedding
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding
-from glassformer.models.spelling import NgramEmbedding
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
 OPERATIONS: dict[str, tuple[str, str]] = {
@@ -147,12 +145,12 @@ SITES: dict[str, Site] = {
     "scaled": _site("scale", "before", "token feature", _embed, "* self.scale", stream=True),
     "ngram_ids": _site("ngram_ids", "", "token ngram", NgramVocabulary.lookup, "known = [", stream=True),
     "ngram_ids:hashed": _site(
-        "ngram_ids", "", "token ngram", HashedNgramEmbedding.numbers, "self.rows + 1", stream=True
+        "ngram_ids", "", "token ngram", HashedNgramEmbedding.lookup_ids, "self.n_rows + 1", stream=True
     ),
     "ngrams": _site(
         "embedding_bag", "table_ids", "token feature", NgramEmbedding.forward, "F.embedding_bag(", "output", True
     ),
-    "bigram_ids": _site("bigram_ids", "", "token", BigramEmbedding.numbers, "torch.searchsorted(", stream=True),
+    "bigram_ids": _site("bigram_ids", "", "token", BigramEmbedding.lookup_ids, "torch.searchsorted(", stream=True),
     "bigrams": _site("lookup", "table_ids", "token feature", BigramEmbedding.forward, "F.embedding(", "output", True),
     "with_ngrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
     "with_bigrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),

@@ -16,7 +16,7 @@ from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import make_stream
 from glassformer.explain.subject import Subject
-from glassformer.models.bigrams import BigramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding
 
 
 def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.text.ngrams import AHEAD
 
 SHARE = 0.15
@@ -20,8 +20,8 @@ which of the tokens it sees are true."""
 
 
 def mask_tokens(
-    ids: Int[Tensor, "B S"], spelling: Spelling | None, mask_id: int, generator: torch.Generator | None = None
-) -> tuple[Int[Tensor, "B S"], Spelling | None, Int[Tensor, "B S"]]:
+    ids: Int[Tensor, "B S"], spelling: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
+) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
     """What the model sees of padded ids (B, S) and their spelling, and its labels: the true token where it must guess,
     else IGNORE_INDEX.
 
@@ -40,19 +40,19 @@ def mask_tokens(
     source = torch.where(exchanged, drawn, torch.arange(ids.numel()).view(ids.shape))  # (B, S) into B · S
     seen = ids.flatten()[source].masked_fill(hidden, mask_id)
     if spelling is not None:
-        spelling = replace(spelling, which=spelling.which.flatten()[source].masked_fill(hidden, 0))
+        spelling = replace(spelling, index=spelling.index.flatten()[source].masked_fill(hidden, 0))
     return seen, spelling, ids.masked_fill(~chosen, IGNORE_INDEX)
 
 
-def without_previews(spelling: Spelling, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> Spelling:
+def without_previews(spelling: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
     """The spelling without what tells of guessed tokens from in front: in scripts without spaces n-grams reach ahead.
 
     Args:
         spelling: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
         guessed: the tokens to guess.
     """
-    reveals = ahead[spelling.ngrams].any(dim=1)[spelling.which]  # (B, S)
+    reveals = ahead[spelling.ngrams].any(dim=1)[spelling.index]  # (B, S)
     near = torch.zeros_like(guessed)
     for distance in range(1, AHEAD + 1):
         near[:, :-distance] |= guessed[:, distance:]
-    return replace(spelling, which=spelling.which.masked_fill(reveals & near, 0))
+    return replace(spelling, index=spelling.index.masked_fill(reveals & near, 0))

@@ -28,8 +28,8 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
-from glassformer.models.spelling import Spelling
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, SELF_TRAINING, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.reporting import PretrainReport
@@ -222,13 +222,13 @@ class Pretrain(Task):
                 ]
         return found
 
-    def _spelling(self, words: list[str]) -> Spelling | None:
+    def _spelling(self, words: list[str]) -> NgramBatch | None:
         """How one row of tokens is spelled; "" spells nothing."""
         if (known := self.tokenizer.ngrams) is None:
             return None
         rows = RaggedArray.of([[], *(known.lookup(word) if word else [] for word in words)])
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
-        return Spelling(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
+        return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
     def _word(self, token: int) -> str:
         """A token as it is written in a text."""

@@ -10,19 +10,19 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
-from glassformer.models.hashed_ngrams import HashedNgramEmbedding, NgramCache
 from glassformer.nn import DecoderCache
+from glassformer.nn.ngram_embeddings import HashedNgramEmbedding, NgramCache
 
 ROWS = 1000
 
 
 def table(longest: int = 4, special: int = 0) -> HashedNgramEmbedding:
-    return HashedNgramEmbedding(longest, ROWS, 6, special=special)
+    return HashedNgramEmbedding(longest, 6, n_special=special, n_rows=ROWS)
 
 
 def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None:
     ids = torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]])
-    numbers = table().numbers(ids, 9)
+    numbers = table().lookup_ids(ids, 9)
     assert numbers.shape == (1, 9, 3)
     assert numbers[0, 3, :2].tolist() == numbers[0, 8, :2].tolist()  # 8 9 and 7 8 9
     assert numbers[0, 3, 2] != numbers[0, 8, 2]  # 9 7 8 9 and 6 7 8 9
@@ -32,7 +32,7 @@ def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None
 
 
 def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
-    there = table().numbers(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
+    there = table().lookup_ids(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
     assert there[0].tolist() == [
         [False] * 3,
         [True, False, False],
@@ -43,7 +43,7 @@ def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
 
 
 def test_an_n_gram_with_a_special_token_has_no_row() -> None:
-    there = table(special=5).numbers(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
+    there = table(special=5).lookup_ids(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
     none = [False] * 3
     assert there[0].tolist() == [
         none,
@@ -58,7 +58,7 @@ def test_an_n_gram_with_a_special_token_has_no_row() -> None:
 def test_the_last_ones_are_those_of_the_whole() -> None:
     ids = torch.randint(50, (2, 9))
     whole = table()
-    assert torch.equal(whole.numbers(ids, 2), whole.numbers(ids, 9)[:, -2:])
+    assert torch.equal(whole.lookup_ids(ids, 2), whole.lookup_ids(ids, 9)[:, -2:])
 
 
 def test_rows_are_shared_no_more_often_than_by_chance() -> None:
@@ -67,7 +67,7 @@ def test_rows_are_shared_no_more_often_than_by_chance() -> None:
         ids = torch.tensor(list(itertools.product(few, repeat=3)))
         for column, n in ((0, 2), (1, 3)):
             different = len(ids.unique(dim=0)) if n == 3 else len(few) ** 2
-            taken = len(table(3).numbers(ids, 3)[:, -1, column].unique())
+            taken = len(table(3).lookup_ids(ids, 3)[:, -1, column].unique())
             expected = ROWS * (1 - (1 - 1 / ROWS) ** different)
             assert taken > 0.95 * expected, (few, n)
 
@@ -75,9 +75,9 @@ def test_rows_are_shared_no_more_often_than_by_chance() -> None:
 def test_a_token_gets_the_sum_of_its_rows_which_begin_at_zero() -> None:
     ids = torch.tensor([[6, 7, 8, 9], [9, 2, 3, 1]])
     ngrams = table()
-    assert not ngrams(ngrams.of(ids, 4)).any()
+    assert not ngrams(ngrams.batch_of(ids, 4)).any()
     torch.nn.init.normal_(ngrams.weight)
-    found, numbers = ngrams(ngrams.of(ids, 4)), ngrams.numbers(ids, 4)
+    found, numbers = ngrams(ngrams.batch_of(ids, 4)), ngrams.lookup_ids(ids, 4)
     assert found.shape == (2, 4, 6) and not found[:, 0].any()
     torch.testing.assert_close(found[:, 1], ngrams.weight[numbers[:, 1, 0]])
     torch.testing.assert_close(found[:, 3], F.embedding(numbers[:, 3], ngrams.weight).sum(dim=1))
@@ -85,14 +85,14 @@ def test_a_token_gets_the_sum_of_its_rows_which_begin_at_zero() -> None:
 
 def test_some_are_left_out_in_training_and_the_sum_stays_in_the_mean() -> None:
     torch.manual_seed(0)
-    ids, ngrams = torch.randint(50, (40, 100)), HashedNgramEmbedding(3, ROWS, 6, dropout=0.75)
+    ids, ngrams = torch.randint(50, (40, 100)), HashedNgramEmbedding(3, 6, dropout=0.75, n_rows=ROWS)
     torch.nn.init.ones_(ngrams.weight)
-    left = ngrams.of(ids, 100).ngrams > 0
-    assert 0.23 < left[(ngrams.eval().of(ids, 100).ngrams > 0)].float().mean() < 0.27
-    whole = ngrams(ngrams.of(ids, 100))
+    left = ngrams.batch_of(ids, 100).ngrams > 0
+    assert 0.23 < left[(ngrams.eval().batch_of(ids, 100).ngrams > 0)].float().mean() < 0.27
+    whole = ngrams(ngrams.batch_of(ids, 100))
     assert whole[:, 2:].eq(2.0).all()
     ngrams.train()
-    assert ngrams(ngrams.of(ids, 100))[:, 2:].mean().item() == pytest.approx(2.0, abs=0.1)
+    assert ngrams(ngrams.batch_of(ids, 100))[:, 2:].mean().item() == pytest.approx(2.0, abs=0.1)
 
 
 def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
@@ -108,10 +108,10 @@ def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
 
 def test_recent_ids_go_with_their_rows() -> None:
     cache, ids = NgramCache(1), torch.arange(12).view(2, 6)
-    assert cache.with_recent(ids[:, :1], 2).tolist() == [[0], [6]]
-    assert torch.equal(cache.with_recent(ids[:, 1:4], 2), ids[:, :4])
+    assert cache.append_ids(ids[:, :1], 2).tolist() == [[0], [6]]
+    assert torch.equal(cache.append_ids(ids[:, 1:4], 2), ids[:, :4])
     cache.select(torch.tensor([1, 0, 1]))
-    assert torch.equal(cache.with_recent(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])
+    assert torch.equal(cache.append_ids(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])
 
 
 def test_a_cache_that_knows_no_ids_is_refused() -> None:
