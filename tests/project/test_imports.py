@@ -74,6 +74,12 @@ def test_imports_flow_one_way() -> None:
                 assert level(name) <= level(own), f"{relative}:{line} imports {name}, which is above {own}"
 
 
+def test_contributing_shows_these_layers() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = text.split("tests assert both:\n\n")[1].split("\n\n")[0]
+    assert [set(layer.strip().split(", ")) for layer in shown.split("←")] == LAYERS[:-1]
+
+
 def test_every_exception_is_still_one() -> None:
     used = {(p.relative_to(PACKAGE).as_posix(), name) for p in SOURCES for _, name in imports(p)}
     assert used >= EXCEPTIONS.keys()
