@@ -39,7 +39,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.explain.page.server import HOST, PageServer
 from glassformer.runs.model_folder import save_model
 from glassformer.tasks import task_class
-from glassformer.training.finalize import model_facts
+from glassformer.training.finalize import model_metadata
 
 FILES = ("app.js", "shared.js", "app.css")
 VOCABULARY = 8000
@@ -64,7 +64,7 @@ def folder_of(kind: str, sizes: ModelConfig, place: Path, max_len: int) -> Path:
     task.tokenizer.save(place / "tokenizer.json")
     tokenizer = {"tokenizer.json": (place / "tokenizer.json").read_bytes()}
     weights = {name: p.detach().contiguous() for name, p in task.build_model().named_parameters()}
-    save_model(place / kind / "model", model_facts(task), weights, tokenizer, "Random weights.")
+    save_model(place / kind / "model", model_metadata(task), weights, tokenizer, "Random weights.")
     return place / kind
 
 

@@ -32,7 +32,7 @@ from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.training.finetune import with_pretrained_settings
-from glassformer.training.multi_seed import go_on, start_seeds
+from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
 from glassformer.training.preparation import prepare, settle_budget
 from glassformer.training.trainer import resume_run, start_run
@@ -65,7 +65,7 @@ def train(
     Args:
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
         out: the run folder, new or empty; `runs/<recipe>` when absent.
-        on_report: called with each `StepReport`.
+        on_step: called with each `StepReport`.
         dry_run: say what would be trained and how long it would take, and return None.
         overfit_batch: train on one batch until it is known by heart, and return None.
         seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
@@ -106,7 +106,7 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
     Of several processes, as many as one likes, all but the first return None.
     """
     if SeedsFolder(out).exists:
-        go_on(SeedsFolder(out), _evaluate_together, on_step)
+        resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
         resume_run(RunFolder(out), on_step)
     return load(out) if is_main_process() else None

@@ -20,7 +20,7 @@ from glassformer.report.seeds import load_seeds, mean_text, summary_stats
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.training.multi_seed import go_on
+from glassformer.training.multi_seed import resume_seeds
 
 from .test_end_to_end import TINY, write_reviews
 
@@ -184,7 +184,7 @@ def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path)
 
     with pytest.raises(Interrupted) as caught:
         glassformer.train(glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_step=stop)
-    assert caught.value.hint == f"go on with: glassformer train --resume {tmp_path / 'x'}"
+    assert caught.value.hint == f"resume with: glassformer train --resume {tmp_path / 'x'}"
     assert caught.value.exit_code == 143
 
 
@@ -205,7 +205,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         raise DivergedError("the loss is no number")
 
     monkeypatch.setattr("glassformer.training.multi_seed._train", diverge)
-    facts = go_on(folder, no_ensemble)
+    facts = resume_seeds(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"
     assert [run.path.name for run in folder.finished] == ["seed-4"], "what has no weights labels nothing"

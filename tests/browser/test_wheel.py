@@ -16,7 +16,7 @@ from tests.browser.app import App
 from tests.browser.models import MODELS, subject_of
 
 from glassformer.runs.model_folder import save_model
-from glassformer.training.finalize import model_facts
+from glassformer.training.finalize import model_metadata
 
 ROOT = Path(__file__).parents[2]
 BUILD = "from setuptools.build_meta import build_wheel; build_wheel('..')"
@@ -48,7 +48,7 @@ def address(site: Path, tmp_path: Path) -> Iterator[str]:
     run.task.tokenizer.save(tmp_path / "tokenizer.json")
     tokenizer = (tmp_path / "tokenizer.json").read_bytes()
     weights = {name: p.detach().contiguous() for name, p in run.model.named_parameters()}
-    save_model(folder / "model", model_facts(run.task), weights, {"tokenizer.json": tokenizer}, "A tiny model.")
+    save_model(folder / "model", model_metadata(run.task), weights, {"tokenizer.json": tokenizer}, "A tiny model.")
     words = ["explain", str(folder), "a b good", "--no-browser", "--port", "0"]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PATH": str(tmp_path)}
     assert shutil.which("node", path=environment["PATH"]) is None

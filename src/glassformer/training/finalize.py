@@ -1,4 +1,4 @@
-"""What follows training: the model folder, the one evaluation on the test split, and the report."""
+"""Finish a trained run: model folder, one evaluation on the test split, report."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from glassformer.utils.formatting import counted
 logger = logging.getLogger(__name__)
 
 
-def model_facts(task: Task) -> dict[str, Any]:
-    """What `model/config.json` says: enough to build, load and use the model without its data."""
+def model_metadata(task: Task) -> dict[str, Any]:
+    """Return the content of `model/config.json`, enough to build, load and use the model without its data."""
     config, tokenizer = task.config, task.tokenizer
     return {
         "task": task.name,
@@ -41,39 +41,41 @@ def model_facts(task: Task) -> dict[str, Any]:
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
-    """Write `model/`: configuration, weights, tokenizer and a card without a score."""
+    """Write `model/`: configuration, weights, tokenizer, and a model card without scores."""
     weights: Weights = dict(model.named_parameters())
-    facts = model_facts(task)
+    metadata = model_metadata(task)
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
-    save_model(folder.model, facts, weights, tokenizer, model_card(folder.path, facts))
+    save_model(folder.model, metadata, weights, tokenizer, model_card(folder.path, metadata))
 
 
-def finish_run(p: RunContext, model: nn.Module, folder: RunFolder) -> None:
-    """Save the model, evaluate it once, tell the result; what an earlier sitting did of these stands.
+def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:
+    """Save the model, evaluate it once and write the report; steps that were finished before a resume are skipped.
 
-    The model is on the disk before its evaluation begins, so that a kill there costs no training; afterwards
-    its card alone is written again, with the result.
+    The model is saved before its evaluation begins, so that a kill costs no training; afterwards only its card is
+    written again, with the scores.
     """
     if not folder.trained:
-        save_task_model(p.task, model, folder)
+        save_task_model(context.task, model, folder)
     if not folder.finished:
-        evaluate_run(p, model, folder)
-    replace_card(folder.model, model_card(folder.path, model_facts(p.task)))
+        evaluate_run(context, model, folder)
+    replace_card(folder.model, model_card(folder.path, model_metadata(context.task)))
     write_report(folder.path)
-    for place in (folder.path, folder.plots):
-        remove_leftovers(place)  # of processes that died while they wrote; all that they began is whole by now
+    # Processes that died while writing leave temporary files; everything they began is complete by now.
+    for directory in (folder.path, folder.plots):
+        remove_leftovers(directory)
     for caveat in caveats(load_run_record(folder.path)):
         logger.warning(caveat)
 
 
-def evaluate_run(p: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
-    """Score the test split, where there is one, or the validation split, with full precision; keep all of it."""
-    name, split = ("test", p.data.test) if p.data.test is not None else ("valid", p.data.valid)
+def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
+    """Score the test split, or without one the validation split, in fp32; write scores and predictions."""
+    data, config = context.data, context.config
+    name, split = ("test", data.test) if data.test is not None else ("valid", data.valid)
     logger.info(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
-    scores = p.task.evaluate(model, split, p.config.decode, p.data.train)
+    scores = context.task.evaluate(model, split, config.decode, data.train)
     predictions = scores.pop("predictions")
-    if p.config.data.use_test_as_validation:
+    if config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
-    evaluation = Evaluation(p.task.name, name, {"precision": "fp32"} | scores)
+    evaluation = Evaluation(context.task.name, name, {"precision": "fp32"} | scores)
     folder.write_evaluation(evaluation, predictions)
     return evaluation

@@ -1,7 +1,6 @@
-"""Several runs that differ in their seed alone, one after the other; each is the run that `train` alone would give.
+"""Train several runs that differ in their seed only, one after the other, each as `train` alone would.
 
-There is no second way of training here: every seed goes through `start_run` and `resume_run`. What the seeds say
-together is told by `report/seeds.py`.
+Every seed goes through `start_run` or `resume_run`; `report/seeds.py` summarises them.
 """
 
 from __future__ import annotations
@@ -24,36 +23,35 @@ from glassformer.utils.device import choose_device, tuned
 logger = logging.getLogger(__name__)
 
 EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
-"""Scores the runs of several folders as one."""
+"""Scores the runs of several folders as an ensemble."""
 
 
 def start_seeds(
     config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_step: OnStep | None = None
 ) -> SeedsRecord:
-    """Train seeds seed, seed + 1, … of a configuration into `path`, each into a run folder of its own; see `go_on`.
+    """Train `n` consecutive seeds of a configuration, each into a run folder in `path`; see `resume_seeds`.
 
     Raises:
-        UsageError: fewer than two seeds, or a folder that holds something already.
-        DivergedError: all of them ended in no number; one that does is told, and the others go on.
+        UsageError: there are fewer than two seeds, or the folder is not empty.
+        DivergedError: all seeds diverged; a warning is logged for some.
     """
     if n < 2:
-        raise UsageError(f"seeds counts runs to compare, so 2 or more, not {n}", "leave it out for one run")
+        raise UsageError(f"seeds is the number of runs to compare, at least 2; got {n}", "leave it out for one run")
     RunFolder(path).check_new()
     first = config.train.seed
     SeedsFolder(path).begin(config, [first + i for i in range(n)])
-    return go_on(SeedsFolder(path), evaluate, on_step)
+    return resume_seeds(SeedsFolder(path), evaluate, on_step)
 
 
-def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
-    """Train what is still to be trained of a seeds folder, score all as one, and report what the seeds say together.
+def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
+    """Train the unfinished seeds of a seeds folder, score all as an ensemble, and write and return the summary.
 
-    A budget in minutes is measured by the first seed; the others take as many updates, for runs that differ in more
-    than their seed would not be comparable.
+    The first seed converts a budget in minutes to steps; the others take as many, so that runs are comparable.
 
     Args:
-        folder: what is to be trained.
+        folder: the seeds folder.
         evaluate: scores the runs of several folders as an ensemble.
-        on_report: called with each `StepReport`.
+        on_step: called with each `StepReport`.
     """
     config, seeds = folder.read()
     diverged: DivergedError | None = None
@@ -62,7 +60,8 @@ def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | Non
         if run.finished and run.report.is_file():
             continue
         logger.info(f"seed {seed}, run {number} of {len(seeds)}: {run.path}")
-        folder.ensemble.unlink(missing_ok=True)  # it was of other runs
+        # An earlier ensemble was of fewer runs.
+        folder.ensemble.unlink(missing_ok=True)
         settled = first.read_config() if first.resumable else config
         try:
             _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_step)
@@ -70,23 +69,23 @@ def go_on(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | Non
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
         except Interrupted as error:
-            hint = f"go on with: glassformer train --resume {folder.path}"
+            hint = f"resume with: glassformer train --resume {folder.path}"
             raise Interrupted(error.message, hint, error.exit_code) from None
     if diverged is not None and not any(folder.run(seed).finished for seed in seeds):
         raise diverged
-    _evaluate_together(folder, evaluate)
+    _evaluate_ensemble(folder, evaluate)
     return write_seeds_report(folder)
 
 
-def _evaluate_together(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
+def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
     runs = folder.finished
     if len(runs) < 2 or folder.ensemble.is_file():
         return
-    logger.info(f"evaluating the {len(runs)} runs as one, by the mean of their probabilities")
+    logger.info(f"evaluating the {len(runs)} runs as an ensemble, by the mean of their probabilities")
     try:
         folder.write_ensemble(evaluate([run.path for run in runs]))
     except (DataError, UsageError) as error:
-        logger.warning(f"the runs are not scored as one: {error.message}")
+        logger.warning(f"the runs are not scored as an ensemble: {error.message}")
 
 
 def _train(config: Config, run: RunFolder, on_step: OnStep | None) -> None:
