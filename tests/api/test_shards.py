@@ -12,7 +12,7 @@ from tests.api.test_end_to_end import TINY
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data import batch_sampler as windows
+from glassformer.data import batch_sampler
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
@@ -71,7 +71,7 @@ def test_a_run_on_shards_goes_on_at_the_very_window(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order that long text has, too."""
-    monkeypatch.setattr(windows, "TABLE", 0)
+    monkeypatch.setattr(batch_sampler, "MAX_TABLE", 0)
     whole = train(tmp_path / "whole", files / "shards", files / "valid.txt", save_every=5)
 
     def stop(report: Any) -> None:

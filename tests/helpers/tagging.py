@@ -168,8 +168,6 @@ class Tag(Task):
         return found
 
 
-register(Tag)
-
 RECIPE = """
 task = "tag"
 note = "Words and their tags."
@@ -199,4 +197,5 @@ device = "cpu"
 if __name__ == "__main__":
     from glassformer.cli.main import main
 
+    register(Tag)
     raise SystemExit(main(sys.argv[1:]))

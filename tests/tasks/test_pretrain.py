@@ -23,7 +23,7 @@ from glassformer.models import MaskedLanguageModel, TextClassifier
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.snapshots import load_snapshot, snapshots
+from glassformer.runs.snapshots import load_snapshot, snapshot_folders
 from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
@@ -283,7 +283,7 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     said = capsys.readouterr().err
     assert f"taken from {base}: model.d_model 32" in said
     assert f"initialised from {base}: " in said and "new: head.weight, head.bias" in said
-    (step, path) = snapshots(RunFolder(run).snapshots)[0]
+    (step, path) = snapshot_folders(RunFolder(run).snapshots)[0]
     start, before = load_snapshot(path), weights_of(base)
     assert step == 0
     assert start.keys() - before.keys() == {"head.weight", "head.bias"}
@@ -355,7 +355,7 @@ def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base:
 
 def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
     run = tune(base, tmp_path, "run", members=2)
-    start, before = load_snapshot(snapshots(RunFolder(run).snapshots)[0][1]), weights_of(base)
+    start, before = load_snapshot(snapshot_folders(RunFolder(run).snapshots)[0][1]), weights_of(base)
     for member in ("members.0.", "members.1."):
         assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])
     assert not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])
