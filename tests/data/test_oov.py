@@ -22,13 +22,13 @@ STRANGE = ["q r s", "a b c", "", "x a", "z"]
 
 
 def test_texts_with_an_unknown_token_are_counted_once() -> None:
-    one, other = RaggedArray.of([[1, 5], [], [1, 1], [7]]), RaggedArray.of([[5], [1], [6], [6]])
+    one, other = RaggedArray.from_lists([[1, 5], [], [1, 1], [7]]), RaggedArray.from_lists([[5], [1], [6], [6]])
     assert (
         n_texts_with_unknown([one], 1) == 2
         and n_texts_with_unknown([one, other], 1) == 3
         and n_texts_with_unknown([other], 9) == 0
     )
-    assert n_texts_with_unknown([RaggedArray.of([[], []])], 1) == 0
+    assert n_texts_with_unknown([RaggedArray.from_lists([[], []])], 1) == 0
 
 
 def test_counting_encodes_texts_as_a_task_does() -> None:

@@ -96,7 +96,7 @@ def test_sources_can_be_handed_over_in_pieces(toy, translate):
 
 def test_more_padding_changes_nothing(toy, model):
     sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
-    padded, real = RaggedArray.of(sources).padded(np.arange(len(sources)), toy.PAD)
+    padded, real = RaggedArray.from_lists(sources).padded(np.arange(len(sources)), toy.PAD)
     src, mask = torch.from_numpy(padded), None if real.all() else torch.from_numpy(real)
     found = []
     for extra in (0, 7):

@@ -37,7 +37,7 @@ def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
 
 def test_add_bigrams_names_the_bigram_of_each_token(run: Run) -> None:
     stream = run.explain(TEXT).streams[0]
-    listed = {tuple(run.task.tokenizer.pieces(pair)) for pair in run.task.tokenizer.bigrams}
+    listed = {tuple(run.task.tokenizer.tokens(pair)) for pair in run.task.tokenizer.bigrams}
     words = TEXT.split()
     expected = ["", *(f"{a} {b}" if (a, b) in listed else "" for a, b in pairwise(words))]
     assert stream.bigrams == expected and any(expected) and "" in expected[1:]

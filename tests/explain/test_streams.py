@@ -26,7 +26,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def stream_of(tokenizer: Tokenizer, text: str):
-    return make_stream(tokenizer, "text", tokenizer.encode(text), tokenizer.spans(text), text)
+    return make_stream(tokenizer, "text", tokenizer.encode(text), tokenizer.offsets(text), text)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_decoded_spans_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
 
 def test_make_stream_marks_padding_and_special_tokens(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("ok day")
-    spans = tokenizer.spans("ok day")
+    spans = tokenizer.offsets("ok day")
     s = make_stream(tokenizer, "target", [2, *ids, 3], [None, *spans, None], "ok day", n_given=1, n_pad=2)
     n = len(ids)
     assert s.special == [True, *[False] * n, True, True, True]

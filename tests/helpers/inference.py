@@ -58,7 +58,7 @@ def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Infe
     """Return what `explain(subject, text)` would infer; the target of a translator is an argument."""
     t = subject.task.tokenizer
     name = subject.task.name
-    ids, spans = t.encode(text), list(t.spans(text))
+    ids, spans = t.encode(text), list(t.offsets(text))
     if name == "lm":
         return run_model(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
     if name == "translate":
@@ -68,7 +68,7 @@ def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Infe
     ids_tensor = torch.tensor([stream.ids])
     if name == "classify":
         return run_model(subject, {"ids": ids_tensor, "padding_mask": padding}, [stream])
-    tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.spans(target)]
+    tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.offsets(target)]
     target_stream = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
     inputs = {"src": ids_tensor, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
     return run_model(subject, inputs, [stream, target_stream])

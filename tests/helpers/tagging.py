@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.data.batching import Batch, mask_of
+from glassformer.data.batching import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT, ColumnSpec
 from glassformer.data.diagnostics import Diagnostics
@@ -112,7 +112,7 @@ class Tag(Task):
         n = int(real.sum())
         return Batch(
             torch.from_numpy(ids),
-            mask_of(real),
+            padding_mask_of(real),
             torch.from_numpy(labels),
             None,
             index,
@@ -158,7 +158,7 @@ class Tag(Task):
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """{"text", "tags"} each."""
-        ids = RaggedArray.of(self.tokenizer.encode_batch(list(texts)))
+        ids = RaggedArray.from_lists(self.tokenizer.encode_batch(list(texts)))
         found = []
         with evaluation_mode(model):
             for i, text in enumerate(texts):

@@ -48,7 +48,7 @@ def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int, ch
 
 def test_a_tokenizer_keeps_its_pairs_and_cuts_text_as_before(tmp_path: Path) -> None:
     trained = Tokenizer.train(TEXTS, CONFIG)
-    assert [tuple(trained.pieces(pair)) for pair in trained.bigrams] == [("not", "bad"), ("not", "good")]
+    assert [tuple(trained.tokens(pair)) for pair in trained.bigrams] == [("not", "bad"), ("not", "good")]
     trained.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     plain = Tokenizer.train(TEXTS, TextConfig("word", 200, True))

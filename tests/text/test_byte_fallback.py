@@ -29,9 +29,9 @@ def test_pieces_restore_any_unicode_and_know_every_character(text):
 def test_bytes_spell_what_was_seen_once_and_are_never_found_in_text():
     texts = ["ab ba ab ba", "a b ж ab ж 本"]
     tokenizer = Tokenizer.train(texts, TextConfig(tokenizer="bpe", vocab_size=300))
-    assert tokenizer.pieces(tokenizer.encode("ж本")) == ["▁ж", "<0xE6>", "<0x9C>", "<0xAC>"]
+    assert tokenizer.tokens(tokenizer.encode("ж本")) == ["▁ж", "<0xE6>", "<0x9C>", "<0xAC>"]
     assert tokenizer.decode(tokenizer.encode("<0x41>")) == "<0x41>"
-    assert "<0x41>" not in tokenizer.pieces(tokenizer.encode("<0x41> A"))[:-1]
+    assert "<0x41>" not in tokenizer.tokens(tokenizer.encode("<0x41> A"))[:-1]
     assert tokenizer.decode(tokenizer.encode("本")[:-1]) == "��"
 
 
@@ -47,7 +47,7 @@ def test_pieces_of_before_the_bytes_still_load(tmp_path):
     content["decoder"]["decoders"] = content["decoder"]["decoders"][1:]
     (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     old = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert (old.kind, old.pieces(old.encode("ab ж"))) == ("bpe", ["▁", "ab", "▁", "[UNK]"])
+    assert (old.kind, old.tokens(old.encode("ab ж"))) == ("bpe", ["▁", "ab", "▁", "[UNK]"])
     assert old.decode(old.encode("ab ba")) == "ab ba"
 
 
@@ -56,4 +56,4 @@ def test_an_alphabet_larger_than_the_vocabulary_leaves_its_rarest_letters_to_the
     tokenizer = Tokenizer.train(texts, TextConfig(tokenizer="bpe", vocab_size=5 + 256 + 5))
     assert tokenizer.vocab_size <= 266
     assert [len(tokenizer.encode(letter)) for letter in "abcde"] == [2, 2, 2, 2, 2]
-    assert tokenizer.pieces(tokenizer.encode("f"))[1:] == ["<0x66>"]
+    assert tokenizer.tokens(tokenizer.encode("f"))[1:] == ["<0x66>"]

@@ -53,7 +53,7 @@ def test_special_tokens_come_first_and_never_from_text(kind):
         tokenizer.mask_id,
     )
     assert specials == (0, 1, 2, 3, 4)
-    assert tokenizer.pieces(specials) == list(SPECIAL_TOKENS)
+    assert tokenizer.tokens(specials) == list(SPECIAL_TOKENS)
     for token in SPECIAL_TOKENS:
         text = f"the {token} and{token}"
         assert set(tokenizer.encode(text)).isdisjoint({0, 2, 3, 4})
@@ -106,8 +106,8 @@ def test_extra_tokens_are_kept_whole_and_restored(kind, text):
     tokenizer = TRAINED_WITH_TAGS[kind]
     tagged = f"[de_DE] {text}[x]"
     ids = tokenizer.encode(tagged)
-    assert tokenizer.pieces(ids)[0] == "[de_DE]"
-    assert tokenizer.pieces(ids)[-1] == "[x]"
+    assert tokenizer.tokens(ids)[0] == "[de_DE]"
+    assert tokenizer.tokens(ids)[-1] == "[x]"
     assert tokenizer.decode(ids) == tagged
 
 
@@ -123,7 +123,7 @@ def test_extra_tokens_lend_no_letters_to_the_alphabet():
 def test_spans_point_at_the_text(kind):
     tokenizer = TRAINED[kind]
     text = "A man isn't “reading”  34 👍."
-    spans = tokenizer.spans(text)
+    spans = tokenizer.offsets(text)
     assert len(spans) == len(tokenizer.encode(text))
     assert all(0 <= start <= end <= len(text) for start, end in spans)
     assert [start for start, _ in spans] == sorted(start for start, _ in spans)
@@ -137,7 +137,7 @@ def test_words_are_words_and_marks_and_breaks_are_spaces():
         TextConfig(tokenizer="word", lowercase=True),
     )
     ids = tokenizer.encode("Really, I don't<BR/>know...")
-    assert tokenizer.pieces(ids) == [
+    assert tokenizer.tokens(ids) == [
         "really",
         "[UNK]",
         "i",
@@ -149,13 +149,13 @@ def test_words_are_words_and_marks_and_breaks_are_spaces():
     ]
     assert tokenizer.decode(ids) == "really i don't know . . ."
     text = "know<br />i"
-    assert [text[a:b] for a, b in tokenizer.spans(text)] == ["know", "i"]
+    assert [text[a:b] for a, b in tokenizer.offsets(text)] == ["know", "i"]
 
 
 def test_word_keeps_the_most_frequent():
     tokenizer = Tokenizer.train(["a a a b b c"], TextConfig(tokenizer="word", vocab_size=7))
     assert tokenizer.vocab_size == 7
-    assert [piece != "[UNK]" for piece in tokenizer.pieces(tokenizer.encode("a b c"))] == [True, True, False]
+    assert [piece != "[UNK]" for piece in tokenizer.tokens(tokenizer.encode("a b c"))] == [True, True, False]
 
 
 def test_char_takes_every_character_whatever_vocab_size_says():
@@ -196,7 +196,7 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
     )
     assert loaded.encode(text) == tokenizer.encode(text)
     assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
-    assert loaded.spans(text) == tokenizer.spans(text)
+    assert loaded.offsets(text) == tokenizer.offsets(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,12 +241,12 @@ def test_half_a_surrogate_pair_is_a_data_error_that_says_where():
     with pytest.raises(DataError, match="text 2, character 3"):
         TRAINED["char"].encode_batch(["fine", "no\ud800"])
     with pytest.raises(DataError, match="text 1, character 1"):
-        TRAINED["byte-bpe"].spans("\udfff")
+        TRAINED["byte-bpe"].offsets("\udfff")
 
 
 def test_pieces_are_readable():
     tokenizer = TRAINED["byte-bpe"]
-    assert tokenizer.pieces(tokenizer.encode("the 本\n"))[-5:] == [
+    assert tokenizer.tokens(tokenizer.encode("the 本\n"))[-5:] == [
         "▁",
         "<E6>",
         "<9C>",
@@ -254,7 +254,7 @@ def test_pieces_are_readable():
         "\\n",
     ]
     with pytest.raises(DataError, match="id 99999 is not in this vocabulary"):
-        tokenizer.pieces([99999])
+        tokenizer.tokens([99999])
 
 
 FORK = """

@@ -61,12 +61,12 @@ class Batch:
         return replace(self, **{name: x.to(device) for name, x in tensors.items()})
 
 
-def mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
+def padding_mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
     """Which tokens of a padded batch are real, or None where all are."""
     return None if real.all() else torch.from_numpy(real)
 
 
-def spelling_of(corpus: EncodedCorpus, index: np.ndarray) -> NgramBatch | None:
+def ngrams_of_batch(corpus: EncodedCorpus, index: np.ndarray) -> NgramBatch | None:
     """How the texts at `index` are spelled, where the corpus knows: each different word once."""
     if corpus.surfaces is None or corpus.ngrams is None:
         return None

@@ -23,7 +23,7 @@ class RaggedArray(Sequence[np.ndarray]):
         self.flat, self.offsets = flat, offsets
 
     @staticmethod
-    def of(sequences: Iterable[Sequence[int]]) -> RaggedArray:
+    def from_lists(sequences: Iterable[Sequence[int]]) -> RaggedArray:
         """Lists of ids, put together in memory."""
         rows = [np.asarray(ids, np.int64) for ids in sequences]
         offsets = np.cumsum([0, *map(len, rows)])
@@ -45,12 +45,12 @@ class RaggedArray(Sequence[np.ndarray]):
         return np.diff(self.offsets)
 
     def padded(self, index: np.ndarray, fill: int, extra: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """The sequences at `index`, padded on the right to the longest and `extra` more; see `spans`."""
+        """The sequences at `index`, padded on the right to the longest and `extra` more; see `gather_padded`."""
         start = self.offsets[index]
-        return spans(self.flat, start, self.offsets[index + 1] - start, fill, extra)
+        return gather_padded(self.flat, start, self.offsets[index + 1] - start, fill, extra)
 
 
-def spans(
+def gather_padded(
     flat: np.ndarray | ShardedIds, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spans of a flat array as rows: ids (B, S) padded with `fill`, and which of them are real (B, S).

@@ -64,7 +64,7 @@ def translate_ids(
     """
     _check(model, sources, config, prefixes)
     device = next(model.parameters()).device
-    job = _Job(model, RaggedArray.of(sources), config, special, prefixes, first_row, use_cache)
+    job = _Job(model, RaggedArray.from_lists(sources), config, special, prefixes, first_row, use_cache)
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     lengths, nonempty = job.sources.lengths, np.flatnonzero(job.sources.lengths)
     n_hypotheses = config.n_best if config.sample else max(1, config.beam_size)

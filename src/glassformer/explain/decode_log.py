@@ -62,7 +62,7 @@ class LoggedHypothesis:
     def from_hypothesis(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
         """Return a hypothesis with its tokens and text."""
         text = tokenizer.decode(h.ids)
-        return LoggedHypothesis(h.ids, tokenizer.pieces(h.ids), text, h.score, h.log_prob, h.finished, end)
+        return LoggedHypothesis(h.ids, tokenizer.tokens(h.ids), text, h.score, h.log_prob, h.finished, end)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class SearchRecorder:
                 self.finished.append((Hypothesis(ids, score, total, True), end))
             if row >= 0:
                 alive[row] = ([*ids, token], end)
-            text = self._tokenizer.pieces([token])[0]
+            text = self._tokenizer.tokens([token])[0]
             live_row = row if row >= 0 else None
             candidates.append(BeamCandidate(parent, token, text, log_prob, total, score, live_row, finished))
         self.steps.append(candidates)

@@ -87,7 +87,7 @@ def top_predictions(
 
     def candidate(row: int, i: int) -> dict[str, Any]:
         if i not in texts:
-            texts[i] = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
+            texts[i] = task.label_names[i] if task.label_names else task.tokenizer.tokens([i])[0]
         logit = values[row, i]
         log_prob = round(float(logit) - float(norms[row]), 7)
         return {"id": i, "piece": texts[i], "logit": shortest_float(logit), "log_prob": log_prob}

@@ -88,7 +88,7 @@ def make_stream(
     spans = [None if s else span for s, span in zip(special, [*spans, *[None] * n_pad], strict=True)]
     words, word_texts = group_words(text, spans, unknown)
     n_given = len(ids) if n_given is None else n_given
-    return Stream(name, ids, tokenizer.pieces(ids), special, unknown, padding, words, word_texts, spans, text, n_given)
+    return Stream(name, ids, tokenizer.tokens(ids), special, unknown, padding, words, word_texts, spans, text, n_given)
 
 
 def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]) -> tuple[list[int], list[str]]:

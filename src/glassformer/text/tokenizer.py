@@ -137,14 +137,14 @@ class Tokenizer:
         kept = [i for i in map(int, ids) if i >= len(SPECIAL_TOKENS)]
         return self._backend.decode(kept, skip_special_tokens=False)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each token as a person would write it in a table: "▁" for a space, "\\n" for a line break.
 
         A byte-level token that is part of a character is shown as its bytes, "<E282>".
         """
         return [self._piece(int(i)) for i in ids]
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def offsets(self, text: str) -> list[tuple[int, int]]:
         """For each token of `encode(text)`, the characters text[start:end] it stands for.
 
         Bytes of one character share its span; a marker that stands for nothing in the text has an empty one.

@@ -240,7 +240,7 @@ def _padded_to_streams(inference: Inference, scores: dict[str, list[float]]) -> 
 
 def _candidate(inference: Inference, logits: Float[Tensor, " C"], i: int) -> Candidate:
     task = inference.subject.task
-    piece = task.label_names[i] if task.label_names else task.tokenizer.pieces([i])[0]
+    piece = task.label_names[i] if task.label_names else task.tokenizer.tokens([i])[0]
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
 

@@ -22,7 +22,7 @@ from glassformer.nn.ngram_embeddings import BigramEmbedding
 def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
-    ids, spans = t.encode(request.text), t.spans(request.text)
+    ids, spans = t.encode(request.text), t.offsets(request.text)
     kept = truncate(list(range(len(ids))), text.max_len, text.truncate)
     warnings = input_warnings(ids, kept, t, "the text", text.truncate)
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]

@@ -95,4 +95,4 @@ def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:
         if not 0 <= token < t.vocab_size:
             raise UsageError(f"prefix[{index}] must be an id from 0 to {t.vocab_size - 1}, got {token}")
         if token in (t.pad_id, t.bos_id, t.eos_id):
-            raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.pieces([token])[0]}")
+            raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.tokens([token])[0]}")

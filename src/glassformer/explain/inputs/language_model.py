@@ -38,7 +38,7 @@ def default_settings(config: DecodeConfig) -> DecodeConfig:
 def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode the prompt, truncated to the context, and sample tokens after it."""
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
-    prompt_ids, prompt_spans = t.encode(request.text), t.spans(request.text)
+    prompt_ids, prompt_spans = t.encode(request.text), t.offsets(request.text)
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
     prompt: list[int] = [*(prompt_ids or [t.eos_id]), *request.prefix]
     # The start of the sampler's window, for a prompt longer than the context.

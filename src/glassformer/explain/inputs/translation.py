@@ -28,13 +28,13 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
     t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
     max_len, empty = subject.task.config.text.max_len, not request.text.strip()
-    ids, spans = ([], []) if empty else (t.encode(request.text), t.spans(request.text))
+    ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
     warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head")
     source: list[int] = [*ids[:max_len], t.eos_id]
     check_length(len(source), request.pad, model.max_len)
     src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
     if request.target is not None:
-        target, target_spans = t.encode(request.target), t.spans(request.target)
+        target, target_spans = t.encode(request.target), t.offsets(request.target)
         warnings += input_warnings(
             target, range(min(max_len, len(target))), t, "the target", "head", warn_if_empty=False
         )

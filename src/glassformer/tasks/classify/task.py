@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
-from glassformer.data.batching import Batch, mask_of, spelling_of
+from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, truncate
 from glassformer.data.datasets.columns import LABEL, TEXT
 from glassformer.data.diagnostics import Diagnostics
@@ -125,13 +125,13 @@ class Classify(Task):
         labels = np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
         return Batch(
             torch.from_numpy(ids),
-            mask_of(real),
+            padding_mask_of(real),
             torch.from_numpy(labels),
             None,
             index,
             int(real.sum()),
             len(index),
-            spelling_of(corpus, index),
+            ngrams_of_batch(corpus, index),
         )
 
     def build_single_model(self) -> TextClassifier:

@@ -53,6 +53,6 @@ def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
         if i:
             starts.append(max(0, at - 1))  # the end token belongs to what it ends
         for piece in chain.from_iterable(split_document(document, tokenizer.kind)):
-            starts += [at + start for start, _ in tokenizer.spans(piece)]
+            starts += [at + start for start, _ in tokenizer.offsets(piece)]
             at += len(piece)
     return np.array(starts, np.int64)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
-from glassformer.data.batching import Batch, mask_of
+from glassformer.data.batching import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, split_document
-from glassformer.data.ragged import spans
+from glassformer.data.ragged import gather_padded
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import generate_ids
@@ -102,13 +102,13 @@ class LanguageModelling(Task):
         """`index` holds windows (B, 3). Labels are ids one further on; those before a window's `first` token
         are only context."""
         start, stop, first = index.T
-        ids, real = spans(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)
-        labels, _ = spans(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
+        ids, real = gather_padded(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)
+        labels, _ = gather_padded(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
         position = start[:, None] + 1 + np.arange(ids.shape[1])
         labels[position < first[:, None]] = IGNORE_INDEX
         return Batch(
             torch.from_numpy(ids),
-            mask_of(real),
+            padding_mask_of(real),
             torch.from_numpy(labels),
             None,
             start,

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
-from glassformer.data.batching import Batch, mask_of, spelling_of
+from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT
-from glassformer.data.ragged import RaggedArray, spans
+from glassformer.data.ragged import RaggedArray, gather_padded
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -107,17 +107,17 @@ class Pretrain(Task):
     def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
         pad_id = self.tokenizer.pad_id
         if corpus.is_running_text:  # rows (start, stop, …)
-            ids, real = spans(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
+            ids, real = gather_padded(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
             index = index[:, 0]
         else:
             ids, real = corpus.ids.padded(index, pad_id)
-        spelling, mask_id = spelling_of(corpus, index), self.tokenizer.mask_id
+        spelling, mask_id = ngrams_of_batch(corpus, index), self.tokenizer.mask_id
         seen, spelling, labels = mask_tokens(torch.from_numpy(ids), spelling, mask_id, generator)
         guessed = labels != IGNORE_INDEX
         if spelling is not None and self._ahead is not None:
             spelling = without_previews(spelling, self._ahead, guessed)
         n_labels = int(guessed.sum())
-        return Batch(seen, mask_of(real), labels, None, index, int(real.sum()), n_labels, spelling)
+        return Batch(seen, padding_mask_of(real), labels, None, index, int(real.sum()), n_labels, spelling)
 
     @cached_property
     def _ahead(self) -> Tensor | None:
@@ -226,13 +226,13 @@ class Pretrain(Task):
         """How one row of tokens is spelled; "" spells nothing."""
         if (known := self.tokenizer.ngrams) is None:
             return None
-        rows = RaggedArray.of([[], *(known.lookup(word) if word else [] for word in words)])
+        rows = RaggedArray.from_lists([[], *(known.lookup(word) if word else [] for word in words)])
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
     def _word(self, token: int) -> str:
         """A token as it is written in a text."""
-        return self.tokenizer.decode([token]).strip() or self.tokenizer.pieces([token])[0]
+        return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
 
     def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
         """Beginnings of the first texts with a token hidden in the middle, the first guess, and the truth."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
-from glassformer.data.batching import Batch, mask_of
+from glassformer.data.batching import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import SOURCE, TARGET
 from glassformer.data.schema import DataSchema
@@ -104,7 +104,7 @@ class Translate(Task):
         n_labels = int(lengths.sum()) + len(index)
         return Batch(
             torch.from_numpy(ids),
-            mask_of(real),
+            padding_mask_of(real),
             torch.from_numpy(labels),
             torch.from_numpy(tgt_in),
             index,
