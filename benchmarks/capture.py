@@ -50,11 +50,7 @@ def capture(length: int, n: int) -> None:
     classifier = TextClassifier(CONFIG, VOCAB, 2, 512), (x,)
     translator = Translator(CONFIG, VOCAB, 512), (x, x)
     language_model = LanguageModel(CONFIG, VOCAB, 512), (x,)
-    for name, (model, args) in (
-        ("encoder", classifier),
-        ("encoder-decoder", translator),
-        ("decoder", language_model),
-    ):
+    for name, (model, args) in (("encoder", classifier), ("encoder-decoder", translator), ("decoder", language_model)):
         model.eval()
 
         def plain(model: torch.nn.Module = model, args: tuple[Tensor, ...] = args) -> None:

@@ -144,10 +144,7 @@ def seeds_of(path: Path) -> SeedsRecord | None:
 
 def flops(run: RunRecord) -> float:
     """Floating-point operations of the updates of a run: of a token, times the tokens, times the epochs."""
-    a_token, epochs = (
-        run.data.preflight.get("flops_per_token", 0.0),
-        run.training[-1].epoch if run.training else 0,
-    )
+    a_token, epochs = (run.data.preflight.get("flops_per_token", 0.0), run.training[-1].epoch if run.training else 0)
     return a_token * (run.data.train.n_tokens or 0) * (epochs or 0)
 
 

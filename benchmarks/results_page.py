@@ -40,10 +40,7 @@ def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: li
         if (image := image_name(section)) in images:
             parts.append(f"![Learning curves of {section}](docs/images/{image})")
     if ablations:
-        parts += [
-            "## Ablations",
-            "Each lever alone changed; the last column is the mean difference to the first row.",
-        ]
+        parts += ["## Ablations", "Each lever alone changed; the last column is the mean difference to the first row."]
     for ablation in ablations:
         if "tried" in ablation:
             parts += [f"## {ablation['title']}", "\n".join(f"- {line}" for line in ablation["tried"])]

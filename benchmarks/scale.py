@@ -54,10 +54,7 @@ def generate_text(path: Path, source: Path, n_bytes: int) -> None:
 
 def generate_reviews(path: Path, source: Path, n: int) -> None:
     """A table of n reviews: some ten lines each, and whether the word "fine" or "dull" stands in the middle."""
-    lines, rng = (
-        [line.strip() for line in source.read_text("utf-8").splitlines() if line.strip()],
-        random.Random(0),
-    )
+    lines, rng = ([line.strip() for line in source.read_text("utf-8").splitlines() if line.strip()], random.Random(0))
     with open(path, "w", encoding="utf-8") as file:
         for _ in range(n):
             some = rng.choices(lines, k=rng.randint(8, 40))
@@ -127,13 +124,7 @@ def train_here(task: str, data: str, out: str, steps: int, started: float) -> No
 
 def row(what: str, size: str, facts: dict[str, Any]) -> None:
     first, speed = facts.get("first_update"), facts.get("tokens_per_s")
-    told = [
-        f"{what:22}",
-        f"{size:>14}",
-        f"{facts['own']:9,.0f}",
-        f"{facts['pss']:9,.0f}",
-        f"{facts['seconds']:8.1f}",
-    ]
+    told = [f"{what:22}", f"{size:>14}", f"{facts['own']:9,.0f}", f"{facts['pss']:9,.0f}", f"{facts['seconds']:8.1f}"]
     told += [f"{first:8.1f}" if first else " " * 8, f"{speed:10,.0f}" if speed else ""]
     told += [f"{facts['own_at_first']:9,.0f}"] if first else []
     print("  ".join(told), flush=True)

@@ -32,11 +32,7 @@ OTHER = {
     "translate": "Two cats are playing in the snow.",
     "lm": "JULIET:\n",
 }
-STEP = {
-    "classify": "encoder.0.self.weights",
-    "translate": "decoder.1.cross.weights",
-    "lm": "decoder.1.self.weights",
-}
+STEP = {"classify": "encoder.0.self.weights", "translate": "decoder.1.cross.weights", "lm": "decoder.1.self.weights"}
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
 

@@ -103,10 +103,7 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
         section.facts.append({"peer": peer.title, "rounds": found, "others": others})
         if options.whole:
             told = child.ask(whole=True)
-            seconds, how = (
-                told["seconds"],
-                f"measured whole: {told['epochs']} epochs to {told['accuracy']:.2%}",
-            )
+            seconds, how = (told["seconds"], f"measured whole: {told['epochs']} epochs to {told['accuracy']:.2%}")
             section.facts.append({"peer": peer.title, "whole": told})
     ratio = "" if ours is None or not shown else f"{seconds / ours:,.0f} × ours"
     remarks = "; ".join(text for text in (ratio, remark) if text)

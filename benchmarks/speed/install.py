@@ -24,14 +24,7 @@ def install(name: str) -> bool:
     print(f"{name}: installing", flush=True)
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "-r", str(lock)], check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
         told = [line for line in (error.stderr or "").splitlines() if line.strip()] or [str(error)]

@@ -74,9 +74,7 @@ class Options:
 def read_options(argv: list[str] | None = None) -> Options:
     """Options from a command line."""
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.speed",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "python -m benchmarks.speed", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=_names(PARTS), default=PARTS, help=f"parts, by commas: {','.join(PARTS)}")
     parser.add_argument("--peers", type=_names(tuple(PEERS)), default=tuple(PEERS), help=f"of {','.join(PEERS)}")

@@ -84,8 +84,5 @@ def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:
     ours = replace(best, medium=True, keep_memory=True)
     rows = {"defaults": Settings(), "its best": best, "with our settings": ours}
     if peer.name == "x-transformers":
-        rows |= {
-            "its best, flash": replace(best, flash=True),
-            "with our settings, flash": replace(ours, flash=True),
-        }
+        rows |= {"its best, flash": replace(best, flash=True), "with our settings, flash": replace(ours, flash=True)}
     return rows

@@ -27,14 +27,7 @@ def run_startup(options: Options) -> Section:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         run = train_small(Path(folder), options)
         commands = {
-            "glassformer predict RUN TEXT": [
-                sys.executable,
-                "-m",
-                "glassformer",
-                "predict",
-                str(run),
-                "w1 w2 w3",
-            ],
+            "glassformer predict RUN TEXT": [sys.executable, "-m", "glassformer", "predict", str(run), "w1 w2 w3"],
             "import torch": [sys.executable, "-c", "import torch"],
             "glassformer --help": [sys.executable, "-m", "glassformer", "--help"],
         }

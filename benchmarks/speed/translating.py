@@ -197,12 +197,7 @@ def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     texts = [texts[i % len(texts)] for i in range(options.sentences)]
     eos = run.task.tokenizer.eos_id
     sources = [[*ids[: run.config.text.max_len], eos] for ids in run.task.tokenizer.encode_batch(texts)]
-    told = {
-        "sources": sources,
-        "words": texts,
-        "steps": None,
-        "run": str(Path(str(options.checkpoint)).resolve()),
-    }
+    told = {"sources": sources, "words": texts, "steps": None, "run": str(Path(str(options.checkpoint)).resolve())}
     return run.model, told  # pyright: ignore[reportReturnType]
 
 

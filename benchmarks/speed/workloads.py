@@ -16,29 +16,7 @@ PAD, UNK, BOS, EOS, MASK = range(5)
 FIRST_WORD = 5
 IGNORE_INDEX = -100
 
-IMDB_LENGTHS = (
-    30,
-    75,
-    105,
-    127,
-    138,
-    146,
-    155,
-    164,
-    175,
-    188,
-    202,
-    219,
-    238,
-    263,
-    292,
-    328,
-    375,
-    436,
-    512,
-    512,
-    512,
-)
+IMDB_LENGTHS = (30, 75, 105, 127, 138, 146, 155, 164, 175, 188, 202, 219, 238, 263, 292, 328, 375, 436, 512, 512, 512)
 """Words of an IMDB training review, cut to 512: quantiles 0, 5, …, 100%. (The shortest has 11 words; 30 here.)"""
 GERMAN_LENGTHS = (4, 9, 10, 11, 11, 12, 13, 13, 14, 14, 15, 16, 16, 17, 18, 19, 20, 21, 23, 26, 54)
 """Tokens of a German training sentence of Multi30k, joint BPE of 8,000, its end token included: the same quantiles."""

@@ -47,15 +47,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     def call(rows: Rows, *flags: str, steps: int = 6, **parts: Rows) -> Ended:
         files = [f for name, part in parts.items() for f in (f"--{name}-file", write(f"{name}.csv", part))]
-        command = [
-            "train",
-            "classify",
-            "--train-file",
-            write("train.csv", rows),
-            *files,
-            "--steps",
-            str(steps),
-        ]
+        command = ["train", "classify", "--train-file", write("train.csv", rows), *files, "--steps", str(steps)]
         code = main([*command, "--out", str(tmp_path / "run"), *SMALL, *flags])
         return Ended(code, capsys.readouterr().err, tmp_path / "run")
 
@@ -188,16 +180,7 @@ def test_pairs_and_texts_too_few(
     src, tgt, book = (tmp_path / name for name in ("s.txt", "t.txt", "b.txt"))
     src.write_text("".join(f"number {i}\n" for i in range(10)), encoding="utf-8")
     tgt.write_text("".join(f"Nummer {i}\n" for i in range(10)), encoding="utf-8")
-    pairs = [
-        "train",
-        "translate",
-        "--src-file",
-        str(src),
-        "--tgt-file",
-        str(tgt),
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    pairs = ["train", "translate", "--src-file", str(src), "--tgt-file", str(tgt), "--out", str(tmp_path / "run")]
     assert main([*pairs, "--steps", "3", *SMALL]) == 0
     told = capsys.readouterr().err
     assert (

@@ -232,21 +232,7 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
     out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
     small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --steps 3 --device cpu --precision fp32".split()
     assert (
-        main(
-            [
-                "train",
-                "classify",
-                "--train-file",
-                str(file),
-                "--out",
-                str(out),
-                "--seeds",
-                "2",
-                "--json",
-                *small,
-            ]
-        )
-        == 0
+        main(["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json", *small]) == 0
     )
     told = capsys.readouterr()
     assert json.loads(told.out)["test"]["n"] == 2

@@ -167,15 +167,7 @@ def test_a_tokenizer_that_reads_more_than_ids_is_refused(tmp_path: Path, capsys:
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
     words = Tokenizer.train([TEXT], TextConfig(tokenizer="word", ngrams=50))
     words.save(tmp_path / "tokenizer.json")
-    argv = [
-        "data",
-        "encode",
-        str(tmp_path / "a.txt"),
-        "--out",
-        str(tmp_path / "x"),
-        "--tokenizer",
-        str(tmp_path),
-    ]
+    argv = ["data", "encode", str(tmp_path / "a.txt"), "--out", str(tmp_path / "x"), "--tokenizer", str(tmp_path)]
     assert main(argv) == UsageError.exit_code
     assert "n-grams or pairs" in capsys.readouterr().err
 
@@ -183,14 +175,7 @@ def test_a_tokenizer_that_reads_more_than_ids_is_refused(tmp_path: Path, capsys:
 def test_a_text_encoder_is_pretrained_on_shards_in_windows(files: Path, tmp_path: Path) -> None:
     """Each token is in one window an epoch, and what comes out begins a classifier."""
     encode(tmp_path / "shards", files / "train.txt", "--kind", "word", "--valid-fraction", "0.3")
-    small = {
-        "model": TINY["model"],
-        "max_len": 40,
-        "epochs": 3,
-        "lr": 1e-2,
-        "device": "cpu",
-        "max_tokens": 256,
-    }
+    small = {"model": TINY["model"], "max_len": 40, "epochs": 3, "lr": 1e-2, "device": "cpu", "max_tokens": 256}
     run = glassformer.train("pretrain", out=tmp_path / "run", train_file=tmp_path / "shards", score_train=True, **small)
     assert run is not None and (run.config.text.tokenizer, run.config.text.ngrams) == ("word", 0)
     losses = [loss for _, _, loss, *_ in curve(tmp_path / "run")]

@@ -17,11 +17,7 @@ import glassformer
 
 ROOT = Path(__file__).parents[2]
 WANTED = {
-    "three": {
-        "section": "Reviews: made",
-        "command": "glassformer train classify --seeds 3",
-        "note": "Not in earnest.",
-    },
+    "three": {"section": "Reviews: made", "command": "glassformer train classify --seeds 3", "note": "Not in earnest."},
     "gone": {"section": "Reviews: made", "command": "glassformer train classify"},
 }
 
@@ -146,10 +142,7 @@ def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path,
     folder = tmp_path / "runs"
     folder.mkdir()
     command = "glassformer evaluate runs/results/three/seed-1,runs/results/three/seed-2 --json"
-    wanted = {
-        **WANTED,
-        "both": {"section": "Reviews: made", "command": command, "joined": ["three"]},
-    }
+    wanted = {**WANTED, "both": {"section": "Reviews: made", "command": command, "joined": ["three"]}}
     (folder / "three").symlink_to(runs / "three")
     found, missing = results.update(folder, wanted, {})
     assert "both" not in found and "both" in missing

@@ -21,15 +21,7 @@ from benchmarks.speed.peers.serving import Settings, make_batch
 from benchmarks.speed.registry import LOCKS, PEERS, rows_of
 from benchmarks.speed.table import Figure, Section, busy, merged, rounded, write_between
 from benchmarks.speed.training import Row, cells, verdict
-from benchmarks.speed.workloads import (
-    IGNORE_INDEX,
-    WORKLOADS,
-    Workload,
-    load_data,
-    make_texts,
-    save_data,
-    tiny,
-)
+from benchmarks.speed.workloads import IGNORE_INDEX, WORKLOADS, Workload, load_data, make_texts, save_data, tiny
 
 STAT = "cpu  100 20 30 4000 50 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
 
@@ -241,18 +233,7 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """Ours in translation training and translating, tiny; a peer that is not installed is "not run"."""
     page, found = tmp_path / "page.md", tmp_path / "speed.json"
     page.write_text("<!-- speed -->\n<!-- /speed -->\n")
-    flags = [
-        "--peers",
-        "ours,joeynmt",
-        "--tiny",
-        "--repeats",
-        "2",
-        "--anyway",
-        "--threads",
-        "1",
-        "--sentences",
-        "8",
-    ]
+    flags = ["--peers", "ours,joeynmt", "--tiny", "--repeats", "2", "--anyway", "--threads", "1", "--sentences", "8"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchmarks.speed.registry.ENVIRONMENTS", tmp_path / "none")
         assert main(["--only", "b,d", *flags, "--json", str(found), "--write", str(page)]) == 0

@@ -26,25 +26,12 @@ MODELS: dict[str, Parts] = {
     ),
     "translate, pre-norm": (
         "translate",
-        {
-            "pre_norm": True,
-            "n_layers": 1,
-            "n_decoder_layers": 2,
-            "norm": "rms",
-            "activation": "swiglu",
-            "bias": False,
-        },
+        {"pre_norm": True, "n_layers": 1, "n_decoder_layers": 2, "norm": "rms", "activation": "swiglu", "bias": False},
     ),
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
     "lm, pre-norm": (
         "lm",
-        {
-            "pre_norm": True,
-            "positions": "rotary",
-            "qk_norm": True,
-            "activation": "swiglu",
-            "longest_ngram": 3,
-        },
+        {"pre_norm": True, "positions": "rotary", "qk_norm": True, "activation": "swiglu", "longest_ngram": 3},
     ),
     "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
 }
@@ -57,9 +44,7 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
     config = config_of(name, word_mask_prob=0.1)
     small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0}
     config = replace(
-        config,
-        model=replace(config.model, **(small | model)),
-        text=replace(config.text, max_len=max_len, **text),
+        config, model=replace(config.model, **(small | model)), text=replace(config.text, max_len=max_len, **text)
     )
     task = TASKS[config.task].from_data(config, data or data_of(name))
     torch.manual_seed(1)

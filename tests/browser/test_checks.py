@@ -90,12 +90,7 @@ def test_a_window_says_what_is_cut_and_leaves_a_short_stream_whole(app: Callable
     page = app(run, "step", node="encoder.0.self.weights", **asked)
     assert page.check("encoder.0.self.weights") == "unavailable"
     assert "a row here sums to less" in page.page.inner_text(".step-says")
-    for node in (
-        "src_embedding.ids",
-        "tgt_embedding.ids",
-        "tgt_embedding.positions",
-        "decoder.0.self.weights",
-    ):
+    for node in ("src_embedding.ids", "tgt_embedding.ids", "tgt_embedding.positions", "decoder.0.self.weights"):
         page.go("step", node=node, **asked)
         assert page.check(node) == "ok", node
     assert "sums to less" not in page.page.inner_text(".step-says")

@@ -67,11 +67,7 @@ def test_every_cell_is_torchs_and_every_check_agrees(
         expected = matrix_of(explanation, node, found["slice"])
         assert found["cells"], node
         for row, column, value, text in found["cells"]:
-            assert float(value) == pytest.approx(expected[row, column], rel=1e-6, abs=1e-7), (
-                node,
-                row,
-                column,
-            )
+            assert float(value) == pytest.approx(expected[row, column], rel=1e-6, abs=1e-7), (node, row, column)
             assert_reads_as(text, float(value))
         seen += len(found["cells"])
     assert seen > 10 * len(nodes)

@@ -87,17 +87,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         commands = [
             ["train", "classify", "--train-file", made.table, "--out", made.classify, *SMALL],
-            [
-                "train",
-                "translate",
-                "--src-file",
-                made.src,
-                "--tgt-file",
-                made.tgt,
-                "--out",
-                made.translate,
-                *SMALL,
-            ],
+            ["train", "translate", "--src-file", made.src, "--tgt-file", made.tgt, "--out", made.translate, *SMALL],
             ["train", "lm", "--train-file", made.book, "--out", made.lm, "--text.max-len", "32", *SMALL],
         ]
         for command in commands:

@@ -19,17 +19,7 @@ def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None
     assert {"accuracy", "ci95", "macro_f1"} <= scores.keys()
     assert "predictions" not in scores and "examples" not in scores
 
-    told = cli(
-        "evaluate",
-        runs.translate,
-        "--src-file",
-        runs.src,
-        "--ref-file",
-        runs.tgt,
-        "--json",
-        "--beam-size",
-        "2",
-    )
+    told = cli("evaluate", runs.translate, "--src-file", runs.src, "--ref-file", runs.tgt, "--json", "--beam-size", "2")
     scores = json.loads(told.out)
     assert (scores["task"], scores["n"], scores["beam_size"]) == ("translate", 60, 2)
     assert {"bleu", "bleu_signature", "chrf", "exact_match"} <= scores.keys()

@@ -6,19 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import (
-    compare,
-    data,
-    demo,
-    doctor,
-    encode,
-    evaluate,
-    explain,
-    flags,
-    predict,
-    recipes,
-    train,
-)
+from glassformer.cli import compare, data, demo, doctor, encode, evaluate, explain, flags, predict, recipes, train
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override, section_fields
 from glassformer.errors import CheckpointError, UsageError

@@ -17,15 +17,7 @@ from .conftest import SMALL, Runs
 def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None:
     for path in (runs.classify, runs.translate, runs.lm):
         names = {p.name for p in path.iterdir()}
-        assert {
-            "config.toml",
-            "env.json",
-            "data.json",
-            "metrics.jsonl",
-            "model",
-            "report.md",
-            "plots",
-        } <= names
+        assert {"config.toml", "env.json", "data.json", "metrics.jsonl", "model", "report.md", "plots"} <= names
         config = load_recipe(path)
         assert (config.train.steps, config.model.d_model) == (4, 16)
 

@@ -28,13 +28,7 @@ from glassformer.config.validation import chooser, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 
-SECTIONS = {
-    "data": DataConfig,
-    "text": TextConfig,
-    "model": ModelConfig,
-    "train": TrainConfig,
-    "decode": DecodeConfig,
-}
+SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
 ALL_SECTIONS = SECTIONS | {
     f"{name}.{inner}": kind for name, cls in SECTIONS.items() for inner, kind in sections(cls).items()
 }
@@ -81,19 +75,8 @@ def test_shipped_recipes_load_stop_and_round_trip(name: str, tmp_path: Path) -> 
 
 def test_the_tutorial_is_restated_exactly() -> None:
     c = load_recipe("imdb-tutorial")
-    assert (c.model.n_layers, c.model.d_model, c.model.n_heads, c.model.d_ff, c.model.dropout) == (
-        1,
-        128,
-        8,
-        2048,
-        0.1,
-    )
-    assert (c.text.tokenizer, c.text.vocab_size, c.text.max_len, c.text.truncate) == (
-        "word",
-        20000,
-        200,
-        "head",
-    )
+    assert (c.model.n_layers, c.model.d_model, c.model.n_heads, c.model.d_ff, c.model.dropout) == (1, 128, 8, 2048, 0.1)
+    assert (c.text.tokenizer, c.text.vocab_size, c.text.max_len, c.text.truncate) == ("word", 20000, 200, "head")
     assert (c.train.optimizer, c.train.lr, c.train.batch_size, c.train.epochs) == ("adam", 1e-4, 16, 10)
     assert c.train.schedule == "constant" and c.train.warmup == 0 and not c.model.pre_norm
     assert c.data.use_test_as_validation and "test" in c.note
@@ -179,11 +162,7 @@ def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [
-        (b"task = \n", "not TOML"),
-        (b"note = '\xff'", "not UTF-8"),
-        (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle"),
-    ],
+    [(b"task = \n", "not TOML"), (b"note = '\xff'", "not UTF-8"), (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle")],
     ids=["toml", "utf8", "key"],
 )
 def test_a_broken_file_is_named(content: bytes, told: str, tmp_path: Path) -> None:

@@ -85,11 +85,7 @@ def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_t
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_the_order_is_a_pure_function_of_seed_and_epoch(task):
     lengths = np.random.default_rng(3).integers(0, 40, 500).tolist()
-    corpus = {
-        "classify": classify_corpus(lengths),
-        "translate": translate_corpus(lengths),
-        "lm": lm_corpus(5000),
-    }[task]
+    corpus = {"classify": classify_corpus(lengths), "translate": translate_corpus(lengths), "lm": lm_corpus(5000)}[task]
 
     def plan(seed: int, epoch: int) -> list[list]:
         train = TrainConfig(max_tokens=128, seed=seed)

@@ -180,10 +180,7 @@ def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
         TASKS["classify"].schema,
         DataConfig(files=FilesConfig(train_file=str(path), test_file=str(tmp_path / "none.csv"))),
     )
-    assert [(p.kind, Path(p.path).name) for p in report.errors] == [
-        ("missing", "none.csv"),
-        ("label", "a.csv"),
-    ]
+    assert [(p.kind, Path(p.path).name) for p in report.errors] == [("missing", "none.csv"), ("label", "a.csv")]
     assert report.errors[1].message.startswith("two or more labels")
 
 
@@ -198,11 +195,7 @@ def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it
 @pytest.mark.parametrize(("escaped", "kind"), [("\\ud800", "encoding"), ("\\u0000", "nul")])
 def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
     path = tmp_path / "a.jsonl"
-    lines = [
-        '{"text": "fine", "label": 1}',
-        '{"text": "' + escaped + '", "label": 0}',
-        '{"text": "", "label": 0}',
-    ]
+    lines = ['{"text": "fine", "label": 1}', '{"text": "' + escaped + '", "label": 0}', '{"text": "", "label": 0}']
     path.write_text("\n".join(lines), encoding="utf-8")
     report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]

@@ -150,11 +150,7 @@ def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: in
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "settings"),
-    [
-        ("classify", {"adversarial": 0.1}),
-        ("classify", {"optimizer": "muon"}),
-        ("translate", {"label_smoothing": 0.1}),
-    ],
+    [("classify", {"adversarial": 0.1}), ("classify", {"optimizer": "muon"}), ("translate", {"label_smoothing": 0.1})],
     ids=str,
 )
 def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings: dict) -> None:
@@ -167,11 +163,7 @@ def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str) -> None:
-    settings = {
-        "precision": "bf16",
-        "epochs": 3,
-        "lr": 3e-4,
-    }  # a text known by heart has a loss of rounding alone
+    settings = {"precision": "bf16", "epochs": 3, "lr": 3e-4}  # a text known by heart has a loss of rounding alone
     alone = train(SINGLE_PROCESS, task, 20, 60, settings)
     found = together(2, train, task, 20, 60, settings)
     assert found[0] == found[1]

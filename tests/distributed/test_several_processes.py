@@ -175,10 +175,7 @@ def test_killed_at_any_moment_the_run_goes_on_to_the_curve_it_would_have_had(tmp
             if process.returncode is None:
                 process.send(signal.SIGTERM)
         codes, said = ended(processes, 60)
-        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, -signal.SIGTERM}, (
-            codes,
-            said,
-        )
+        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, -signal.SIGTERM}, (codes, said)
     codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", "--auto-resume")))
     assert codes == [0, 0], said
     for name, values in curve(tmp_path, "whole").items():
@@ -242,13 +239,7 @@ def test_torchrun_restarts_a_run_that_lost_a_process(lost: int, meeting: str, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
 def test_a_signal_to_torchrun_saves_once_and_stops_all(number: signal.Signals, tmp_path: Path) -> None:
-    arguments = (
-        "--master-port",
-        str(free_port()),
-        "-m",
-        "glassformer",
-        *new_run(tmp_path, "cut", "--epochs", "90"),
-    )
+    arguments = ("--master-port", str(free_port()), "-m", "glassformer", *new_run(tmp_path, "cut", "--epochs", "90"))
     launcher = torchrun(tmp_path, 2, *arguments)
     try:
         deadline = time.monotonic() + 120

@@ -8,19 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import (
-    compare,
-    data,
-    demo,
-    doctor,
-    encode,
-    evaluate,
-    explain,
-    flags,
-    predict,
-    recipes,
-    train,
-)
+from glassformer.cli import compare, data, demo, doctor, encode, evaluate, explain, flags, predict, recipes, train
 from glassformer.config.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[2]
@@ -56,12 +44,7 @@ def test_commands_are_found() -> None:
         "glassformer recipes",
     ]
     text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is && so"
-    assert commands(text) == [
-        "glassformer train imdb --out x",
-        "glassformer predict r",
-        "glassformer is",
-        "so",
-    ]
+    assert commands(text) == ["glassformer train imdb --out x", "glassformer predict r", "glassformer is", "so"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)

@@ -135,12 +135,7 @@ THAI = ["แมวนั่งอยู่บนเสื่อสีแดง",
 
 @pytest.mark.parametrize(
     ("lines", "tokenizer"),
-    [
-        (CHINESE, "zh"),
-        (JAPANESE, "char"),
-        (THAI, "char"),
-        (["Two dogs chase a ball.", "Ein Mann fährt Rad."], "13a"),
-    ],
+    [(CHINESE, "zh"), (JAPANESE, "char"), (THAI, "char"), (["Two dogs chase a ball.", "Ein Mann fährt Rad."], "13a")],
     ids=["Chinese", "Japanese", "Thai", "Latin"],
 )
 def test_scripts_without_spaces_are_scored_on_bleu(lines: list[str], tokenizer: str) -> None:

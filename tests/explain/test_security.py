@@ -157,17 +157,7 @@ def test_two_hosts_are_none(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "cookie",
-    [
-        "",
-        "glassformer",
-        "glassformer=",
-        "glassformer=secret",
-        "{}x",
-        "x{}",
-        "glassformer={}",
-        "GLASSFORMER=ÿ",
-    ],
+    "cookie", ["", "glassformer", "glassformer=", "glassformer=secret", "{}x", "x{}", "glassformer={}", "GLASSFORMER=ÿ"]
 )
 def test_questions_need_the_cookie(client: Client, cookie: str) -> None:
     """The token in the address is none: it ends at the door."""
@@ -292,12 +282,7 @@ def test_bodies_have_a_size(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [
-        ({}, 413),
-        ({"Cookie": "glassformer=wrong"}, 401),
-        ({"Content-Type": "text/plain"}, 415),
-        ({"Host": "evil"}, 403),
-    ],
+    [({}, 413), ({"Cookie": "glassformer=wrong"}, 401), ({"Content-Type": "text/plain"}, 415), ({"Host": "evil"}, 403)],
     ids=str,
 )
 def test_who_sends_too_much_is_told_so(client: Client, headers: dict[str, str], status: int) -> None:
@@ -343,12 +328,7 @@ def test_every_answer_carries_the_policy(client: Client) -> None:
     assert [a.status for a in answers] == [403, 200, 404, 403, 500, 405]
     for answer in answers:
         policy = answer.headers["content-security-policy"]
-        for rule in (
-            "default-src 'none'",
-            "script-src 'self'",
-            "connect-src 'self'",
-            "frame-ancestors 'none'",
-        ):
+        for rule in ("default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"):
             assert rule in policy
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"

@@ -17,15 +17,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.nn import (
-    EncoderLayer,
-    FeedForward,
-    LayerNorm,
-    Mask,
-    MultiHeadAttention,
-    Residual,
-    TokenEmbedding,
-)
+from glassformer.nn import EncoderLayer, FeedForward, LayerNorm, Mask, MultiHeadAttention, Residual, TokenEmbedding
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
 
@@ -167,11 +159,7 @@ def test_steps_that_only_some_models_have() -> None:
         ).split()
     )
     assert [t[f"decoder.0.self.{x}"].op for x in "qkv"] == ["rotate", "rotate", "split_heads"]
-    assert [id for id in t if id.startswith("embedding")] == [
-        "embedding.ids",
-        "embedding.rows",
-        "embedding.scaled",
-    ]
+    assert [id for id in t if id.startswith("embedding")] == ["embedding.ids", "embedding.rows", "embedding.scaled"]
     assert t["decoder.0.self.norm"].inputs == ("embedding.scaled",)
     normed, _ = traced(language_model(qk_norm=True), ids(4))
     assert normed["decoder.0.self.q"].op == "rms_norm"

@@ -111,13 +111,7 @@ class Tag(Task):
         labels, _ = corpus.targets.padded(index, IGNORE_INDEX)
         n = int(real.sum())
         return Batch(
-            torch.from_numpy(ids),
-            padding_mask_of(real),
-            torch.from_numpy(labels),
-            None,
-            index,
-            n_tokens=n,
-            n_labels=n,
+            torch.from_numpy(ids), padding_mask_of(real), torch.from_numpy(labels), None, index, n_tokens=n, n_labels=n
         )
 
     def build_single_model(self) -> Tagger:

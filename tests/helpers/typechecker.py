@@ -47,11 +47,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return together(function, typechecker=compare)  # what it yields is not looked at
     hints = {name: resolved(hint, function) for name, hint in function.__annotations__.items()}
     twin = types.FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
     twin.__kwdefaults__, twin.__module__, twin.__qualname__ = (
         function.__kwdefaults__,

@@ -45,14 +45,7 @@ CHANGES = {
 
 
 def test_every_field_of_the_configuration_is_tried() -> None:
-    elsewhere = {
-        "n_decoder_layers",
-        "tie_embeddings",
-        "members",
-        "longest_ngram",
-        "ngram_rows",
-        "ngram_dropout",
-    }
+    elsewhere = {"n_decoder_layers", "tie_embeddings", "members", "longest_ngram", "ngram_rows", "ngram_dropout"}
     assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
 
 

@@ -188,16 +188,7 @@ def test_attention_tap_sees_every_step_and_changes_nothing() -> None:
         return tensor
 
     watched, _ = attention(q, k, v, MASKS["pairs"], tap=tap)
-    assert [name for name, _ in seen] == [
-        "q",
-        "k",
-        "v",
-        "products",
-        "scores",
-        "mask",
-        "weights",
-        "context",
-    ]
+    assert [name for name, _ in seen] == ["q", "k", "v", "products", "scores", "mask", "weights", "context"]
     torch.testing.assert_close(watched, fused(q, k, v, MASKS["pairs"]), atol=1e-6, rtol=0)
     assert torch.equal(watched, explicit(q, k, v, MASKS["pairs"]))
     steps = dict(seen)

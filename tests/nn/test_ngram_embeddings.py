@@ -33,26 +33,13 @@ def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None
 
 def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
     there = table().lookup_ids(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
-    assert there[0].tolist() == [
-        [False] * 3,
-        [True, False, False],
-        [True, True, False],
-        [True] * 3,
-        [True] * 3,
-    ]
+    assert there[0].tolist() == [[False] * 3, [True, False, False], [True, True, False], [True] * 3, [True] * 3]
 
 
 def test_an_n_gram_with_a_special_token_has_no_row() -> None:
     there = table(special=5).lookup_ids(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
     none = [False] * 3
-    assert there[0].tolist() == [
-        none,
-        [True, False, False],
-        none,
-        none,
-        [True, False, False],
-        [True, True, False],
-    ]
+    assert there[0].tolist() == [none, [True, False, False], none, none, [True, False, False], [True, True, False]]
 
 
 def test_the_last_ones_are_those_of_the_whole() -> None:

@@ -164,12 +164,7 @@ def classify_scores() -> dict[str, object]:
     scores = classification.score(labels, np.stack([1 - pos, pos], axis=1), ["neg", "pos"])
     scores["truncated"] = 812
     scores["baselines"] = {
-        "majority": {
-            "accuracy": 0.5,
-            "ci95": [0.494, 0.506],
-            "macro_f1": 0.333,
-            "settings": "always the commonest",
-        },
+        "majority": {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "always the commonest"},
         "tfidf_logistic": {
             "accuracy": 0.908,
             "ci95": [0.905, 0.912],
@@ -196,12 +191,7 @@ def translate_scores() -> dict[str, object]:
     scores["baselines"] = {"copy": {"bleu": 0.9, "chrf": 18.2, "exact_match": 0.0, "settings": "the source, unchanged"}}
     scores["beam_size"], scores["length_penalty"] = 5, 1.0
     scores["examples"] = [
-        {
-            "text": "A dog runs.",
-            "translation": "Ein Hund läuft.",
-            "score": -0.21,
-            "reference": "Ein Hund rennt.",
-        }
+        {"text": "A dog runs.", "translation": "Ein Hund läuft.", "score": -0.21, "reference": "Ein Hund rennt."}
     ]
     return scores
 

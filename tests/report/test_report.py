@@ -227,14 +227,7 @@ def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fa
 def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     card = model_card(run, {"label_names": ["neg", "pos"]})
-    for fact in (
-        "IMDB",
-        "95% interval",
-        "`neg`, `pos`",
-        "model.safetensors",
-        "256 tokens",
-        "glassformer.load",
-    ):
+    for fact in ("IMDB", "95% interval", "`neg`, `pos`", "model.safetensors", "256 tokens", "glassformer.load"):
         assert fact in card, fact
     early = fake_run("translate", "early", evaluated=False)
     assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(early, {})
@@ -258,12 +251,7 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
     ]
     assert "A model trained on IMDB" in text and "Accuracy on the test split: **" in text
     assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
-    assert {path.stem for path in (run / "plots").glob("*.png")} == {
-        "loss",
-        "metric",
-        "learning_rate",
-        "lengths",
-    }
+    assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric", "learning_rate", "lengths"}
     assert "- Macro F1: " in model_card(run, {})
 
 

@@ -25,15 +25,7 @@ from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS, register
 
 ROOT = Path(__file__).parents[2]
-WORDS = {
-    "the": "DET",
-    "a": "DET",
-    "dog": "NOUN",
-    "cat": "NOUN",
-    "house": "NOUN",
-    "sees": "VERB",
-    "runs": "VERB",
-}
+WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "house": "NOUN", "sees": "VERB", "runs": "VERB"}
 
 
 def write_sentences(path: Path, n: int, seed: int = 0) -> Path:

@@ -76,13 +76,7 @@ def tune(base: Path, place: Path, out: str, **more: Any) -> Path:
         table(place / "valid.csv", 200, seed=2)
     files = {"train_file": place / "train.csv", "valid_file": place / "valid.csv"}
     given = {"init_from": base, "steps": 12, "snapshots": True, **files} | more
-    named = {
-        "batch_size": 8,
-        "lr": 3e-3,
-        "members": 1,
-        "dropout": 0.1,
-        "embedding_dropout": 0.1,
-    }  # not by rule
+    named = {"batch_size": 8, "lr": 3e-3, "members": 1, "dropout": 0.1, "embedding_dropout": 0.1}  # not by rule
     config: Any = {"device": "cpu", "precision": "fp32"} | named | given
     glassformer.train("classify", out=place / out, **config)
     return place / out

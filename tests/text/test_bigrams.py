@@ -20,15 +20,7 @@ from glassformer.text.bigrams import FEWEST, common_bigrams
 from glassformer.text.tokenizer import Tokenizer
 
 CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=50, bigrams=100)
-TEXTS = [
-    "not good",
-    "Not good at all",
-    "it is not good",
-    "not bad , not bad",
-    "not bad",
-    "so not bad",
-    "refund funds",
-]
+TEXTS = ["not good", "Not good at all", "it is not good", "not bad , not bad", "not bad", "so not bad", "refund funds"]
 
 
 @given(

@@ -37,11 +37,7 @@ def test_bytes_spell_what_was_seen_once_and_are_never_found_in_text():
 
 def test_pieces_of_before_the_bytes_still_load(tmp_path):
     content = json.loads(PIECES._backend.to_str())
-    content["model"] |= {
-        "byte_fallback": False,
-        "vocab": {"▁": 5, "a": 6, "b": 7, "ab": 8},
-        "merges": [["a", "b"]],
-    }
+    content["model"] |= {"byte_fallback": False, "vocab": {"▁": 5, "a": 6, "b": 7, "ab": 8}, "merges": [["a", "b"]]}
     content["model"]["vocab"] |= {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     content["added_tokens"] = content["added_tokens"][:5]
     content["decoder"]["decoders"] = content["decoder"]["decoders"][1:]

@@ -26,17 +26,8 @@ TEXTS = [
 ALPHABET = sorted(set("".join(TEXTS)))
 
 
-def train(
-    kind: str,
-    vocab_size: int = 400,
-    extra: tuple[str, ...] = (),
-    lowercase: bool = False,
-) -> Tokenizer:
-    return Tokenizer.train(
-        TEXTS,
-        TextConfig(tokenizer=kind, vocab_size=vocab_size, lowercase=lowercase),
-        extra,
-    )
+def train(kind: str, vocab_size: int = 400, extra: tuple[str, ...] = (), lowercase: bool = False) -> Tokenizer:
+    return Tokenizer.train(TEXTS, TextConfig(tokenizer=kind, vocab_size=vocab_size, lowercase=lowercase), extra)
 
 
 TRAINED = {kind: train(kind) for kind in KINDS}
@@ -45,13 +36,7 @@ TRAINED = {kind: train(kind) for kind in KINDS}
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_come_first_and_never_from_text(kind):
     tokenizer = TRAINED[kind]
-    specials = (
-        tokenizer.pad_id,
-        tokenizer.unk_id,
-        tokenizer.bos_id,
-        tokenizer.eos_id,
-        tokenizer.mask_id,
-    )
+    specials = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id)
     assert specials == (0, 1, 2, 3, 4)
     assert tokenizer.tokens(specials) == list(SPECIAL_TOKENS)
     for token in SPECIAL_TOKENS:
@@ -132,21 +117,9 @@ def test_spans_point_at_the_text(kind):
 
 
 def test_words_are_words_and_marks_and_breaks_are_spaces():
-    tokenizer = Tokenizer.train(
-        ["I DON'T know.<br /><br />Really?"] * 2,
-        TextConfig(tokenizer="word", lowercase=True),
-    )
+    tokenizer = Tokenizer.train(["I DON'T know.<br /><br />Really?"] * 2, TextConfig(tokenizer="word", lowercase=True))
     ids = tokenizer.encode("Really, I don't<BR/>know...")
-    assert tokenizer.tokens(ids) == [
-        "really",
-        "[UNK]",
-        "i",
-        "don't",
-        "know",
-        ".",
-        ".",
-        ".",
-    ]
+    assert tokenizer.tokens(ids) == ["really", "[UNK]", "i", "don't", "know", ".", ".", "."]
     assert tokenizer.decode(ids) == "really i don't know . . ."
     text = "know<br />i"
     assert [text[a:b] for a, b in tokenizer.offsets(text)] == ["know", "i"]
@@ -189,11 +162,7 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
     tokenizer.save(path)
     loaded = Tokenizer.load(path)
     text = "[de_DE] A man [PAD] isn't  “here” 😀\n"
-    assert (loaded.kind, loaded.vocab_size, loaded.sha256) == (
-        kind,
-        tokenizer.vocab_size,
-        tokenizer.sha256,
-    )
+    assert (loaded.kind, loaded.vocab_size, loaded.sha256) == (kind, tokenizer.vocab_size, tokenizer.sha256)
     assert loaded.encode(text) == tokenizer.encode(text)
     assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
     assert loaded.offsets(text) == tokenizer.offsets(text)
@@ -246,13 +215,7 @@ def test_half_a_surrogate_pair_is_a_data_error_that_says_where():
 
 def test_pieces_are_readable():
     tokenizer = TRAINED["byte-bpe"]
-    assert tokenizer.tokens(tokenizer.encode("the 本\n"))[-5:] == [
-        "▁",
-        "<E6>",
-        "<9C>",
-        "<AC>",
-        "\\n",
-    ]
+    assert tokenizer.tokens(tokenizer.encode("the 本\n"))[-5:] == ["▁", "<E6>", "<9C>", "<AC>", "\\n"]
     with pytest.raises(DataError, match="id 99999 is not in this vocabulary"):
         tokenizer.tokens([99999])
 
@@ -276,11 +239,6 @@ def test_no_warning_and_no_deadlock_after_a_fork():
         return  # nothing to fork on Windows, so nothing to go wrong
     env = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run(
-        [sys.executable, "-c", FORK],
-        check=False,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [sys.executable, "-c", FORK], check=False, env=env, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")

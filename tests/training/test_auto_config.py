@@ -22,13 +22,7 @@ from glassformer.tasks.translate import auto_config as pairs
 from glassformer.tasks.translate.task import Translate
 from glassformer.training.auto_config import apply_auto_config
 
-AUTO = replace(
-    config_of("classify"),
-    auto=(
-        "batch_size",
-        "epochs",
-    ),
-)
+AUTO = replace(config_of("classify"), auto=("batch_size", "epochs"))
 
 
 def test_the_rules_fill_what_the_recipe_leaves_to_them() -> None:
@@ -131,12 +125,7 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
     book.write_text("It was the best of times, it was the worst of times. " * 300, encoding="utf-8")
     assert main(["data", "encode", str(book), "--out", str(tmp_path / "shards"), "--vocab-size", "300"]) == 0
     run = glassformer.train(
-        "lm",
-        train_file=str(tmp_path / "shards"),
-        valid_file=str(book),
-        steps=2,
-        out=tmp_path / "run",
-        d_model=8,
+        "lm", train_file=str(tmp_path / "shards"), valid_file=str(book), steps=2, out=tmp_path / "run", d_model=8
     )
     assert run is not None and run.config.auto == ()
     assert run.config.text.vocab_size == ShardIndex.read(tmp_path / "shards").text["vocab_size"]

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import CheckpointError
-from glassformer.runs.checkpoints import (
-    latest_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
+from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 
 
 def save(folder: Path, step: int, keep: int = 3) -> Path:

@@ -71,9 +71,7 @@ def test_the_pace_counts_the_making_of_batches() -> None:
     assert measure_pace(run.context).update >= 0.1
 
 
-def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitting chooses a translator's metric; only the length of what it writes is another."""
     run, seen = small("translate", minutes=0.01), []
     run.task.metric = "exact_match"

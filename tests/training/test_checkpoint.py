@@ -19,12 +19,7 @@ from tests.helpers.states import state_sha256
 from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.runs.checkpoints import (
-    checkpoint_folders,
-    latest_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
+from glassformer.runs.checkpoints import checkpoint_folders, latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.utils import atomic_io
 
 STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}

@@ -88,12 +88,7 @@ def test_compiled_layers_give_the_same_curve() -> None:
     root = Path(__file__).parents[2]
     paths = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     told = subprocess.run(
-        [sys.executable, "-c", COMPILED],
-        capture_output=True,
-        text=True,
-        cwd=root,
-        env=os.environ | paths,
-        check=False,
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=root, env=os.environ | paths, check=False
     )
     assert told.returncode == 0, told.stderr
     for compiled, plain in json.loads(told.stdout):

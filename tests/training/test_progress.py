@@ -27,14 +27,7 @@ class Terminal(io.StringIO):
 
 
 def report(step: int, **more: Any) -> StepMetrics:
-    facts = {
-        "epoch": 0.5,
-        "loss": 2.5,
-        "lr": 1e-3,
-        "grad_norm": 0.8,
-        "tokens_per_s": 12345.0,
-        "padding": 0.04,
-    }
+    facts = {"epoch": 0.5, "loss": 2.5, "lr": 1e-3, "grad_norm": 0.8, "tokens_per_s": 12345.0, "padding": 0.04}
     facts |= {"step": step, "progress": step / 100, "eta_seconds": 80.0, "seconds": 1.0}
     return StepMetrics(**{**facts, **more})
 

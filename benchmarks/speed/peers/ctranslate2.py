@@ -63,10 +63,7 @@ def convert(checkpoint: Checkpoint, words: list[str]) -> TransformerSpec:
     w, sizes = checkpoint.weights, checkpoint.sizes
     layers = sizes["n_layers"], sizes["n_decoder_layers"]
     spec = TransformerSpec.from_config(
-        layers,
-        sizes["n_heads"],
-        pre_norm=sizes["pre_norm"],
-        activation=Activation[sizes["activation"].upper()],
+        layers, sizes["n_heads"], pre_norm=sizes["pre_norm"], activation=Activation[sizes["activation"].upper()]
     )
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         table = w["tgt_embedding.weight"]

@@ -18,14 +18,7 @@ from torch import Tensor, nn
 
 ITS_UNK, ITS_PAD = PAD, UNK
 """JoeyNMT numbers these two the other way round; no text here has an unknown word."""
-SPECIAL = {
-    "pad_id": ITS_PAD,
-    "unk_id": ITS_UNK,
-    "bos_id": BOS,
-    "eos_id": EOS,
-    "sep_id": None,
-    "sep_token": None,
-}
+SPECIAL = {"pad_id": ITS_PAD, "unk_id": ITS_UNK, "bos_id": BOS, "eos_id": EOS, "sep_id": None, "sep_token": None}
 
 
 def vocabulary(size: int) -> Vocabulary:

@@ -66,12 +66,7 @@ class KerasTrainer:
         self.step, self.n_parameters = 0, self.model.count_params()
         self.model.compile(
             keras.optimizers.AdamW(
-                self.lr,
-                weight_decay=0.01,
-                beta_1=0.9,
-                beta_2=0.98,
-                epsilon=1e-9,
-                global_clipnorm=spec.workload.clip,
+                self.lr, weight_decay=0.01, beta_1=0.9, beta_2=0.98, epsilon=1e-9, global_clipnorm=spec.workload.clip
             ),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )

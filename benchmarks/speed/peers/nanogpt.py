@@ -34,10 +34,7 @@ class NanoGPT(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         w = spec.workload
-        self.tokens, self.positions = (
-            nn.Embedding(w.vocab_size, w.d_model),
-            nn.Embedding(w.max_len, w.d_model),
-        )
+        self.tokens, self.positions = (nn.Embedding(w.vocab_size, w.d_model), nn.Embedding(w.max_len, w.d_model))
         self.dropout, self.norm = nn.Dropout(w.dropout), nn.LayerNorm(w.d_model)
         self.blocks = nn.ModuleList(Block(w.d_model, w.n_heads, w.dropout) for _ in range(w.n_layers))
 

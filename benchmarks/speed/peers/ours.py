@@ -40,12 +40,7 @@ def config_of(w: Workload) -> Config:
         pooling="mean",
     )
     train = TrainConfig(
-        steps=1,
-        lr=w.lr,
-        clip=w.clip,
-        optimizer="adamw",
-        schedule="constant",
-        adamw=AdamWConfig(weight_decay=0.01),
+        steps=1, lr=w.lr, clip=w.clip, optimizer="adamw", schedule="constant", adamw=AdamWConfig(weight_decay=0.01)
     )
     text = TextConfig(tokenizer="word", vocab_size=w.vocab_size, max_len=w.max_len)
     return Config(task=w.kind, model=model, train=train, text=text)

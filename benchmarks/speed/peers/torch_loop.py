@@ -41,10 +41,7 @@ class Classifier(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         w = spec.workload
-        self.tokens, self.positions = (
-            nn.Embedding(w.vocab_size, w.d_model),
-            nn.Embedding(w.max_len, w.d_model),
-        )
+        self.tokens, self.positions = (nn.Embedding(w.vocab_size, w.d_model), nn.Embedding(w.max_len, w.d_model))
         self.dropout = nn.Dropout(w.dropout)
         self.encoder = as_ours(nn.TransformerEncoder(nn.TransformerEncoderLayer(**layer_options(spec)), w.n_layers))
         self.head = nn.Linear(w.d_model, 2)
@@ -79,11 +76,7 @@ class Translator(nn.Module):
         memory = self.encoder(self.embed(batch.ids), src_key_padding_mask=hidden)
         causal = nn.Transformer.generate_square_subsequent_mask(batch.tgt_in.shape[1])
         x = self.decoder(
-            self.embed(batch.tgt_in),
-            memory,
-            tgt_mask=causal,
-            tgt_is_causal=True,
-            memory_key_padding_mask=hidden,
+            self.embed(batch.tgt_in), memory, tgt_mask=causal, tgt_is_causal=True, memory_key_padding_mask=hidden
         )
         return x @ self.tokens.weight.T
 
@@ -94,10 +87,7 @@ class LanguageModel(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         w = spec.workload
-        self.tokens, self.positions = (
-            nn.Embedding(w.vocab_size, w.d_model),
-            nn.Embedding(w.max_len, w.d_model),
-        )
+        self.tokens, self.positions = (nn.Embedding(w.vocab_size, w.d_model), nn.Embedding(w.max_len, w.d_model))
         self.dropout = nn.Dropout(w.dropout)
         layer = nn.TransformerEncoderLayer(**layer_options(spec))
         self.layers = as_ours(nn.TransformerEncoder(layer, w.n_layers, norm=nn.LayerNorm(w.d_model)))

@@ -45,11 +45,7 @@ class Tutorial(nn.Module):
         self.tokens, self.attention, self.dropout = nn.Embedding(WORDS, D_MODEL), Attention(), nn.Dropout(0.1)
         self.register_buffer("positions", sinusoids(LENGTH, D_MODEL))
         self.feed_forward = nn.Sequential(nn.Linear(D_MODEL, D_FF), nn.ReLU(), nn.Linear(D_FF, D_MODEL))
-        self.norm_1, self.norm_2, self.head = (
-            nn.LayerNorm(D_MODEL),
-            nn.LayerNorm(D_MODEL),
-            nn.Linear(D_MODEL, 1),
-        )
+        self.norm_1, self.norm_2, self.head = (nn.LayerNorm(D_MODEL), nn.LayerNorm(D_MODEL), nn.Linear(D_MODEL, 1))
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.dropout(self.tokens(ids) * math.sqrt(D_MODEL) + self.positions)

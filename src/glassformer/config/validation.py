@@ -199,9 +199,7 @@ def _check_model(model: ModelConfig, where: str) -> None:
 
 def _check_training(train: TrainConfig, where: str) -> None:
     if train.adversarial:
-        others = {
-            "compile": "compiled layers keep what a gradient needs for one, and it takes two",
-        }
+        others = {"compile": "compiled layers keep what a gradient needs for one, and it takes two"}
         for name, told in others.items():
             if getattr(train, name):
                 said = f"{where}: adversarial and {name} cannot go together: {told}"

@@ -65,10 +65,7 @@ def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[s
 
 
 def paired_bootstrap(
-    first: np.ndarray,
-    second: np.ndarray,
-    score: Callable[[np.ndarray], float],
-    n_bootstrap: int = N_BOOTSTRAP,
+    first: np.ndarray, second: np.ndarray, score: Callable[[np.ndarray], float], n_bootstrap: int = N_BOOTSTRAP
 ) -> dict[str, Any]:
     """Ask whether two systems' scores of a whole corpus differ by more than chance (Koehn 2004).
 
@@ -123,10 +120,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
         p_value, half = float(difference == 0), 0.0
     else:
         freedom = error**4 / (of_first**2 / (n - 1) + of_second**2 / (m - 1))
-        p_value, half = (
-            2 * float(t.sf(abs(difference) / error, freedom)),
-            error * float(t.ppf(0.975, freedom)),
-        )
+        p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
     interval = [difference - half, difference + half]
     return {
         "test": "Welch's t",

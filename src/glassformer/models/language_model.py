@@ -36,11 +36,7 @@ class LanguageModel(nn.Module):
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self, config.zero_init)
 
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "B T V"]:
+    def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
         x = self.read(ids, cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
@@ -50,11 +46,7 @@ class LanguageModel(nn.Module):
         """The matrix that turns what was read into logits."""
         return self.embedding.weight if self.output is None else self.output.weight
 
-    def read(
-        self,
-        ids: Int[Tensor, "B T"],
-        cache: DecoderCache | None = None,
-    ) -> Float[Tensor, "B T D"]:
+    def read(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
         """What `forward` projects on the vocabulary.
 
         Raises:

@@ -81,10 +81,7 @@ class Translator(nn.Module):
         return Translator(BIG, vocab_size, max_len)
 
     def forward(
-        self,
-        src: Int[Tensor, "B S"],
-        tgt_in: Int[Tensor, "B T"],
-        src_padding_mask: Bool[Tensor, "B S"] | None = None,
+        self, src: Int[Tensor, "B S"], tgt_in: Int[Tensor, "B T"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B T V"]:
         """Logits (B, T, V) of the token after each of tgt_in (B, T), given src (B, S).
 

@@ -82,13 +82,7 @@ def best_validation_score(run: RunRecord) -> float | None:
 def summary_stats(values: Sequence[float]) -> JsonObject:
     """n, mean, sd (of a sample; None for one value), min and max."""
     sd = statistics.stdev(values) if len(values) > 1 else None
-    return {
-        "n": len(values),
-        "mean": statistics.fmean(values),
-        "sd": sd,
-        "min": min(values),
-        "max": max(values),
-    }
+    return {"n": len(values), "mean": statistics.fmean(values), "sd": sd, "min": min(values), "max": max(values)}
 
 
 def mean_text(metric: Metric, values: Sequence[float]) -> str:
@@ -173,14 +167,7 @@ def seeds_markdown(facts: SeedsRecord) -> str:
             ]
         )
     scored = "test" if first.evaluation and first.evaluation.split == "test" else "evaluation"
-    header = [
-        "",
-        f"validation {validation.title}",
-        f"{scored} {test.title}",
-        "95% interval",
-        "updates",
-        "time",
-    ]
+    header = ["", f"validation {validation.title}", f"{scored} {test.title}", "95% interval", "updates", "time"]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
         f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, again and again from other random weights, in "

@@ -57,11 +57,9 @@ def dataset(facts: RunRecord) -> str:
             own = data.files.train_file or data.files.src_file or facts.data.source
             return f"own data ({code(own)}){took}" if own else f"own data{took}"
         case name:
-            return {
-                "imdb": "IMDB",
-                "imdb-texts": "IMDB without labels",
-                "shakespeare": "tiny Shakespeare",
-            }.get(name, name) + took
+            return {"imdb": "IMDB", "imdb-texts": "IMDB without labels", "shakespeare": "tiny Shakespeare"}.get(
+                name, name
+            ) + took
 
 
 def cautions(facts: RunRecord) -> list[str]:

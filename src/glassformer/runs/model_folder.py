@@ -86,11 +86,7 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def _bound_sizes(config: JsonObject, n_layers: LayersOf, n_weights: int, where: Path) -> None:
     """Refuse sizes that would have a model built, and memory taken, beyond the weights that came."""
-    labels, vocab_size, task = (
-        config.get("label_names") or [],
-        config.get("vocab_size"),
-        str(config.get("task")),
-    )
+    labels, vocab_size, task = (config.get("label_names") or [], config.get("vocab_size"), str(config.get("task")))
     if not isinstance(labels, list):
         raise CheckpointError(f"{where}: label_names should be a list")
     if type(vocab_size) is not int or vocab_size < 1:

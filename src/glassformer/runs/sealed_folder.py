@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import CheckpointError
-from glassformer.utils.atomic_io import (
-    link_or_copy,
-    parse_json,
-    sha256_file,
-    write_durably,
-    write_folder_atomically,
-)
+from glassformer.utils.atomic_io import link_or_copy, parse_json, sha256_file, write_durably, write_folder_atomically
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 20

@@ -174,8 +174,7 @@ class Tokenizer:
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder") from None
         except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
             raise CheckpointError(
-                f"{path}: this is not a readable tokenizer ({error})",
-                hint="restore it from a copy or train again",
+                f"{path}: this is not a readable tokenizer ({error})", hint="restore it from a copy or train again"
             ) from error
         found = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if found != list(SPECIAL_TOKENS):

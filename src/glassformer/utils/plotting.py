@@ -74,13 +74,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(
-    height: float,
-    title: str,
-    subtitle: str,
-    *,
-    width: float = WIDTH,
-    right: float = 0.3,
-    rows: Sequence[int] = (1,),
+    height: float, title: str, subtitle: str, *, width: float = WIDTH, right: float = 0.3, rows: Sequence[int] = (1,)
 ) -> Any:
     """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 

@@ -113,8 +113,7 @@ def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_pa
     assert valid + train + test == text, "training runs up to the test part"
     assert (len(train), len(valid), len(test)) == (814, 90, 101)
     whole = load_text_data(
-        TASKS["lm"].schema,
-        DataConfig(dataset="shakespeare", data_dir=str(tmp_path), use_test_as_validation=True),
+        TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), use_test_as_validation=True)
     )
     assert whole.train.text[0] == text[:904] and whole.valid.text == [test]
 
@@ -158,10 +157,7 @@ def test_dates_come_through_the_door():
 
 @pytest.mark.parametrize(
     ("task", "dataset", "message"),
-    [
-        ("lm", "imdb", "holds texts with labels, and lm needs running text"),
-        ("sing", "imdb", "no task 'sing'"),
-    ],
+    [("lm", "imdb", "holds texts with labels, and lm needs running text"), ("sing", "imdb", "no task 'sing'")],
 )
 def test_what_does_not_fit_is_a_usage_error(task, dataset, message):
     with pytest.raises(UsageError, match=message):

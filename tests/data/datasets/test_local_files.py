@@ -106,8 +106,7 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
     data = load(
-        TASKS["classify"].schema,
-        DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows)))),
+        TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows))))
     )
     assert TASKS["classify"].classes_of(data.train) == [str(i) for i in range(11)]
 

@@ -102,10 +102,7 @@ def test_a_limit_counts_what_people_labelled(data: DataConfig, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        (
-            [("new", "good"), ("newer", "superb")],
-            r"p\.jsonl:2: label 'superb' is not one of the training data's",
-        ),
+        ([("new", "good"), ("newer", "superb")], r"p\.jsonl:2: label 'superb' is not one of the training data's"),
         ([("text 1", "good"), ("text 2", "bad")], "each of its texts is in the data set already"),
     ],
 )

@@ -22,12 +22,7 @@ LOADERS = {
 }
 ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with: "" is nothing; None is running text."""
-_IN_WORDS = {
-    None: "running text",
-    "": "texts alone",
-    "label": "texts with labels",
-    "target": "pairs of sentences",
-}
+_IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
 
 
 def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:

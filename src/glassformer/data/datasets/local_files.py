@@ -18,13 +18,7 @@ from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.pretokenized.index import is_pretokenized
 from glassformer.data.pretokenized.loader import load_pretokenized
 from glassformer.data.schema import DataSchema
-from glassformer.data.splits import (
-    TEST_IS_VALIDATION,
-    Split,
-    TextData,
-    random_group_split,
-    stratified_group_split,
-)
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split, stratified_group_split
 from glassformer.errors import DataError, UsageError
 
 Part: TypeAlias = Path | tuple[Path, Path] | None

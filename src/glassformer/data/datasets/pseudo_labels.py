@@ -47,10 +47,7 @@ def with_pseudo_labels(schema: DataSchema, data: DataConfig, text: TextData) -> 
         n_pseudo=len(added),
     )
     return replace(
-        text,
-        train=joined,
-        notes=[*text.notes, *diagnostics.notes],
-        hashes={**text.hashes, **diagnostics.hashes},
+        text, train=joined, notes=[*text.notes, *diagnostics.notes], hashes={**text.hashes, **diagnostics.hashes}
     )
 
 
@@ -76,10 +73,7 @@ def read_pseudo_labels(
         diagnostics.error(path, 0, "nothing new", f"{told} (the highest: {max(probabilities):.4f})")
     elif likely and not added:
         diagnostics.error(
-            path,
-            0,
-            "nothing new",
-            "each of its texts is in the data set already; predict the labels of others",
+            path, 0, "nothing new", "each of its texts is in the data set already; predict the labels of others"
         )
     counts = Counter(predictions.answer[i] for i in added)
     by_class = [f"{label} {counts[label]:,}" for label in sorted(set(parts["train"].answer))]

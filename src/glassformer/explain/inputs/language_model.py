@@ -60,13 +60,7 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     ids = all_ids[start : start + model.max_len]
     check_length(len(ids), request.pad, model.max_len)
     stream = make_stream(
-        t,
-        "text",
-        ids,
-        spans[start : start + len(ids)],
-        text,
-        n_given=len(prompt) - start,
-        n_pad=request.pad,
+        t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
     )
     # A causal model needs no mask for padding at the end.
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}

@@ -64,11 +64,7 @@ class SavedPageData(TypedDict):
 
 
 def write_saved_page(
-    path: Path,
-    explanation: ExplanationData,
-    *,
-    other: ExplanationData | None = None,
-    subject: Subject | None = None,
+    path: Path, explanation: ExplanationData, *, other: ExplanationData | None = None, subject: Subject | None = None
 ) -> list[str]:
     """Write the page; return what it lacks, a sentence each.
 

@@ -35,11 +35,7 @@ class CrossEntropySum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        logits: Float[Tensor, "N V"],
-        labels: Int[Tensor, " N"],
-        label_smoothing: float,
-        ignore_index: int,
+        ctx: Any, logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"], label_smoothing: float, ignore_index: int
     ) -> Float[Tensor, ""]:
         size = logits.shape[-1]
         spread = label_smoothing / size
