@@ -101,9 +101,14 @@ def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str])
     with ExitStack() as stack:
 
         def open_app(
-            model: str | Subject | Path, screen: str = "flow", *, options: Any = None, **params: object
+            model: str | Subject | Path,
+            screen: str = "flow",
+            *,
+            options: Any = None,
+            init_script: str = "",
+            **params: object,
         ) -> App:
-            page = stack.enter_context(windows.lent(watch, options or {}))
+            page = stack.enter_context(windows.lent(watch, options or {}, init_script))
             base = model.as_uri() if isinstance(model, Path) else address(model)
             return stack.enter_context(App(page, base)).open(screen, **params)
 
@@ -117,22 +122,31 @@ def new_context(browser: Browser, options: dict[str, Any]) -> BrowserContext:
 
 
 class Windows:
-    """Empty pages of a browser, by what they were opened with; each has a context, and so a storage, of its own."""
+    """Empty pages of a browser, by their options and initial script; each has its own context and so its own storage.
+
+    An initial script stays in a page for good, so a page that has one is reused only for tests with the same script.
+    """
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
         self.free: dict[str, list[Page]] = {}
 
     @contextmanager
-    def lent(self, watch: Watch, options: dict[str, Any]) -> Iterator[Page]:
-        free = self.free.setdefault(repr(sorted(options.items())), [])
-        page = free.pop() if free else new_context(self.browser, options).new_page()
+    def lent(self, watch: Watch, options: dict[str, Any], init_script: str) -> Iterator[Page]:
+        free = self.free.setdefault(repr([sorted(options.items()), init_script]), [])
+        page = free.pop() if free else self._new_page(options, init_script)
         with watch.over(page.context):
             yield page
             page.unroute_all(behavior="ignoreErrors")
             page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
             page.goto("about:blank")
             free.append(page)
+
+    def _new_page(self, options: dict[str, Any], init_script: str) -> Page:
+        page = new_context(self.browser, options).new_page()
+        if init_script:
+            page.add_init_script(init_script)
+        return page
 
     def close(self) -> None:
         for page in [page for pages in self.free.values() for page in pages]:

@@ -165,20 +165,7 @@ def test_what_is_typed_while_a_trace_is_on_its_way_stays(
 
 
 def test_a_head_is_painted_once_though_layers_come_one_by_one(app: Callable[..., App]) -> None:
-    page = app("lm, pre-norm")
-    page.page.add_init_script(
-        """(() => {
-            const paint = CanvasRenderingContext2D.prototype.putImageData;
-            window.painted = 0;
-            CanvasRenderingContext2D.prototype.putImageData = function (...given) {
-                if (this.canvas.className === "thumb") window.painted += 1;
-                return paint.apply(this, given);
-            };
-        })()"""
-    )
-    page.go("attention")
-    page.page.reload()
-    page.ready("attention")
+    page = app("lm, pre-norm", "attention", init_script=COUNT_THUMBS)
     page.settle()
     n_heads = page.page.locator("[data-head] canvas.thumb").count()
     assert n_heads > page.page.locator("[data-head]").first.locator("xpath=..").locator("[data-head]").count()
@@ -234,15 +221,24 @@ HANDLERS = """() => {
         .map(([one]) => view(one));
 }"""
 """Whose handlers are others than at the last call: a component that is drawn anew gives its elements new ones."""
-PAINTS = """(() => {
-    const begin = CanvasRenderingContext2D.prototype.setTransform;
+COUNT_THUMBS = """(() => {
+    const paint = CanvasRenderingContext2D.prototype.putImageData;
     window.painted = 0;
-    CanvasRenderingContext2D.prototype.setTransform = function (...given) {
-        window.painted += 1;
-        return begin.apply(this, given);
+    CanvasRenderingContext2D.prototype.putImageData = function (...args) {
+        if (this.canvas.className === "thumb") window.painted += 1;
+        return paint.apply(this, args);
     };
 })()"""
-"""Counts how often a heat map is painted."""
+"""Counts in `painted` how often the small picture of a head is painted."""
+COUNT_HEAT_MAPS = """(() => {
+    const begin = CanvasRenderingContext2D.prototype.setTransform;
+    window.painted = 0;
+    CanvasRenderingContext2D.prototype.setTransform = function (...args) {
+        window.painted += 1;
+        return begin.apply(this, args);
+    };
+})()"""
+"""Counts in `painted` how often a heat map is painted."""
 
 
 def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -> None:
@@ -273,11 +269,7 @@ def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -
 def test_a_pointer_draws_nothing_anew_outside_of_the_view_it_is_over(
     app: Callable[..., App], screen: str, params: dict[str, object], over: str, views: set[str]
 ) -> None:
-    page = app("lm, pre-norm")
-    page.page.add_init_script(PAINTS)
-    page.go(screen, text="abc d", **params)
-    page.page.reload()
-    page.ready(screen)
+    page = app("lm, pre-norm", screen, init_script=COUNT_HEAT_MAPS, text="abc d", **params)
     page.page.mouse.move(2, 2)
     page.page.locator(over).first.wait_for()
     page.settle()
