@@ -149,12 +149,7 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
     weights["positions"] = sinusoidal(model.max_len, c.d_model).numpy()
     vocab_size = len(weights["tgt_embedding.weight"])
-    told["sizes"] = asdict(c) | {
-        "n_decoder_layers": c.n_decoder_layers or c.n_layers,
-        "d_ff": d_ff_of(c),
-        "vocab_size": vocab_size,
-        "max_len": model.max_len,
-    }
+    told["sizes"] = asdict(c) | {"d_ff": d_ff_of(c), "vocab_size": vocab_size, "max_len": model.max_len}
     np.savez(folder / "weights.npz", allow_pickle=False, **weights)
     (folder / "model.json").write_text(json.dumps(told), encoding="utf-8")
     return {"n": len(told["sources"]), "steps": told["steps"], "sizes": told["sizes"], "run": told["run"]}
@@ -242,7 +237,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
     for row in rows:
         row.why_not = row.why_not or ("" if all(row.rounds.values()) else "not measured: interrupted")
     s = checkpoint["sizes"]
-    section = Section(f"(d) translating: {s['n_layers']}+{s['n_decoder_layers']} layers, d {s['d_model']}", COLUMNS)
+    section = Section(f"(d) translating: {s['n_layers']}+{s['n_layers']} layers, d {s['d_model']}", COLUMNS)
     ours = next((row for row in rows if row.peer == "ours" and not row.why_not), None)
     section.rows = [cells(row, ours, n, options.anyway) for row in rows]
     section.summary = summary_of(rows, n, options.anyway)

@@ -26,13 +26,10 @@ MODELS: dict[str, Parts] = {
     ),
     "translate, pre-norm": (
         "translate",
-        {"pre_norm": True, "n_layers": 1, "n_decoder_layers": 2, "norm": "rms", "activation": "swiglu", "bias": False},
+        {"pre_norm": True, "n_layers": 2, "norm": "rms", "activation": "swiglu", "bias": False},
     ),
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
-    "lm, pre-norm": (
-        "lm",
-        {"pre_norm": True, "positions": "rotary", "qk_norm": True, "activation": "swiglu", "longest_ngram": 3},
-    ),
+    "lm, pre-norm": ("lm", {"pre_norm": True, "positions": "rotary", "activation": "swiglu", "longest_ngram": 3}),
     "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
 }
 TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d"}

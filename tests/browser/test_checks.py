@@ -85,7 +85,7 @@ def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[...,
 
 def test_a_window_says_what_is_cut_and_leaves_a_short_stream_whole(app: Callable[..., App]) -> None:
     """A source of 560 characters is shown in part, its short translation as it is."""
-    run = subject_of(("translate", {"n_layers": 1, "n_decoder_layers": 1}), max_len=600)
+    run = subject_of(("translate", {"n_layers": 1}), max_len=600)
     asked = {"text": "abcdefg" * 80, "target": "abc", "window": 300}
     page = app(run, "step", node="encoder.0.self.weights", **asked)
     assert page.check("encoder.0.self.weights") == "unavailable"

@@ -119,11 +119,11 @@ def test_only_what_differs_is_passed_on() -> None:
 OFFERED = {
     "imdb": (
         {"--beta1", "--weight-decay", "--model.pooling", "--text.truncate"},
-        {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size", "--model.n-decoder-layers"},
+        {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size"},
     ),
     "imdb-tutorial": ({"--beta1"}, {"--weight-decay", "--momentum"}),
     "dates": (
-        {"--n-dates", "--beam-size", "--sample", "--model.n-decoder-layers"},
+        {"--n-dates", "--beam-size", "--sample"},
         {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"},
     ),
     "multi30k-en-de": ({"--src-lang", "--weight-decay"}, {"--n-dates", "--src-file"}),
@@ -135,7 +135,7 @@ OFFERED = {
     ),
     "lm": (
         {"--train-file", "--top-k", "--max-new-tokens"},
-        {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling", "--model.n-decoder-layers"},
+        {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling"},
     ),
 }
 

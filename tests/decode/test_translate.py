@@ -19,8 +19,8 @@ from glassformer.models.quantize import at_precision
 
 VARIANTS = [
     {},
-    {"positions": "rotary", "norm": "rms", "qk_norm": True, "activation": "swiglu", "bias": False},
-    {"positions": "learned", "pre_norm": False, "n_decoder_layers": 1, "d_head": 3},
+    {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False},
+    {"positions": "learned", "pre_norm": False, "d_head": 3},
 ]
 
 

@@ -21,7 +21,7 @@ TEXT = "abc ba"
 def hashed_ngram_run(**model: object) -> Run:
     """Return a run with random weights, those of the n-grams as large as the others."""
     config = config_of("lm", word_mask_prob=0.0)
-    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4, "ngram_rows": 300}
+    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4}
     config = replace(config, model=replace(config.model, **(small | model)))
     task = TASKS["lm"].from_data(config, data_of("lm"))
     torch.manual_seed(2)

@@ -71,20 +71,14 @@ def assert_true(t: Trace, model: nn.Module) -> None:
 VARIANTS = {
     "as published": {"pre_norm": False},
     "pre-norm": {"pre_norm": True},
-    "rms, swiglu, rotary, normed heads": {
+    "rms, swiglu, rotary": {
         "norm": "rms",
         "activation": "swiglu",
         "positions": "rotary",
-        "qk_norm": True,
         "bias": False,
         "tie_embeddings": False,
     },
-    "post-norm, gelu, learned, normed heads": {
-        "pre_norm": False,
-        "activation": "gelu",
-        "positions": "learned",
-        "qk_norm": True,
-    },
+    "post-norm, gelu, learned": {"pre_norm": False, "activation": "gelu", "positions": "learned"},
     "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
     "no positions": {"positions": "none", "tie_embeddings": False},
 }
@@ -148,12 +142,12 @@ def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
 
 
 def test_steps_that_only_some_models_have() -> None:
-    t, _ = traced(language_model(**VARIANTS["rms, swiglu, rotary, normed heads"]), ids(4))
+    t, _ = traced(language_model(**VARIANTS["rms, swiglu, rotary"]), ids(4))
     own = [id.removeprefix("decoder.0.") for id in t if id.startswith("decoder.0.")]
     assert (
         own
         == (
-            "self.norm self.q_proj self.q_heads self.q_norm self.k_proj self.k_heads self.k_norm self.v_proj "
+            "self.norm self.q_proj self.q_heads self.k_proj self.k_heads self.v_proj "
             "self.q self.k self.v self.products self.scores self.mask self.weights self.context self.concat "
             "self.out self.residual ff.norm ff.w_gate ff.w_in ff.hidden ff.out ff.residual"
         ).split()
@@ -161,10 +155,6 @@ def test_steps_that_only_some_models_have() -> None:
     assert [t[f"decoder.0.self.{x}"].op for x in "qkv"] == ["rotate", "rotate", "split_heads"]
     assert [id for id in t if id.startswith("embedding")] == ["embedding.ids", "embedding.rows", "embedding.scaled"]
     assert t["decoder.0.self.norm"].inputs == ("embedding.scaled",)
-    normed, _ = traced(language_model(qk_norm=True), ids(4))
-    assert normed["decoder.0.self.q"].op == "rms_norm"
-    assert normed["decoder.0.self.q"].inputs == ("decoder.0.self.q_heads",)
-    assert "decoder.0.self.q_norm" not in normed
     plain, _ = traced(language_model(), ids(4))
     assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
 

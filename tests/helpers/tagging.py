@@ -88,7 +88,7 @@ class Tag(Task):
     schema = DataSchema("tag", (TEXT, TAGS), check=check_tags)
     metric = "tag_accuracy"
     report = TagReport()
-    ignores = frozenset({"decode", "model.pooling", "model.n_decoder_layers", "model.tie_embeddings"})
+    ignores = frozenset({"decode", "model.pooling", "model.tie_embeddings"})
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:

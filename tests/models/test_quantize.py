@@ -17,7 +17,7 @@ from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifie
 from glassformer.models.quantize import Bf16Linear, Fp16Linear, Int8Linear, at_precision
 from glassformer.utils.device import Precision, tuned
 
-SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64, zero_init=False)
+SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64)
 IDS = torch.randint(3, 50, (4, 9), generator=torch.Generator().manual_seed(1))
 
 

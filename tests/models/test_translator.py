@@ -117,7 +117,6 @@ def from_marian(theirs: MarianMTModel) -> Translator:
     c = theirs.config
     config = ModelConfig(
         n_layers=c.encoder_layers,
-        n_decoder_layers=c.decoder_layers,
         d_model=c.d_model,
         n_heads=c.encoder_attention_heads,
         d_ff=c.encoder_ffn_dim,
@@ -149,7 +148,7 @@ def marian() -> MarianMTModel:
         vocab_size=50,
         d_model=16,
         encoder_layers=2,
-        decoder_layers=3,
+        decoder_layers=2,
         encoder_attention_heads=4,
         decoder_attention_heads=4,
         encoder_ffn_dim=40,

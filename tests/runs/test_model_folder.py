@@ -285,8 +285,6 @@ SMALL = {"n_layers": 1, "d_model": 8, "n_heads": 2}
         {"d_ff": 4},
         {"bias": False, "norm": "rms"},
         {"n_layers": 3},
-        {"n_layers": 3, "n_decoder_layers": 1},
-        {"n_decoder_layers": 3},
         {"activation": "swiglu"},
         {"positions": "learned"},
         {"positions": "none", "tie_embeddings": False},

@@ -72,7 +72,6 @@ export interface ModelInfo {
   norm: string;
   positions: string;
   activation: string;
-  qk_norm: boolean;
   pooling: string | null;
   vocab_size: number;
   max_len: number;

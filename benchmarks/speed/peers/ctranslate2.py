@@ -61,7 +61,7 @@ class CTranslate2:
 def convert(checkpoint: Checkpoint, words: list[str]) -> TransformerSpec:
     """Our weights in CTranslate2's specification."""
     w, sizes = checkpoint.weights, checkpoint.sizes
-    layers = sizes["n_layers"], sizes["n_decoder_layers"]
+    layers = sizes["n_layers"], sizes["n_layers"]
     spec = TransformerSpec.from_config(
         layers, sizes["n_heads"], pre_norm=sizes["pre_norm"], activation=Activation[sizes["activation"].upper()]
     )

@@ -79,7 +79,7 @@ def model_of(checkpoint: Checkpoint) -> M2M100ForConditionalGeneration:
             vocab_size=s["vocab_size"],
             d_model=s["d_model"],
             encoder_layers=s["n_layers"],
-            decoder_layers=s["n_decoder_layers"],
+            decoder_layers=s["n_layers"],
             encoder_attention_heads=s["n_heads"],
             decoder_attention_heads=s["n_heads"],
             encoder_ffn_dim=s["d_ff"],

@@ -45,7 +45,6 @@ def random_run(checkpoint: Checkpoint, precision: Precision) -> Run:
     s = checkpoint.sizes
     model = ModelConfig(
         n_layers=s["n_layers"],
-        n_decoder_layers=s["n_decoder_layers"],
         d_model=s["d_model"],
         n_heads=s["n_heads"],
         d_ff=s["d_ff"],

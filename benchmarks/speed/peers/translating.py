@@ -23,7 +23,7 @@ class Checkpoint:
 
     Args:
         weights: arrays by glassformer's names.
-        sizes: n_layers, n_decoder_layers, d_model, n_heads, d_ff, vocab_size, max_len, activation, pre_norm.
+        sizes: n_layers (of each stack), d_model, n_heads, d_ff, vocab_size, max_len, activation, pre_norm.
         sources: sentences as ids, the end token included. words: the same as glassformer reads them.
         steps: tokens that every translation has, for weights which never end one; None where they do.
         run: a run folder, where the checkpoint is one.

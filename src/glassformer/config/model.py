@@ -14,8 +14,6 @@ class ModelConfig:
 
     n_layers: int = number(4, "[1, 1000]")
     """Layers of the encoder (and of the decoder), the paper's N."""
-    n_decoder_layers: int | None = number(None, "[1, 1000]")
-    """Layers of a translator's decoder where they differ from the encoder's."""
     d_model: int = number(256, "[1, 65536]")
     """Width of the residual stream."""
     n_heads: int = number(4, "[1, 1024]")
@@ -42,17 +40,11 @@ class ModelConfig:
     """How positions are told apart; sinusoidal is the paper's."""
     bias: bool = True
     """Biases in linear layers."""
-    qk_norm: bool = False
-    """RMS-normalise each head's queries and keys."""
     tie_embeddings: bool = True
     """Share input and output embeddings (source too when translating with one vocabulary)."""
     pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
     """Classifier: how token vectors become one, padding excluded."""
     longest_ngram: int = number(0, "[0, 16]")
     """Language model: n-grams of 2 to so many tokens have vectors, added to that of the token they end with; 0: none."""
-    ngram_rows: int = number(16384, "[1, 10000000]")
-    """Rows for the n-grams of each length, which are hashed to them."""
     ngram_dropout: float = number(0.5, "[0, 1)")
     """Share of those n-grams that are left out while training: rare ones would be learned by heart."""
-    zero_init: bool = False
-    """Begin with every residual branch, and an output layer that is not tied, at zero: each layer starts as identity."""

@@ -79,7 +79,6 @@ class ModelInfo(TypedDict):
     norm: str
     positions: str
     activation: str
-    qk_norm: bool
     pooling: str | None
     vocab_size: int
     max_len: int
@@ -118,7 +117,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
     family = family_of(task).stacks
-    n_decoder = 0 if family == "encoder" else config.n_decoder_layers or config.n_layers
+    n_decoder = 0 if family == "encoder" else config.n_layers
     return {
         "task": task.name,
         "family": family,
@@ -129,7 +128,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         "sha256": checkpoint_sha256(subject, checkpoint),
         "n_params": sum(p.numel() for p in subject.model.parameters()),
         "members": config.members,
-        "n_layers": n_decoder if family == "decoder" else config.n_layers,
+        "n_layers": config.n_layers,
         "n_decoder_layers": n_decoder,
         "d_model": config.d_model,
         "n_heads": config.n_heads,
@@ -139,7 +138,6 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         "norm": config.norm,
         "positions": config.positions,
         "activation": config.activation,
-        "qk_norm": config.qk_norm,
         "pooling": config.pooling if family == "encoder" else None,
         "vocab_size": t.vocab_size,
         "max_len": task.config.text.max_len,

@@ -38,7 +38,7 @@ def make_encoder(config: ModelConfig) -> Encoder:
 
 
 def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
-    """Make `n_decoder_layers` (or `n_layers`) decoder layers, with cross attention or without."""
+    """Make `n_layers` decoder layers, with cross attention or without."""
     layers = [
         DecoderLayer(
             _attention(config),
@@ -48,7 +48,7 @@ def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
             cross_residual=_residual(config) if cross else None,
             feed_forward_residual=_residual(config),
         )
-        for _ in range(config.n_decoder_layers or config.n_layers)
+        for _ in range(config.n_layers)
     ]
     return Decoder(layers, make_norm(config) if config.pre_norm else None)
 
@@ -93,13 +93,12 @@ def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
     return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
 
 
-def initialise(model: nn.Module, zero: bool = False) -> None:
-    """Xavier-uniform matrices and zero biases (Glorot and Bengio 2010); the projections that end a
-    residual branch are scaled by 1/√(2 n), as in GPT-2, so that depth does not swell the sum: n is the
-    number of layers in their own stack. With `zero` they are zero, so that every layer begins as the identity
-    (Zhang et al. 2019, "Fixup"), and so are linear layers outside the stacks: all answers begin equally likely.
+def initialise(model: nn.Module) -> None:
+    """Initialise linear layers: Xavier-uniform weights and zero biases (Glorot and Bengio 2010).
 
-    The paper does not state its initialisation. Embeddings and norms initialise themselves.
+    The projections that end a residual branch are scaled by 1/√(2 n), n being the layers of their stack, so that depth
+    does not increase the variance of the sum (GPT-2; Radford et al. 2019, 2.3). The paper does not state its
+    initialisation. Embeddings and norms initialise themselves.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -111,15 +110,11 @@ def initialise(model: nn.Module, zero: bool = False) -> None:
             for name, weight in stack.named_parameters():
                 if name.endswith(("o_proj.weight", "w_out.weight")):
                     with torch.no_grad():
-                        weight.mul_(0.0 if zero else (2 * len(stack.layers)) ** -0.5)
-    for module in model.children():
-        if zero and isinstance(module, nn.Linear):
-            nn.init.zeros_(module.weight)
+                        weight.mul_((2 * len(stack.layers)) ** -0.5)
 
 
 def _attention(c: ModelConfig) -> MultiHeadAttention:
-    options = {"bias": c.bias, "qk_norm": c.qk_norm}
-    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, **options)
+    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, bias=c.bias)
 
 
 def _residual(config: ModelConfig) -> Residual:

@@ -76,7 +76,7 @@ class TextClassifier(nn.Module):
         self.encoder = make_encoder(config)
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
-        initialise(self, config.zero_init)
+        initialise(self)
 
     def forward(
         self,

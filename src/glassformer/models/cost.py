@@ -14,7 +14,7 @@ def encoder_flops(c: ModelConfig, length: float) -> float:
 def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -> float:
     """Of the decoder with its output projection; causal attention sees half of the keys on average."""
     layer = _attention(c, length / 2) + _feed_forward(c) + (_attention(c, length) if cross else 0)
-    return (c.n_decoder_layers or c.n_layers) * layer + 2 * c.d_model * vocab_size
+    return c.n_layers * layer + 2 * c.d_model * vocab_size
 
 
 def _attention(c: ModelConfig, n_keys: float) -> float:

@@ -30,11 +30,10 @@ class LanguageModel(nn.Module):
         self.embedding = make_embedding(config, vocab_size, max_len)
         self.ngrams = None
         if config.longest_ngram > 1:
-            sizes = config.longest_ngram, config.d_model
-            self.ngrams = HashedNgramEmbedding(*sizes, config.ngram_dropout, special, config.ngram_rows)
+            self.ngrams = HashedNgramEmbedding(config.longest_ngram, config.d_model, config.ngram_dropout, special)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
-        initialise(self, config.zero_init)
+        initialise(self)
 
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""

@@ -68,7 +68,7 @@ class Translator(nn.Module):
         self.encoder = make_encoder(config)
         self.decoder = make_decoder(config, cross=True)
         self.output = None if tied else nn.Linear(config.d_model, vocab_size, bias=False)
-        initialise(self, config.zero_init)
+        initialise(self)
 
     @staticmethod
     def base(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:

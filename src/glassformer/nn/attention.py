@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import Mask, mask_scores, zero_fully_masked
-from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 
 Tap: TypeAlias = Callable[[str, Tensor], Tensor]
@@ -102,15 +101,12 @@ class MultiHeadAttention(nn.Module):
         n_heads: number of heads H.
         d_head: width E of a head; d_model / n_heads when absent.
         bias: biases in the four projections.
-        qk_norm: RMS-normalise each head's queries and keys (Henry et al. 2020); not in the paper.
 
     Raises:
         ValueError: d_head is absent and n_heads does not divide d_model.
     """
 
-    def __init__(
-        self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True, qk_norm: bool = False
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True) -> None:
         super().__init__()
         if d_head is None:
             if d_model % n_heads:
@@ -122,8 +118,6 @@ class MultiHeadAttention(nn.Module):
         self.k_proj = nn.Linear(d_model, width, bias=bias)
         self.v_proj = nn.Linear(d_model, width, bias=bias)
         self.o_proj = nn.Linear(width, d_model, bias=bias)
-        self.q_norm = RMSNorm(d_head) if qk_norm else nn.Identity()
-        self.k_norm = RMSNorm(d_head) if qk_norm else nn.Identity()
 
     def forward(
         self,
@@ -146,12 +140,12 @@ class MultiHeadAttention(nn.Module):
                 its first call and afterwards reads it.
             tap: see `attention`. It belongs to the call, since threads may share the module.
         """
-        q = self.q_norm(self._split_heads(self.q_proj(x)))
+        q = self._split_heads(self.q_proj(x))
         if memory is not None and cache is not None and cache.length:
             k, v = cache.keys, cache.values
         else:
             source = x if memory is None else memory
-            k = self.k_norm(self._split_heads(self.k_proj(source)))
+            k = self._split_heads(self.k_proj(source))
             v = self._split_heads(self.v_proj(source))
             if rotation is not None:
                 k = rotation.rotate(k)

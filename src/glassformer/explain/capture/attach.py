@@ -5,7 +5,7 @@ forward pass; only gathers (rows of a table, heads of a vector) and the scaling 
 of a translator, in order:
 
     src_embedding.ids, .rows, .scaled, .positions, .sum
-    encoder.0.self.norm, .q_proj, .k_proj, .v_proj, .q_heads, .q_norm, .k_heads, .k_norm, .q, .k, .v,
+    encoder.0.self.norm, .q_proj, .k_proj, .v_proj, .q_heads, .k_heads, .q, .k, .v,
         .products, .scores, .mask, .weights, .context, .concat, .out, .residual
     encoder.0.ff.norm, .w_gate, .w_in, .hidden, .out, .residual        encoder.norm
     tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits

@@ -10,7 +10,6 @@ from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
 from glassformer.nn.attention import MultiHeadAttention, Tap, fused_attention
 from glassformer.nn.masks import Mask
-from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 
 
@@ -45,7 +44,7 @@ class FusedContext:
 class AttentionHooks:
     """Hooks of one attention.
 
-    The last of split_heads, rms_norm and rotate that applies gives q and k; the others are steps of their own.
+    With rotary positions, rotate gives q and k and split_heads is a step of its own; else split_heads gives them.
     """
 
     def __init__(self, hooks: ModuleHooks, module: MultiHeadAttention, name: str) -> None:
@@ -53,10 +52,6 @@ class AttentionHooks:
         hooks.set_tap(module, self.start_call)
         for letter in "qkv":
             self._hook_projection(letter, getattr(module, f"{letter}_proj"))
-        for letter in "qk":
-            norm = getattr(module, f"{letter}_norm")
-            if isinstance(norm, RMSNorm):
-                self._hook_norm(letter, norm)
         hooks.on_input(module.o_proj, lambda x: self.recorder.record("concat", x).value)
         hooks.on_output(module.o_proj, lambda x: self.recorder.record("out", x, params=module.o_proj).value)
 
@@ -78,34 +73,17 @@ class AttentionHooks:
     def _hook_projection(self, letter: str, linear: nn.Linear) -> None:
         def record(output: Tensor) -> Tensor:
             value = self.recorder.record(f"{letter}_proj", output, params=linear).value
-            if letter != "v" and (self.rotation is not None or self._has_norm(letter)):
+            if letter != "v" and self.rotation is not None:
                 self.recorder.record(f"{letter}_heads", self.module._split_heads(value))
             return value
 
         self.hooks.on_output(linear, record)
 
-    def _has_norm(self, letter: str) -> bool:
-        return isinstance(getattr(self.module, f"{letter}_norm"), RMSNorm)
-
-    def _hook_norm(self, letter: str, norm: RMSNorm) -> None:
-        def record(output: Tensor) -> Tensor:
-            # Without a rotation it is q or k itself, which the tap records.
-            return output if self.rotation is None else self._record_norm(letter, f"{letter}_norm", output)
-
-        self.hooks.on_output(norm, record)
-
-    def _record_norm(self, letter: str, key: str, value: Tensor) -> Tensor:
-        norm: RMSNorm = getattr(self.module, f"{letter}_norm")
-        return self.recorder.record(key, value, params={"weight": norm.weight}, attrs={"eps": norm.eps}).value
-
     def tap(self, step: str, value: Tensor) -> Tensor:
         """Record one step of `attention`; return the tensor to use from there."""
         match step:
             case "q" | "k" if self.rotation is not None:
-                key = f"{step}:rotate_normed" if self._has_norm(step) else f"{step}:rotate"
-                return self.recorder.record(key, value, attrs={"base": self.rotation.base}).value
-            case "q" | "k" if self._has_norm(step):
-                return self._record_norm(step, f"{step}:rms_norm", value)
+                return self.recorder.record(f"{step}:rotate", value, attrs={"base": self.rotation.base}).value
             case "products":
                 self.products: Tensor | None = self.recorder.record(step, value).value
                 return self.products

@@ -124,17 +124,13 @@ _pools = {
 
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
-    """Return the sites of queries or keys by head: split, normalised, rotated."""
+    """Return the sites of queries or keys by head: split, rotated."""
     axes, rotate = f"head {token} head_feature", positions.Rotation.rotate
     apart = _site("split_heads", f"{letter}_proj", axes, _split, ".unflatten(")
-    normed = _site("rms_norm", f"{letter}_heads", axes, _rms, "torch.rsqrt(", "output")
     return {
         f"{letter}_heads": apart,
-        f"{letter}_norm": normed,
         letter: replace(apart, edit="tap"),
-        f"{letter}:rms_norm": replace(normed, edit="tap"),
         f"{letter}:rotate": _site("rotate", f"{letter}_heads", axes, rotate, "x * self.cos", "tap"),
-        f"{letter}:rotate_normed": _site("rotate", f"{letter}_norm", axes, rotate, "x * self.cos", "tap"),
     }
 
 

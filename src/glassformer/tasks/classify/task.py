@@ -77,7 +77,7 @@ class Classify(Task):
     schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     report = ClassifyReport()
-    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.n_decoder_layers", "model.tie_embeddings", "decode"}
+    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "decode"}
     fits_baselines = True
     explain_as = "decider"
 

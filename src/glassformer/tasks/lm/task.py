@@ -50,7 +50,6 @@ class LanguageModelling(Task):
             "text.truncate",
             "text.ngrams",
             "text.bigrams",
-            "model.n_decoder_layers",
             "model.pooling",
             "decode.beam_size",
             "decode.length_penalty",
@@ -122,7 +121,7 @@ class LanguageModelling(Task):
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_decoder_layers or model.n_layers
+        return model.n_layers
 
     def forward_flops(self, length: float) -> float:
         return decoder_flops(self.config.model, length, self.tokenizer.vocab_size, cross=False)

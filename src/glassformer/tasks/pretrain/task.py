@@ -55,7 +55,7 @@ class Pretrain(Task):
         PARALLEL_FILES
         | SELF_TRAINING
         | HASHED_NGRAMS
-        | {"data.files.label_column", "data.use_test_as_validation", "text.truncate", "model.n_decoder_layers"}
+        | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
         | {"model.pooling", "model.members", "train.word_mask_prob", "train.word_unknown_prob"}
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
     )

@@ -119,7 +119,7 @@ class Translate(Task):
 
     @classmethod
     def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers + (model.n_decoder_layers or model.n_layers)
+        return 2 * model.n_layers
 
     def forward_flops(self, length: float) -> float:
         """Source and target tokens are about as many: half the work of each a token."""
