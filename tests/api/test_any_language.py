@@ -66,7 +66,7 @@ def test_reviews_of_a_few_phrases_are_learned(language: str, tmp_path: Path) -> 
         out=tmp_path / "run",
         d_model=32,
         ngrams=2000,
-        members=1,
+        ensemble_size=1,
         lr=4e-3,
     )
     assert run is not None and run.evaluate("valid")["accuracy"] > 0.95

@@ -24,7 +24,7 @@ TASKS = ("classify", "translate", "lm")
 
 def small_ensemble(task: str, members: int, **model: Any) -> Small:
     config = config_of(task)
-    return small_run(replace(config, model=replace(config.model, members=members, **model)), data_of(task))
+    return small_run(replace(config, model=replace(config.model, ensemble_size=members, **model)), data_of(task))
 
 
 @pytest.mark.parametrize("task", TASKS)

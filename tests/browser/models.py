@@ -29,7 +29,7 @@ MODELS: dict[str, Parts] = {
         {"pre_norm": True, "n_layers": 2, "norm": "rms", "activation": "swiglu", "bias": False},
     ),
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
-    "lm, pre-norm": ("lm", {"pre_norm": True, "positions": "rotary", "activation": "swiglu", "longest_ngram": 3}),
+    "lm, pre-norm": ("lm", {"pre_norm": True, "positions": "rotary", "activation": "swiglu", "max_ngram": 3}),
     "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
 }
 TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d"}

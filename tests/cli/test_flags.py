@@ -79,7 +79,7 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: li
         (["--xyzzy"], "see --help for all"),
         (["--dry-run=maybe"], "--dry-run turns it on"),
         (["--lr"], "glassformer train --help"),
-        (["--lr", "--clip", "1"], "glassformer train --help"),
+        (["--lr", "--max-grad-norm", "1"], "glassformer train --help"),
     ],
     ids=str,
 )

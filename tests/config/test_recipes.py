@@ -23,7 +23,7 @@ from glassformer.config import (
     validation,
 )
 from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.config.removed import REMOVED
+from glassformer.config.removed import REMOVED, RENAMED
 from glassformer.config.validation import chooser, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
@@ -273,6 +273,21 @@ def test_every_removed_setting_is_unknown_to_the_configuration() -> None:
         table, _, name = key.rpartition(".")
         with pytest.raises(UsageError, match=f"{name} was removed"):
             validation.build(Config, nested(table, {name: "no value of it"}), "", "mine")
+
+
+def test_a_renamed_setting_loads_under_its_new_name(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('task = "lm"\n[model]\nmembers = 3\n[train]\nrecompute = true\nclip = 2.0\n', encoding="utf-8")
+    config = RunFolder(tmp_path).read_config()
+    assert config.model.ensemble_size == 3
+    assert config.train.activation_checkpointing and config.train.max_grad_norm == 2.0
+
+
+def test_every_renamed_setting_has_a_new_name_that_is_known() -> None:
+    known = validation.section_fields()
+    for key, new in RENAMED.items():
+        section, _, old = key.rpartition(".")
+        assert new in known[section] and old not in known[section]
 
 
 def nested(path: str, table: dict) -> dict:

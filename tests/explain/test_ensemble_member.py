@@ -58,8 +58,8 @@ def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     assert sentence in e.warnings and sentence in manifest["warnings"]
     assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}
     assert manifest["answer"] == e.answer != e.together.own
-    assert manifest["request"]["member"] == 2 and manifest["model"]["members"] == 3
-    assert run_info(run)["model"]["members"] == 3
+    assert manifest["request"]["member"] == 2 and manifest["model"]["ensemble_size"] == 3
+    assert run_info(run)["model"]["ensemble_size"] == 3
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
 
@@ -107,7 +107,7 @@ def test_report_holds_the_weights_of_each_member(run: Run) -> None:
     html, _ = saved_page_html(first, other=second, subject=run)
     data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
     assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
-    assert data["run"]["model"]["members"] == 3
+    assert data["run"]["model"]["ensemble_size"] == 3
     assert data["tensors"]["t2"]["ngrams.weight"] != data["tensors"]["t3"]["ngrams.weight"]
     erased = data["erased"][0]["erased"]
     again = explain(run, TraceRequest(TEXT, member=2)).attribute("erase")
@@ -126,7 +126,7 @@ def test_explain_traces_members_of_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["translate", "lm"])
 def test_explain_traces_members_of_generating_models(task: str) -> None:
     config = config_of(task)
-    small = small_run(replace(config, model=replace(config.model, members=2)), data_of(task))
+    small = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task))
     torch.manual_seed(1)
     run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}

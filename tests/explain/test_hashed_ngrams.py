@@ -21,7 +21,7 @@ TEXT = "abc ba"
 def hashed_ngram_run(**model: object) -> Run:
     """Return a run with random weights, those of the n-grams as large as the others."""
     config = config_of("lm", word_mask_prob=0.0)
-    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "longest_ngram": 4}
+    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "max_ngram": 4}
     config = replace(config, model=replace(config.model, **(small | model)))
     task = TASKS["lm"].from_data(config, data_of("lm"))
     torch.manual_seed(2)
@@ -69,7 +69,7 @@ def test_add_hashed_ngrams_names_the_ngrams_of_each_token(run: Run) -> None:
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("std", [0.05, None])
 def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
-    run = hashed_ngram_run(positions=positions, embedding_std=std)
+    run = hashed_ngram_run(positions=positions, embedding_init_std=std)
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []

@@ -63,7 +63,7 @@ def test_explain_warns_that_unknown_words_are_read_by_ngrams(run: Run) -> None:
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
 @pytest.mark.parametrize("std", [0.05, None])
 def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
-    run = ngram_run(positions=positions, embedding_std=std)
+    run = ngram_run(positions=positions, embedding_init_std=std)
     e = run.explain("refunds xyzzy card")
     check_every_record(e, run.model)
     scaled = ["embedding.scaled"] if std is None else []

@@ -28,10 +28,10 @@ def ngram_run(path: Path = Path("runs/spelled"), members: int = 1, **changes: An
     """Return a run with changed fields of its model, text (`bigrams`) or training (`word_mask_prob`)."""
     config = config_of("classify", word_mask_prob=changes.pop("word_mask_prob", 0.05))
     bigrams = changes.pop("bigrams", 0)
-    model = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "embedding_std": 0.05} | changes
+    model = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "embedding_init_std": 0.05} | changes
     config = replace(
         config,
-        model=replace(config.model, members=members, **model),
+        model=replace(config.model, ensemble_size=members, **model),
         text=replace(config.text, ngrams=200, bigrams=bigrams, vocab_size=12),
     )
     task = TASKS["classify"].from_data(config, data(common_pairs=bigrams > 0))

@@ -103,7 +103,7 @@ def _begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> 
     language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
     members = settings.pop("members", 1)
     config = config_of(task, **settings)
-    config = replace(config, model=replace(config.model, dropout=0.0, members=members))
+    config = replace(config, model=replace(config.model, dropout=0.0, ensemble_size=members))
     alone = small_run(config, data_of(task, n)).context
     run = replace(alone, group=ranks, precision=choose_precision(config.train.precision, alone.device))
     torch.manual_seed(config.train.seed)

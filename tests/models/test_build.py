@@ -38,12 +38,12 @@ CHANGES = {
     "positions": "learned",
     "bias": False,
     "pooling": "max",
-    "embedding_std": 0.05,
+    "embedding_init_std": 0.05,
 }
 
 
 def test_every_field_of_the_configuration_is_tried() -> None:
-    elsewhere = {"tie_embeddings", "members", "longest_ngram", "ngram_dropout"}
+    elsewhere = {"tie_embeddings", "ensemble_size", "max_ngram", "ngram_dropout"}
     assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
 
 
@@ -116,11 +116,11 @@ def test_tied_embeddings_are_one_matrix() -> None:
 
 
 def test_n_grams_have_so_many_rows_a_length() -> None:
-    plain, chosen = LanguageModel(SMALL, 20, 12), replace(SMALL, longest_ngram=4)
+    plain, chosen = LanguageModel(SMALL, 20, 12), replace(SMALL, max_ngram=4)
     assert n_parameters(LanguageModel(chosen, 20, 12)) == n_parameters(plain) + (1 + 3 * 16_384) * 8
     left_out = LanguageModel(replace(chosen, ngram_dropout=0.25), 20, 12).ngrams
     assert left_out is not None and left_out.dropout.p == 0.25
-    assert n_parameters(LanguageModel(replace(SMALL, longest_ngram=1), 20, 12)) == n_parameters(plain)
+    assert n_parameters(LanguageModel(replace(SMALL, max_ngram=1), 20, 12)) == n_parameters(plain)
 
 
 def branch_end_sizes(layers: nn.ModuleList) -> list[float]:

@@ -32,13 +32,13 @@ def model_of(**changes: object) -> LanguageModel:
     at=st.integers(1, 11),
     positions=POSITIONS,
     pre_norm=st.booleans(),
-    longest_ngram=LONGEST_NGRAM,
+    max_ngram=LONGEST_NGRAM,
     seed=st.integers(0, 99),
 )
-def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, longest_ngram, seed) -> None:
+def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, max_ngram, seed) -> None:
     at = min(at, n - 1)
     torch.manual_seed(seed)
-    model = model_of(positions=positions, pre_norm=pre_norm, longest_ngram=longest_ngram)
+    model = model_of(positions=positions, pre_norm=pre_norm, max_ngram=max_ngram)
     ids = torch.randint(20, (2, n))
     other = ids.clone()
     other[:, at:] = (ids[:, at:] + torch.randint(1, 20, (2, n - at))) % 20
@@ -52,12 +52,12 @@ def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, longe
 @given(
     chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7),
     positions=POSITIONS,
-    longest_ngram=LONGEST_NGRAM,
+    max_ngram=LONGEST_NGRAM,
     seed=st.integers(0, 99),
 )
-def test_cached_equals_uncached(chunks, positions, longest_ngram, seed) -> None:
+def test_cached_equals_uncached(chunks, positions, max_ngram, seed) -> None:
     torch.manual_seed(seed)
-    model = model_of(positions=positions, longest_ngram=longest_ngram)
+    model = model_of(positions=positions, max_ngram=max_ngram)
     ids = torch.randint(20, (3, sum(chunks)))
     cache = model.new_cache()
     parts = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
@@ -73,9 +73,9 @@ def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) 
     assert [args[:2] for args in built] == [(7, 7)]
 
 
-@pytest.mark.parametrize("longest_ngram", [0, 4])
-def test_a_row_may_change_places_in_the_cache(longest_ngram: int) -> None:
-    model, rows = model_of(longest_ngram=longest_ngram), torch.tensor([2, 0, 2])
+@pytest.mark.parametrize("max_ngram", [0, 4])
+def test_a_row_may_change_places_in_the_cache(max_ngram: int) -> None:
+    model, rows = model_of(max_ngram=max_ngram), torch.tensor([2, 0, 2])
     ids = torch.randint(20, (3, 6))
     cache = model.new_cache()
     model(ids[:, :4], cache=cache)

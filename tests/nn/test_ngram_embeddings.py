@@ -86,7 +86,7 @@ def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
     ids = torch.randint(20, (2, 9))
     config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
     plain = LanguageModel(config, 20, 40).eval()
-    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0, longest_ngram=3)
+    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0, max_ngram=3)
     with_ngrams = LanguageModel(config, 20, 40).eval()
     missing = with_ngrams.load_state_dict(plain.state_dict(), strict=False)
     assert missing.missing_keys == ["ngrams.weight"]
@@ -102,6 +102,6 @@ def test_recent_ids_go_with_their_rows() -> None:
 
 
 def test_a_cache_that_knows_no_ids_is_refused() -> None:
-    model = LanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2, longest_ngram=3), 20, 40)
+    model = LanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2, max_ngram=3), 20, 40)
     with pytest.raises(ValueError, match="new_cache"):
         model(torch.tensor([[6, 7]]), cache=DecoderCache(1))

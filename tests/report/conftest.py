@@ -69,7 +69,7 @@ optimizer = "adamw"
 lr = 0.001
 schedule = "cosine"
 warmup = 0.05
-clip = 1.0
+max_grad_norm = 1.0
 label_smoothing = 0.1
 seed = 1
 [decode]

@@ -76,7 +76,7 @@ def tune(base: Path, place: Path, out: str, **more: Any) -> Path:
         table(place / "valid.csv", 200, seed=2)
     files = {"train_file": place / "train.csv", "valid_file": place / "valid.csv"}
     given = {"init_from": base, "steps": 12, "snapshots": True, **files} | more
-    named = {"batch_size": 8, "lr": 3e-3, "members": 1, "dropout": 0.1, "embedding_dropout": 0.1}  # not by rule
+    named = {"batch_size": 8, "lr": 3e-3, "ensemble_size": 1, "dropout": 0.1, "embedding_dropout": 0.1}  # not by rule
     config: Any = {"device": "cpu", "precision": "fp32"} | named | given
     glassformer.train("classify", out=place / out, **config)
     return place / out
@@ -348,7 +348,7 @@ def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base:
 
 
 def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
-    run = tune(base, tmp_path, "run", members=2)
+    run = tune(base, tmp_path, "run", ensemble_size=2)
     start, before = load_snapshot(snapshot_folders(RunFolder(run).snapshots)[0][1]), weights_of(base)
     for member in ("members.0.", "members.1."):
         assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])

@@ -47,11 +47,11 @@ def test_a_flag_is_set_by_hand() -> None:
     from glassformer.cli.train import TrainArguments
 
     base = load_recipe("classify")
-    given = ["--batch-size=7", "--model.members=2", "--steps=9"]
+    given = ["--batch-size=7", "--model.ensemble-size=2", "--steps=9"]
     _, config = parse_for_recipe(TrainArguments, given, base, "train classify")
     left = set(base.auto) - set(config.auto)
-    assert left == {"batch_size", "members", "epochs"}
-    assert (config.train.batch_size, config.model.members, config.train.steps) == (7, 2, 9)
+    assert left == {"batch_size", "ensemble_size", "epochs"}
+    assert (config.train.batch_size, config.model.ensemble_size, config.train.steps) == (7, 2, 9)
 
 
 def test_the_rules_see_sizes_alone() -> None:
@@ -75,7 +75,7 @@ def test_members_together_read_what_takes_minutes() -> None:
     from glassformer.tasks.classify.auto_config import MOST_TOKENS, DatasetStats, suggest
 
     def members(n: int, classes: int, words: float) -> int:
-        return suggest(DatasetStats(n, classes, words))["members"]
+        return suggest(DatasetStats(n, classes, words))["ensemble_size"]
 
     assert [members(n, 2, 280) for n in (500, 1000, 2000, 8000)] == [3, 2, 1, 1]
     assert members(3000, 4, 20) == members(10_000, 77, 12) == 3 and members(15_000, 150, 9) == 2
@@ -132,8 +132,8 @@ def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot choose clip automatically"):
-        apply_auto_config(replace(AUTO, auto=("clip",)), Classify, data_of("classify"))
+    with pytest.raises(UsageError, match="cannot choose max_grad_norm automatically"):
+        apply_auto_config(replace(AUTO, auto=("max_grad_norm",)), Classify, data_of("classify"))
     with pytest.raises(UsageError, match="not a setting"):
         override(replace(AUTO, auto=("batchsize",)), {})
 
@@ -142,7 +142,7 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pn'[i % 2]}" for i in range(60)]
     file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    run = glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, members=1)
+    run = glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, ensemble_size=1)
     assert run is not None
     kept = load_recipe(tmp_path / "run")
     assert kept.auto == () and kept.train.steps == 3 and kept.train.epochs is None
@@ -158,4 +158,4 @@ def test_rules_hold_for_every_size() -> None:
         for classes in (2, 6, 150):
             for words in (0.0, 1.0, 20.0, 10_000.0):
                 found = override(Config(task="classify"), suggest(DatasetStats(n, classes, words)))
-                assert 8 <= (found.train.batch_size or 0) <= 64 and 1 <= found.model.members <= 3
+                assert 8 <= (found.train.batch_size or 0) <= 64 and 1 <= found.model.ensemble_size <= 3

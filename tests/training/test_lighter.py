@@ -52,13 +52,13 @@ def test_layers_computed_again_give_the_same_run_to_the_byte() -> None:
 
 
 def trained(task: str, recompute: bool) -> tuple[list[float], dict[str, torch.Tensor]]:
-    run = small(task, recompute=recompute, epochs=1)
+    run = small(task, activation_checkpointing=recompute, epochs=1)
     state = run.new_state()
     return [report.loss for report in run.run(state)], state.tensors()
 
 
 def test_layers_are_computed_again_and_remember_less() -> None:
-    run = small("lm", recompute=True)
+    run = small("lm", activation_checkpointing=True)
     state, held = run.new_state(), list[int]()
     batch = run.batch(run.batches()[0])
     for model in (state.model, run.task.build_model()):
@@ -106,7 +106,7 @@ def test_a_loss_in_chunks_gives_the_same_curve(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_all_of_it_goes_together_in_several_processes() -> None:
-    settings = {"recompute": True, "max_logits": 1000, "accumulate": 2}
+    settings = {"activation_checkpointing": True, "max_logits": 1000, "accumulate": 2}
     alone = train(SINGLE_PROCESS, "lm", 12, 60, {"accumulate": 2})
     found = together(2, train, "lm", 12, 60, settings)
     assert found[0] == found[1]

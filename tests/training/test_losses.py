@@ -125,7 +125,7 @@ def test_what_is_computed_again_can_be_computed_twice() -> None:
     """Layers that keep nothing (`recompute`) are asked for the slope, and then for the gradient."""
     found = []
     for recompute in (False, True):
-        run = small("translate", adversarial=0.1, recompute=recompute)
+        run = small("translate", adversarial=0.1, activation_checkpointing=recompute)
         state, batch = run.new_state(), run.batch(run.batches()[0])
         model = without_dropout(state.model)
         minimised, _ = loss_from_config(run.config.train)(run.task, model, batch)
@@ -137,7 +137,7 @@ def test_what_is_computed_again_can_be_computed_twice() -> None:
 
 def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     config = config_of("classify", adversarial=0.1)
-    run = small_run(replace(config, model=replace(config.model, dropout=0.0, members=2)), data_of("classify"))
+    run = small_run(replace(config, model=replace(config.model, dropout=0.0, ensemble_size=2)), data_of("classify"))
     state, batch = run.new_state(), run.batch(run.batches()[0])
     minimised, loss = loss_from_config(run.config.train)(run.task, state.model, batch)
     assert minimised > loss

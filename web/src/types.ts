@@ -61,7 +61,7 @@ export interface ModelInfo {
   sha256: string | null;
   n_params: number;
   /** Number of models in the ensemble; 1: a single model. */
-  members: number;
+  ensemble_size: number;
   n_layers: number;
   n_decoder_layers: number;
   d_model: number;

@@ -35,12 +35,17 @@ def config_of(w: Workload) -> Config:
         pre_norm=w.pre_norm,
         activation="relu" if translate else "gelu",
         positions="sinusoidal" if translate else "learned",
-        embedding_std=None if translate else 0.02,
+        embedding_init_std=None if translate else 0.02,
         tie_embeddings=True,
         pooling="mean",
     )
     train = TrainConfig(
-        steps=1, lr=w.lr, clip=w.clip, optimizer="adamw", schedule="constant", adamw=AdamWConfig(weight_decay=0.01)
+        steps=1,
+        lr=w.lr,
+        max_grad_norm=w.clip,
+        optimizer="adamw",
+        schedule="constant",
+        adamw=AdamWConfig(weight_decay=0.01),
     )
     text = TextConfig(tokenizer="word", vocab_size=w.vocab_size, max_len=w.max_len)
     return Config(task=w.kind, model=model, train=train, text=text)

@@ -22,9 +22,9 @@ class ModelConfig:
     """Width of a head; d_model / n_heads when absent. Narrow and wide heads are allowed."""
     d_ff: int | None = number(None, "[1, 1000000]")
     """Inner width of the feed-forward block; 4 · d_model when absent."""
-    embedding_std: float | None = number(None, "(0, inf)")
+    embedding_init_std: float | None = number(None, "(0, inf)")
     """Standard deviation that embeddings start with, positions scaled alike; the paper's 1 where absent."""
-    members: int = number(1, "[1, 100]")
+    ensemble_size: int = number(1, "[1, 100]")
     """Models trained side by side from different starts, whose probabilities are averaged (an ensemble)."""
     dropout: float = number(0.1, "[0, 1)")
     """Dropout on embeddings and on every sublayer's output."""
@@ -44,7 +44,7 @@ class ModelConfig:
     """Share input and output embeddings (source too when translating with one vocabulary)."""
     pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
     """Classifier: how token vectors become one, padding excluded."""
-    longest_ngram: int = number(0, "[0, 16]")
+    max_ngram: int = number(0, "[0, 16]")
     """Language model: n-grams of 2 to so many tokens have vectors, added to that of the token they end with; 0: none."""
     ngram_dropout: float = number(0.5, "[0, 1)")
     """Share of those n-grams that are left out while training: rare ones would be learned by heart."""

@@ -76,7 +76,7 @@ class TrainConfig:
     """After warm-up: constant, down to zero in a line or a half cosine, or the paper's 1/√step."""
     warmup: float = number(0.05, "[0, inf)")
     """Warm-up: a share of the run below 1, otherwise updates."""
-    clip: float = number(1.0, "[0, inf)")
+    max_grad_norm: float = number(1.0, "[0, inf)")
     """Gradient norm above which gradients are scaled down; 0 never clips."""
     label_smoothing: float = number(0.0, "[0, 1)")
     """Share of the target probability spread over all classes (paper, 5.4)."""
@@ -102,7 +102,7 @@ class TrainConfig:
     """Keep the weights of the start and of updates 16, 32, 64 … too, to watch the model form (`explain`, Compare)."""
     seed: int = number(1, "[0, 4294967295]")
     """Seed of initialisation, data order and dropout."""
-    recompute: bool = False
+    activation_checkpointing: bool = False
     """Keep only what goes into each layer and compute the rest again for its gradient: a third more work, far less memory."""
     compile: bool = False
     """Compile each layer (torch.compile): a minute or more at the start, for long runs on a GPU."""

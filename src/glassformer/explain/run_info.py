@@ -67,7 +67,7 @@ class ModelInfo(TypedDict):
     step: int | None
     sha256: str | None
     n_params: int
-    members: int
+    ensemble_size: int
     """Number of models in the ensemble; 1: a single model."""
     n_layers: int
     n_decoder_layers: int
@@ -127,7 +127,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         "step": checkpoint_step(subject, checkpoint),
         "sha256": checkpoint_sha256(subject, checkpoint),
         "n_params": sum(p.numel() for p in subject.model.parameters()),
-        "members": config.members,
+        "ensemble_size": config.ensemble_size,
         "n_layers": config.n_layers,
         "n_decoder_layers": n_decoder,
         "d_model": config.d_model,

@@ -79,13 +79,13 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
     positions: nn.Module | None
     match config.positions:
         case "sinusoidal":
-            positions = SinusoidalPositions(max_len, config.d_model, config.embedding_std or 1.0)
+            positions = SinusoidalPositions(max_len, config.d_model, config.embedding_init_std or 1.0)
         case "learned":
             positions = LearnedPositions(max_len, config.d_model)
         case "rotary" | "none":
             positions = None
     p = config.dropout if config.embedding_dropout is None else config.embedding_dropout
-    return TokenEmbedding(vocab_size, config.d_model, positions, p, config.embedding_std)
+    return TokenEmbedding(vocab_size, config.d_model, positions, p, config.embedding_init_std)
 
 
 def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:

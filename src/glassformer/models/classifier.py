@@ -70,7 +70,7 @@ class TextClassifier(nn.Module):
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.config, self.n_classes, self.max_len = config, n_classes, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
-        d_model, std = config.d_model, config.embedding_std or 1.0
+        d_model, std = config.d_model, config.embedding_init_std or 1.0
         self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
         self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
         self.encoder = make_encoder(config)

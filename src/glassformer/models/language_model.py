@@ -29,8 +29,8 @@ class LanguageModel(nn.Module):
         self.config, self.max_len = config, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
         self.ngrams = None
-        if config.longest_ngram > 1:
-            self.ngrams = HashedNgramEmbedding(config.longest_ngram, config.d_model, config.ngram_dropout, special)
+        if config.max_ngram > 1:
+            self.ngrams = HashedNgramEmbedding(config.max_ngram, config.d_model, config.ngram_dropout, special)
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self)

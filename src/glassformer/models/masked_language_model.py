@@ -40,7 +40,7 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.config, self.max_len = config, max_len
         self.embedding = make_embedding(config, vocab_size, max_len)
-        d_model, std = config.d_model, config.embedding_std or 1.0
+        d_model, std = config.d_model, config.embedding_init_std or 1.0
         self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
         self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
         self.encoder = make_encoder(config)

@@ -49,9 +49,9 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
     broken = [row.step for row in facts.training if not (_finite(row.loss) and _finite(row.grad_norm))]
     if facts.diverged:
         matter = f"the loss stopped being a number at update {facts.diverged.step}: {facts.diverged.told}"
-        yield Finding(matter, "lower --lr; set --clip 1; raise --warmup")
+        yield Finding(matter, "lower --lr; set --max-grad-norm 1; raise --warmup")
     elif broken:
-        yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --clip 1")
+        yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
         yield Finding(matter, f"glassformer train --resume {facts.path}")

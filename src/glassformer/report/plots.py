@@ -126,11 +126,11 @@ def learning_rate(facts: RunRecord) -> bytes | None:
     _x_of_updates(panels[-1], float(steps[-1]))
     ps.end_labels(panels[0], [(steps[-1], rates[-1], "learning rate", ps.ACCENT)])
     if with_norms:
-        _gradient_norm(panels[1], norm_steps, norms, facts.config.train.clip)
+        _gradient_norm(panels[1], norm_steps, norms, facts.config.train.max_grad_norm)
     return ps.png(figure)
 
 
-def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, clip: float) -> None:
+def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, max_norm: float) -> None:
     """Draw gradient norms on a logarithmic axis, and the length they are clipped to if it is in sight."""
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -144,9 +144,9 @@ def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, clip: float)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:g}")
     labels = [(steps[-1], smooth[-1], "gradient norm", ps.INK)]
-    if clip and positive.min() <= clip <= positive.max():
-        axes.axhline(clip, **DASHED)
-        labels.append((steps[-1], clip, f"clipped at {clip:g}", ps.QUIET))
+    if max_norm and positive.min() <= max_norm <= positive.max():
+        axes.axhline(max_norm, **DASHED)
+        labels.append((steps[-1], max_norm, f"clipped at {max_norm:g}", ps.QUIET))
     ps.end_labels(axes, labels, gap=0.17)
 
 

@@ -99,10 +99,10 @@ def _as_one(facts: SeedsRecord) -> str:
         told = f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
     else:
         told = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
-    members = len(facts.runs) * facts.runs[0].config.model.members
+    members = len(facts.runs) * facts.runs[0].config.model.ensemble_size
     return (
         f"{told} if they are named together, `{words}`; for one run that averages as many models, train with "
-        f"`--model.members {members}`."
+        f"`--model.ensemble-size {members}`."
     )
 
 

@@ -32,16 +32,14 @@ def model(facts: RunRecord) -> str:
     n = model.n_layers
     parts = [f"{counted(n, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"]
     if facts.n_parameters:
-        parts.append(f"{facts.n_parameters:,} parameters{' in all' if model.members > 1 else ''}")
+        parts.append(f"{facts.n_parameters:,} parameters{' in all' if model.ensemble_size > 1 else ''}")
     if tokenizer:
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
         if tokenizer.get("spelled"):
             parts.append("words read with their n-grams")
     what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
-    if model.members > 1:
-        what = (
-            f"An ensemble of {model.members}, whose probabilities are averaged. Each is one {what[0].lower()}{what[1:]}"
-        )
+    if model.ensemble_size > 1:
+        what = f"An ensemble of {model.ensemble_size}, whose probabilities are averaged. Each is one {what[0].lower()}{what[1:]}"
     begin = facts.config.train.init_from
     parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
     return f"{what}, {'; '.join(parts)}."

@@ -42,7 +42,7 @@ PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) i
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
 """Settings of pseudo-labels, for the `ignores` of tasks without labels."""
-HASHED_NGRAMS = frozenset({"model.longest_ngram", "model.ngram_dropout"})
+HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
@@ -157,8 +157,8 @@ class TaskModel(TaskData):
         return []
 
     def build_model(self) -> nn.Module:
-        """Return a randomly initialised model, or an ensemble of `model.members` of them."""
-        members = [self.build_single_model() for _ in range(self.config.model.members)]
+        """Return a randomly initialised model, or an ensemble of `model.ensemble_size` of them."""
+        members = [self.build_single_model() for _ in range(self.config.model.ensemble_size)]
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @abstractmethod

@@ -21,7 +21,7 @@ def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
     """Checkpoint or compile each encoder and decoder layer of the model in place, as configured."""
     stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
     for layer in (layer for stack in stacks for layer in stack.layers):
-        if config.recompute:
+        if config.activation_checkpointing:
             layer.forward = checkpointed(layer.forward)
         if config.compile:
             layer.compile()

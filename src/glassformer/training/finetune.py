@@ -28,7 +28,7 @@ from glassformer.text.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 
 
-FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "members"}
+FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "ensemble_size"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
 MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
 TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len"]

@@ -133,7 +133,7 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
                 objective, loss = objective * 0.0, loss * 0.0
             (objective / (n_labels / group.world_size)).backward()
         total += loss.detach()
-    max_norm = config.clip if config.clip > 0 else math.inf
+    max_norm = config.max_grad_norm if config.max_grad_norm > 0 else math.inf
     norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm)
     # The only place where the CPU waits for a GPU.
     local_loss, grad_norm = torch.stack([total, norm]).tolist()
@@ -189,5 +189,5 @@ def divergence_error(
     return DivergedError(
         f"loss {loss} and gradient norm {grad_norm} at step {progress.step + 1} (epoch {progress.epoch}, batch "
         f"{progress.position}, examples {examples} …); no weight was changed",
-        "the last checkpoint is sound: lower --lr, raise --warmup or set --clip 1, and train again",
+        "the last checkpoint is sound: lower --lr, raise --warmup or set --max-grad-norm 1, and train again",
     )

@@ -87,7 +87,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
-        * config.model.members
+        * config.model.ensemble_size
         * run.task.forward_flops(min(typical, config.text.max_len)),
         memory_bytes=memory(model, run, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
         n_examples=len(corpus),
@@ -201,5 +201,5 @@ def memory(model: nn.Module, run: RunContext, slots: float) -> float:
     """
     c, width = run.config.model, 2 if run.precision == "bf16" else 4
     layer = 16 * c.d_model + 3 * d_ff_of(c)
-    per_slot = c.n_layers * c.d_model + layer if run.config.train.recompute else c.n_layers * layer
-    return 16 * n_parameters(model) + width * per_slot * slots * c.members
+    per_slot = c.n_layers * c.d_model + layer if run.config.train.activation_checkpointing else c.n_layers * layer
+    return 16 * n_parameters(model) + width * per_slot * slots * c.ensemble_size

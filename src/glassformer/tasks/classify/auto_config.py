@@ -67,5 +67,5 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
         "bigrams": BIGRAMS if long or stats.n_classes <= 2 else 0,
-        "members": int(min(3, max(1, members))),
+        "ensemble_size": int(min(3, max(1, members))),
     }

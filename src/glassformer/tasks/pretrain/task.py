@@ -56,7 +56,7 @@ class Pretrain(Task):
         | SELF_TRAINING
         | HASHED_NGRAMS
         | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
-        | {"model.pooling", "model.members", "train.word_mask_prob", "train.word_unknown_prob"}
+        | {"model.pooling", "model.ensemble_size", "train.word_mask_prob", "train.word_unknown_prob"}
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
     )
 
