@@ -133,7 +133,7 @@ def ablation_table(ablation: JsonObject) -> str:
     """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
 
     The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever" in Markdown, "scores"},
-    and scores are a number, or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
+    and scores are a number (the mean of `seeds_per_score` seeds, by default 1), or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
     measure that is not in the code any more.
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
@@ -158,7 +158,8 @@ def _ablated(scores: Any, digits: int) -> str:
 
 def ablation_notes(ablation: JsonObject) -> list[str]:
     """On what split, in what metric, with which command."""
-    counts = sorted({len(np.atleast_1d(s)) for row in ablation["rows"] for s in row["scores"].values()})
+    one_score = ablation.get("seeds_per_score", 1)
+    counts = sorted({one_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
     seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
     told = f"{ablation.get('metric', 'Accuracy, %')} on {ablation.get('split', 'validation')}; seeds a cell: {seeds}."
     return [f"{told} {ablation.get('note', '')}".strip(), fenced(ablation["command"], "sh")]

@@ -84,7 +84,7 @@ def start_alike(model: nn.Module, embedding_std: float) -> None:
     with torch.no_grad():
         for name, p in model.named_parameters():
             if id(p) in embeddings or ("embedding" in name and p.ndim == 2):
-                nn.init.normal_(p, std=embedding_init_std)
+                nn.init.normal_(p, std=embedding_std)
             elif p.ndim == 2:
                 for part in _blocks(p):
                     nn.init.xavier_uniform_(part)
