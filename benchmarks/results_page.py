@@ -130,11 +130,11 @@ def in_powers(flops: float) -> str:
 
 
 def ablation_table(ablation: JsonObject) -> str:
-    """A table of `ablations.json`: levers by data sets, in the mean of their seeds.
+    """Return a table of `ablations.json`: levers by data sets, the mean of their seeds.
 
-    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}; a row is {"lever" in Markdown, "scores"},
-    and scores are a number (the mean of `seeds_per_score` seeds, by default 1), or one for each seed, by data set. Its last entry, {"title", "tried"}, has a line for each
-    measure that is not in the code any more.
+    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}. A row is {"lever" in Markdown,
+    "scores"}. Scores are, by data set, a number (the mean of `seeds_per_score` seeds, by default 1) or one per seed.
+    The last entry, {"title", "tried"}, has a line for each measure that was removed from the code.
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
     first = ablation["rows"][0]["scores"]
