@@ -199,25 +199,25 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """The run's configuration."""
+        """Return the run's configuration."""
         return self.task.config
 
     @cached_property
     def _answering(self) -> nn.Module:
-        """The model that answers, in the precision chosen."""
+        """Return the model for inference, in the selected precision."""
         return at_precision(self.model, self.precision)
 
     def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """One dictionary a text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
+        """Return one dictionary per text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
 
-        What an answer holds is said by its task's `predict`. It does not depend on the other texts.
+        The keys are those of the task's `predict`. An answer does not depend on the other texts.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         with tuned(self.device):
             return self.task.predict(self._answering, texts, self._decode(options))
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """`predict` for any number of texts, in order, a few at a time."""
+        """Yield `predict` of any number of texts, in order, at bounded memory."""
         rest, decode, done = iter(lines), self._decode(options), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
             with tuned(self.device):
@@ -251,7 +251,7 @@ class Run:
 
     @log_to_stderr()
     def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> JsonObject:
-        """All scores of a split of the run's data, or of the test files that `data` names.
+        """Return all scores of a split of the run's data, or of the test files that `data` names.
 
         Raises:
             DataError: the data is not there, or has no such split.
@@ -274,7 +274,7 @@ class Run:
         return chosen, everything.train, name
 
     def _training_texts(self) -> Split | None:
-        """What baselines are fitted on, as long as it is where it was."""
+        """Return the texts to fit baselines on, if the training files are still there."""
         if not self.task.fits_baselines:
             return None
         try:
@@ -287,7 +287,7 @@ class Run:
 
 
 def _restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """The task a model folder describes; what data it saw comes from the run's config.toml if it is there."""
+    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists."""
     values = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
     config = config_from_dict(values, f"the configuration in {model_folder}")
     config = replace(config, train=replace(config.train, precision=facts.get("precision", "auto")))

@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _check(config: Config, as_json: bool) -> int:
-    """All problems with file and line; exit code 3 if one of them is an error."""
+    """Print all problems with file and line; return exit code 3 if one of them is an error."""
     from glassformer.data.check import check_data
     from glassformer.tasks import task_class
 
@@ -81,7 +81,7 @@ def _check(config: Config, as_json: bool) -> int:
 
 
 def _show(config: Config, arguments: DataArguments) -> int:
-    """Sizes and first examples of each split; fetches a built-in data set that is not here yet."""
+    """Print sizes and first examples of each split; download a built-in data set if it is missing."""
     from glassformer.data.datasets.loading import load_text_data
     from glassformer.tasks import task_class
 

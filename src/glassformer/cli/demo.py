@@ -61,6 +61,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _free_folder(first: Path) -> Path:
-    """The folder itself, or the first of `-2`, `-3` … that is not in use."""
+    """Return the folder itself, or the first of `-2`, `-3` … that is not in use."""
     numbered = (first.with_name(f"{first.name}-{i}") for i in itertools.count(2))
     return next(path for path in itertools.chain([first], numbered) if not RunFolder(path).not_empty)

@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def machine() -> dict[str, str]:
-    """Versions, processors, precision, folders and which built-in data is at hand."""
+    """Return versions, processors, precision, folders and the built-in data that is present."""
     import torch
 
     from glassformer.data.download import cache_dir

@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None:
-    """The data to score that the flags name; None for the run's own. A UsageError refuses what does not go together."""
+    """Return the data to score that the flags name; None for the run's own."""
     test, src, ref = arguments.test_file, arguments.src_file, arguments.ref_file
     if (src is None) != (ref is None):
         hint = "give both: --src-file s.en --ref-file r.de"

@@ -114,7 +114,7 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
-    """The `TraceRequest`s that the flags ask for: none, one, or two to compare."""
+    """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
     weights = {"checkpoint": arguments.checkpoint, "member": arguments.member}
     asked = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
     given = [{name: value for name, value in request.items() if value is not None} for request in asked]
@@ -122,7 +122,7 @@ def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str,
 
 
 def explained(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
-    """The requests' forward passes, traced; a UsageError or CheckpointError says why one cannot be."""
+    """Trace the forward passes of the requests."""
     from glassformer.explain.explanation import TraceRequest, explain
 
     numbered = enumerate(map(TraceRequest.from_dict, requests), start=1)
@@ -130,7 +130,7 @@ def explained(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
 
 
 def facts(explanations: list[Any], method: str) -> dict[str, Any]:
-    """What --json prints: {manifest, attribution}, and of --compare the same under "other"."""
+    """Return the output of --json: {manifest, attribution}, and with --compare the same under "other"."""
     from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
     told = []
@@ -142,7 +142,7 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
 
 
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
-    """The report or the figure that --out names."""
+    """Write the report or the figure that --out names."""
     path, (first, *others) = Path(str(arguments.out)), explanations
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         logger.warning(warning)
@@ -161,7 +161,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
 
 
 def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
-    """The page, until Ctrl-C; the errors are those of `explained`, of what it shall show first."""
+    """Serve the page until Ctrl-C, first showing the requests; errors as in `trace_requests`."""
     from glassformer.explain.page import server
 
     explained(trained, requests)  # what is wrong is told here, not on the page
@@ -184,7 +184,7 @@ def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
 
 
 def _long_out(argv: Sequence[str]) -> list[str]:
-    """The arguments with -o as --out."""
+    """Return the arguments with -o spelled --out."""
     words = list(argv)
     end = words.index("--") if "--" in words else len(words)
     return [re.sub("^-o(?==|$)", "--out", word) for word in words[:end]] + words[end:]

@@ -52,9 +52,9 @@ A = TypeVar("A")
 
 
 def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], list[str]]:
-    """Part a verb's arguments into words, in order, and flags with their values, spelled as tyro wants them.
+    """Split a command's arguments into words and flags with their values, spelled as tyro expects them.
 
-    Everything behind a lone `--` is words.
+    Everything after a lone `--` is a word.
 
     Raises:
         UsageError: an unknown flag, with the nearest known one, or a value that is missing or too much.
@@ -116,10 +116,10 @@ def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, 
 
 
 def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -> tuple[A, Config]:
-    """The flags of a verb over a recipe's values, and the configuration that makes.
+    """Return a command's arguments, with the recipe's values as defaults, and the resulting configuration.
 
-    A budget that is given replaces the recipe's, and what is set is not found from the data; a data set or
-    optimizer, chosen so, has its own defaults.
+    A budget given as a flag replaces the recipe's. Flags are excluded from automatic configuration. A data set or
+    optimizer selected by a flag has its own defaults.
 
     Raises:
         UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
@@ -139,10 +139,10 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
 
 
 def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
-    """The flags of a verb that uses a run, the run's configuration, and the options of decoding that flags change.
+    """Return the arguments of a command that uses a run, the run's configuration, and the decoding options that flags
+    change.
 
-    A model folder alone has the general configuration. The errors are those of `parse_for_recipe` and
-    `RunFolder.read_config`.
+    A model folder alone has the default configuration. Errors as in `parse_for_recipe` and `RunFolder.read_config`.
     """
     from glassformer.tasks import TASKS
 
@@ -153,13 +153,13 @@ def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tupl
 
 
 def config_of(arguments: Any, base: Config) -> Config:
-    """The configuration with the flags' values, checked."""
+    """Return the configuration with the flags' values, checked."""
     given = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
     return check_config(replace(base, **given), "flags")
 
 
 def one_word(words: list[str], what: str, usage: str) -> str:
-    """The single word a verb takes; a UsageError says that there is none, or more than one."""
+    """Return the single word that a command takes."""
     if len(words) != 1:
         came = f"{len(words)} came: {' '.join(words)}" if words else "none came"
         raise UsageError(f"{usage.split()[0]} takes one {what}; {came}", f"as in: glassformer {usage}")
@@ -167,9 +167,8 @@ def one_word(words: list[str], what: str, usage: str) -> str:
 
 
 def run_folder(word: str, whole: bool = False) -> Path:
-    """A run folder that exists; of several seeds the best by validation, or, as a `whole`, the folder of them.
-
-    A CheckpointError says that there is none, and hints at one that resembles it.
+    """Return a run folder that exists; of several seeds the best by validation, or with `whole` the folder of all
+    seeds.
     """
     path = Path(word)
     if SeedsFolder(path).exists:
@@ -188,17 +187,17 @@ def run_folder(word: str, whole: bool = False) -> Path:
 
 
 def run_folders(word: str) -> list[Path]:
-    """The run folders of `RUN` or `RUN,RUN,…`, which are to answer together; the errors are those of `run_folder`."""
+    """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
     return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]
 
 
 def changed(new: Any, old: Any) -> dict[str, Any]:
-    """The fields in which two configurations of one kind differ, with the new values."""
+    """Return the fields in which two configurations of one type differ, with the new values."""
     return {f.name: getattr(new, f.name) for f in fields(new) if getattr(new, f.name) != getattr(old, f.name)}
 
 
 def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
-    """All flags of a dataclass, and whether each takes a value."""
+    """Return all flags of a dataclass, and whether each takes a value."""
     known: dict[str, bool] = {}
     for name, kind in get_type_hints(cls, include_extras=True).items():
         inner = kind.__origin__ if get_origin(kind) is Annotated else kind
@@ -215,7 +214,7 @@ def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
 def _offer(
     section: Any, everything: bool, ignores: frozenset[str], path: str = "", taken: set[str] | None = None
 ) -> type:
-    """A dataclass for tyro like that of `section`, with its values as defaults, of what shall be offered.
+    """Return a dataclass for tyro like `section`'s, with its values as defaults and only the fields to offer.
 
     Args:
         section: the verb's arguments, or a section of theirs, whose name is `path`, `train.adamw`.
@@ -244,7 +243,7 @@ def _offer(
 
 
 def _filled(start: Any, told: Any) -> Any:
-    """`start` with the values of what was offered."""
+    """Return `start` with the values that were parsed."""
     values = {f.name: getattr(told, f.name) for f in fields(told)}
     inner = {name: _filled(getattr(start, name), v) for name, v in values.items() if is_dataclass(v)}
     return replace(start, **values | inner)
@@ -262,7 +261,7 @@ def _refuse(arguments: Any, flag: str, task: type[Task] | None) -> NoReturn:
 
 
 def _canonical(flag: str, known: dict[str, bool]) -> str:
-    """`--max_tokens` and `--train.max-tokens` as `--max-tokens`."""
+    """Return `--max_tokens` and `--train.max-tokens` as `--max-tokens`."""
     flag = flag.replace("_", "-")
     section, _, rest = flag[2:].partition(".")
     bare = f"--{rest.rpartition('.')[2]}"
@@ -271,7 +270,7 @@ def _canonical(flag: str, known: dict[str, bool]) -> str:
 
 
 def _similar(flag: str, known: dict[str, bool]) -> str:
-    """A hint at the flag that was meant: the same name in a section, or one spelled alike."""
+    """Return a hint at the flag that was meant: the same name in a section, or a similar spelling."""
     name = flag.lstrip("-")
     same = [k for k in known if k.partition(".")[2] == name]
     return (
@@ -282,7 +281,7 @@ def _similar(flag: str, known: dict[str, bool]) -> str:
 
 
 def _flatten(box: str) -> str:
-    """The first paragraph of tyro's framed message, on one line."""
+    """Return the first paragraph of tyro's framed message on one line."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [line.strip("│ \t") for line in plain.splitlines() if line[:1] not in "╭╰"]
     told = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)

@@ -123,7 +123,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 def as_known(error: BaseException) -> GlassformerError:
-    """Any exception as one of ours: those of the operating system have exit codes too, the rest are bugs."""
+    """Return any exception as a GlassformerError: errors of the operating system have exit codes, the rest are bugs."""
     text = " ".join(str(error).split())
     if isinstance(error, GlassformerError):
         return error
@@ -145,7 +145,7 @@ def as_known(error: BaseException) -> GlassformerError:
 
 
 def _use_utf8() -> None:
-    """UTF-8 and plain newlines on every platform, whatever its locale says."""
+    """Set UTF-8 and plain newlines for the standard streams on every platform and in every locale."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             errors = "backslashreplace" if stream is sys.stderr else "strict"

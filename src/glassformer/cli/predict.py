@@ -78,10 +78,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def stdin_lines() -> Iterator[str]:
-    """Lines of stdin, split at line feeds only (U+2028 and the like belong to the text).
-
-    A DataError names the first line that is not UTF-8 by its number.
-    """
+    """Yield the lines of stdin, split at line feeds only (U+2028 and similar characters belong to the text)."""
     if console.is_terminal(sys.stdin):
         logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
     for number, raw in enumerate(sys.stdin.buffer, start=1):

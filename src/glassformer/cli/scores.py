@@ -14,7 +14,7 @@ TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
 
 
 def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
-    """All scores of an evaluation; the single predictions stay in the run's `predictions.jsonl`."""
+    """Print all scores of an evaluation; single predictions stay in the run's `predictions.jsonl`."""
     if as_json:
         console.write_json({k: v for k, v in scores.items() if k not in ("examples", "predictions")})
     else:
@@ -22,7 +22,7 @@ def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
 
 
 def headline_of(evaluation: Evaluation) -> str:
-    """The one score to quote, in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
+    """Return the headline score in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
     from glassformer.tasks import task_class
 
     metric, value, interval = task_class(evaluation.task).report.score(evaluation)
@@ -32,7 +32,7 @@ def headline_of(evaluation: Evaluation) -> str:
 
 
 def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested scores as one line each, `baselines.majority.accuracy`."""
+    """Yield nested scores as one line each, such as `baselines.majority.accuracy`."""
     for name, value in scores.items():
         nested = isinstance(value, list) and any(isinstance(item, list | dict) for item in value)
         if isinstance(value, Mapping):

@@ -114,7 +114,7 @@ def _go_on(out: Path, as_json: bool) -> int:
 
 
 def _begun(recipe: Config, given: list[str]) -> Config:
-    """The recipe with the sizes of the run it begins from, if there is one; flags come over them."""
+    """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
     named = [flag.partition("=")[2] for flag in given if flag.startswith("--init-from=")]
     if not (path := named[-1] if named else recipe.train.init_from):
         return recipe
@@ -124,7 +124,7 @@ def _begun(recipe: Config, given: list[str]) -> Config:
 
 
 def _finish(out: Path, as_json: bool) -> None:
-    """The scores to stdout, and where everything is to stderr."""
+    """Print the scores to stdout and the paths to stderr."""
     from glassformer.tasks import task_class
 
     several, folder = SeedsFolder(out), RunFolder(out)

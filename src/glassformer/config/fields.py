@@ -11,7 +11,7 @@ from typing import Any
 
 
 def number(default: Any, interval: str) -> Any:
-    """A field for a number in an interval, written as in mathematics; a None that is allowed is exempt."""
+    """Return a field for a number in an interval, written as in mathematics; an optional field may also be None."""
     return field(default=default, metadata={"interval": interval})
 
 
@@ -20,13 +20,13 @@ BY_DATASET, BY_OPTIMIZER = {"chooser": "dataset"}, {"chooser": "optimizer"}
 
 
 def idle(section: Any) -> list[str]:
-    """Names of the sections inside this one that do not count, since something else is chosen."""
+    """Return the names of the inner sections that have no effect, since another one is selected."""
     own = [f for f in fields(section) if "chooser" in f.metadata]
     return [f.name for f in own if getattr(section, f.metadata["chooser"]) != f.name]
 
 
 def docstrings(cls: type) -> dict[str, str]:
-    """The docstring under each field of a dataclass or `TypedDict`, and under those it inherits."""
+    """Return the docstring under each field of a dataclass or `TypedDict`, with inherited fields."""
     found: dict[str, str] = {}
     for base in reversed([c for c in cls.__mro__ if "__annotations__" in vars(c)]):
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body

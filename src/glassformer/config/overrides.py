@@ -19,7 +19,7 @@ BUDGETS = ("epochs", "steps", "minutes")
 
 
 def without_budget(config: Config) -> Config:
-    """The configuration with no end to its run: a budget that is asked for replaces the recipe's."""
+    """Return the configuration without a budget, so that one given by the user replaces the recipe's."""
     return replace(config, train=replace(config.train, **dict.fromkeys(BUDGETS)))
 
 
@@ -46,7 +46,8 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration", *, of
 def override(
     config: Config, overrides: dict[str, Any], where: str = "overrides", ignores: Collection[str] = ()
 ) -> Config:
-    """Another configuration: fields changed by name, whichever section they are in; a section takes a dictionary.
+    """Return the configuration with some fields changed by name, whichever section they are in; a section takes a
+    dictionary.
 
     Args:
         config: what to start from.
@@ -114,15 +115,15 @@ def _refuse_ignored(section: str, values: dict[str, Any], ignores: Collection[st
 
 
 def _over(old: Any, new: Any) -> Any:
-    """A table laid over another; anything else takes the other's place."""
+    """Merge nested tables; where both have a plain value, `new` wins."""
     return old | new if isinstance(old, dict) and isinstance(new, dict) else new
 
 
 def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where: str) -> dict[str, Any]:
-    """A section's table, `values`, every key that belongs to a section inside it moved there.
+    """Return a section's table with every key of an inner section moved into it.
 
-    What is chosen is said by `chosen`: the same table, or what it is laid over. A key that the chosen one has no use
-    for is refused.
+    `chosen` (the same table, or the one it is merged over) says which inner sections are selected. A key that the
+    selected one does not have is refused.
     """
     kind = sections(Config)[section]
     known, inner = {f.name: f for f in fields(kind)}, sections(kind)

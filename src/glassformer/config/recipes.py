@@ -37,7 +37,7 @@ _FOLDER = Path(__file__).parents[1] / "recipes"
 
 
 def recipe_names() -> list[str]:
-    """Names of the recipes shipped with the package, sorted."""
+    """Return the names of the recipes shipped with the package, sorted."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
@@ -71,9 +71,9 @@ def recipe_text(name_or_path: str | Path) -> str:
 
 
 def dump_config(config: Config) -> str:
-    """The configuration as TOML; `load_recipe` gives exactly the same one back.
+    """Return the configuration as TOML, which `load_recipe` reads back unchanged.
 
-    The data set's and the optimizer's sections are those that are chosen: the others hold nothing.
+    Only the sections of the selected data set and optimizer are written, since the others have no effect.
     """
     import tomli_w
 
@@ -81,7 +81,8 @@ def dump_config(config: Config) -> str:
 
 
 def recipe_for_files(given: Iterable[str], usage: str) -> str:
-    """The recipe that files of one's own are for, where flags (`--train-file=a.csv`) say it; `usage` is for the hint.
+    """Return the recipe for the user's own files, by the flags that name them (`--train-file=a.csv`); `usage` is for
+    the hint.
 
     Raises:
         UsageError: they do not say it (a TSV may hold labels or pairs).
@@ -99,7 +100,7 @@ def recipe_for_files(given: Iterable[str], usage: str) -> str:
 
 
 def _find(name: str) -> Path:
-    """The file a name or a path stands for."""
+    """Return the file of a recipe's name or path."""
     names, path = recipe_names(), Path(name)
     for found in [_FOLDER / f"{name}.toml"] if name in names else [path / "config.toml", path]:
         if found.is_file():

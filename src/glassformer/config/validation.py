@@ -29,7 +29,7 @@ TASK_NAMES = ["classify", "translate", "lm", "pretrain"]
 
 
 def check_config(config: Config, where: str = "configuration") -> Config:
-    """The configuration, if its values are of their types, in their intervals, and agree.
+    """Return the configuration if its values have their types, are in their intervals, and agree.
 
     Raises:
         UsageError: they are not; the message names the key.
@@ -38,7 +38,7 @@ def check_config(config: Config, where: str = "configuration") -> Config:
 
 
 def build_config(values: dict[str, Any], where: str) -> Config:
-    """A configuration from nested plain values that stand in their sections.
+    """Return a configuration from nested plain values, one table per section.
 
     Raises:
         UsageError: as `check_config`; also an unknown key, with the nearest known one.
@@ -63,9 +63,9 @@ def build_config(values: dict[str, Any], where: str) -> Config:
 
 
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
-    """A section from a table of plain values; what is left out keeps its default, settings of `REMOVED` are dropped.
+    """Return a section from a table of plain values; missing keys keep their defaults, those of `REMOVED` are dropped.
 
-    In messages it is called `section` (`train.adamw`; the whole configuration has no name), in `where`, a file.
+    Messages name it `section` (`train.adamw`; empty for the whole configuration) in `where`, a file.
 
     Raises:
         UsageError: a key or a value that cannot be used.
@@ -84,7 +84,8 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
 
 
 def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) -> Any:
-    """A value as its field wants it; an integer may stand for a float and a path for its text, no more is bent.
+    """Return a value as its field's type. An integer may stand for a float and a path for a string; nothing else is
+    converted.
 
     Raises:
         UsageError: it is of another type, none of the choices, or outside the field's interval.
@@ -120,7 +121,7 @@ def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) ->
 
 
 def config_to_dict(section: Any) -> dict[str, Any]:
-    """A configuration as nested plain values: all that counts, but for what is None (TOML has no such value)."""
+    """Return a configuration as nested plain values, without inactive sections and None (TOML has no such value)."""
     values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
     return {
         name: config_to_dict(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
@@ -131,18 +132,18 @@ def config_to_dict(section: Any) -> dict[str, Any]:
 
 @cache
 def sections(kind: type) -> dict[str, Any]:
-    """The sections inside a section."""
+    """Return the sections inside a section."""
     return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
 
 
 def chooser(kind: type, inner: str) -> str:
-    """The field whose value says whether a section inside this one counts."""
+    """Return the field whose value selects a section inside this one."""
     return next(f.metadata["chooser"] for f in fields(kind) if f.name == inner)
 
 
 @cache
 def section_fields() -> dict[str, tuple[str, ...]]:
-    """The sections of a configuration and the fields of each, those of the sections inside it too, each name once."""
+    """Return the fields of each section of a configuration, with those of inner sections, each name once."""
     found = {}
     for section, kind in sections(Config).items():
         names = [name for part in (kind, *sections(kind).values()) for name in kinds(part)]
@@ -169,13 +170,13 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The start of a hint: `did you mean 'x'? `, or nothing when no word is near."""
+    """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _check_idle(config: Config, where: str) -> None:
-    """What is not chosen holds its defaults: anything else would be ignored in silence."""
+    """Refuse settings of sections that are not selected, which would be ignored silently."""
     for name, kind in sections(Config).items():
         part = getattr(config, name)
         for unused in idle(part):
@@ -207,7 +208,7 @@ def _check_training(train: TrainConfig, where: str) -> None:
 
 
 def _suggest(key: str, kind: type) -> str:
-    """Where a misplaced key belongs, or which known one it resembles."""
+    """Return a hint: the section of a misplaced key, or the known key that is spelled most alike."""
     for name, names in section_fields().items():
         if key in names:
             return f"it belongs into [{name}]"
@@ -216,7 +217,7 @@ def _suggest(key: str, kind: type) -> str:
 
 
 def _inside(number: float, interval: str) -> bool:
-    """Whether an interval holds a number; none holds NaN."""
+    """Return True if the interval contains the number; no interval contains NaN."""
     low, high = (float(bound) for bound in interval[1:-1].split(","))
     above = number >= low if interval[0] == "[" else number > low
     return above and (number <= high if interval[-1] == "]" else number < high)

@@ -50,7 +50,7 @@ class FileSystem:
         os.replace(old, new)
 
     def link(self, old: Path, new: Path) -> None:
-        """A second name for a file."""
+        """Create a second name for a file."""
         os.link(old, new)
 
     def remove(self, path: Path) -> None:
@@ -72,7 +72,7 @@ fs = FileSystem()
 
 @contextmanager
 def reading_only() -> Iterator[None]:
-    """A block in which this process writes no file of ours."""
+    """Forbid writing files from this process within the block."""
     global fs
     before, fs = fs, NoWriting()
     try:
@@ -91,7 +91,7 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
 
 
 def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
-    """`atomic_write_bytes` of what comes in chunks, however much; returns its size in bytes and its SHA-256."""
+    """Write chunks as `atomic_write_bytes`, at bounded memory; return the size in bytes and the SHA-256."""
     temporary = _beside(path)
     with _told(path):
         fs.make_folder(path.parent)
@@ -107,7 +107,7 @@ def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tup
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """`atomic_write_bytes` of the text in UTF-8, its line ends untouched."""
+    """Write the text in UTF-8 as `atomic_write_bytes`, with its line ends unchanged."""
     atomic_write_bytes(path, text.encode("utf-8"))
 
 
@@ -118,7 +118,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def finite(value: Any) -> Any:
-    """A value for JSON, with None for every number in it that is none."""
+    """Return a value for JSON, with None for every NaN and infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -127,7 +127,7 @@ def finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file of a run.
+    """Return the value of a JSON file of a run.
 
     Raises:
         CheckpointError: the file is missing, unreadable, far too large or not JSON.
@@ -141,7 +141,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(data: bytes, where: Path) -> Any:
-    """The value of JSON in UTF-8; `where` is named in the CheckpointError that anything else raises."""
+    """Return the value of JSON in UTF-8."""
     try:
         return json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -149,7 +149,7 @@ def parse_json(data: bytes, where: Path) -> Any:
 
 
 def sha256_file(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal, read a piece at a time."""
+    """Return the SHA-256 of a file's content in hexadecimal, at bounded memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -182,10 +182,10 @@ def link_or_copy(old: Path, new: Path) -> None:
 
 @contextmanager
 def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder to fill; when the block ends it becomes `folder`, when the block fails it vanishes.
+    """Yield a folder to fill, which becomes `folder` at the end of the block and is removed if the block fails.
 
-    With `replace` an earlier folder is put aside and removed. Otherwise an earlier one, or one that another
-    process finished first, stands, and what this block wrote is dropped.
+    With `replace`, an earlier folder is replaced. Otherwise an earlier one, or one that another process finished first,
+    stays, and this block's files are dropped.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
@@ -249,7 +249,7 @@ def _commit(temporary: Path, folder: Path, replace: bool) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A name of our own in the same folder, for a rename must not cross file systems."""
+    """Return an unused name in the same folder, since a rename must not cross file systems."""
     return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
 
 

@@ -40,7 +40,7 @@ class Usage:
 
 
 def usage() -> Usage:
-    """What has been used so far of the cores that this process may run on. What a hypervisor took away is others' use."""
+    """Return the CPU time used so far on this process's cores. Time stolen by a hypervisor counts as used by others."""
     import psutil
 
     allowed = cores()
@@ -53,7 +53,7 @@ def usage() -> Usage:
 
 
 def cores() -> set[int]:
-    """The (logical) cores this process may run on."""
+    """Return the logical cores that this process may run on."""
     return set(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
@@ -70,7 +70,9 @@ class Threads:
         self._last = began or look()
 
     def fitting(self) -> int:
-        """How many to compute with now, by what others used since the last look; within a second as many as before."""
+        """Return the number of threads to use now, from what others used since the last call; unchanged within a
+        second.
+        """
         if time.monotonic() - self._last.clock >= LOOK_SECONDS:
             seen, before = self._look(), self._last
             seconds, own = seen.clock - before.clock, seen.own - before.own

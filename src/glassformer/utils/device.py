@@ -21,7 +21,7 @@ Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """CUDA, else MPS, else CPU; or the one asked for.
+    """Return the device of that name; for "auto" CUDA, else MPS, else the CPU.
 
     Raises:
         UsageError: the device asked for is not here.
@@ -36,7 +36,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """bf16 where the processor multiplies it natively and so faster, fp32 elsewhere; or the one asked for.
+    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
 
     Raises:
         UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or fp16, and
@@ -62,7 +62,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Matrix products in bf16 over fp32 weights, or nothing at all."""
+    """Return a context in which matrix products are bf16 over fp32 weights, or which does nothing."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
@@ -102,10 +102,10 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
 
 @contextmanager
 def many_shapes(device: torch.device) -> Iterator[None]:
-    """On a CPU, fp32 matrix products within the block take MKL, whatever is set outside.
+    """Use MKL for fp32 matrix products on a CPU within the block, whatever is set outside.
 
-    oneDNN, which "medium" prefers, is faster for large products and compiles a kernel for every new shape, which
-    costs more than a small product itself; decoding has new shapes at every step.
+    oneDNN, which "medium" prefers, is faster for large products, but compiles a kernel for every new shape. That costs
+    more than a small product, and decoding has new shapes at every step.
     """
     before = torch.get_float32_matmul_precision()
     try:
@@ -117,14 +117,16 @@ def many_shapes(device: torch.device) -> Iterator[None]:
 
 
 def _set_deterministic(mode: bool, warn_only: bool) -> None:
-    """As `torch.use_deterministic_algorithms`, which imports torch's compiler, a second's work, even to change nothing."""
+    """Set deterministic algorithms without importing torch's compiler (a second), as
+    `torch.use_deterministic_algorithms` does.
+    """
     was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if was != (mode, warn_only):
         torch.use_deterministic_algorithms(mode, warn_only=warn_only)
 
 
 def _keep_large_blocks() -> None:
-    """Have glibc keep large blocks of memory instead of returning them to the kernel after every use."""
+    """Make glibc keep large blocks of memory instead of returning them to the kernel after every use."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # musl and others: slower, not wrong
             libc = ctypes.CDLL("libc.so.6")

@@ -144,7 +144,7 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
 
 
 def _covers_a_line(axes: Any, label: Any) -> bool:
-    """Whether a point of any line lies under a label."""
+    """Return True if a point of any line lies under a label."""
     box = label.get_window_extent()
     for line in axes.lines:
         x, y = line.get_transform().transform(line.get_path().interpolated(40).vertices).T
