@@ -43,31 +43,30 @@ class Batch:
 
     @property
     def n_examples(self) -> int:
-        """Rows."""
         return self.ids.shape[0]
 
     @property
     def n_slots(self) -> int:
-        """Tokens that go in, padding included."""
+        """Return the number of input tokens, padding included."""
         return self.ids.numel() + (0 if self.tgt_in is None else self.tgt_in.numel())
 
     def unscored(self) -> Batch:
-        """The same, to be computed and not to be counted."""
+        """Return the batch without labels that count, for ranks that compute a batch only to stay in step."""
         return replace(self, n_tokens=0, n_labels=0)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """Return a copy on that device."""
         tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | NgramBatch)}
         return replace(self, **{name: x.to(device) for name, x in tensors.items()})
 
 
 def padding_mask_of(real: np.ndarray) -> Bool[Tensor, "B S"] | None:
-    """Which tokens of a padded batch are real, or None where all are."""
+    """Return the mask of real tokens, or None if there is no padding."""
     return None if real.all() else torch.from_numpy(real)
 
 
 def ngrams_of_batch(corpus: EncodedCorpus, index: np.ndarray) -> NgramBatch | None:
-    """How the texts at `index` are spelled, where the corpus knows: each different word once."""
+    """Return the n-grams of the texts at `index`, each distinct word once; None if the corpus has none."""
     if corpus.surfaces is None or corpus.ngrams is None:
         return None
     surfaces, _ = corpus.surfaces.padded(index, 0)

@@ -42,7 +42,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether training could start."""
+        """Return True if training could start."""
         return self.n_errors == 0
 
 

@@ -68,17 +68,17 @@ class EncodedCorpus:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(N,) tokens of each input."""
+        """Return the number of tokens of each input (N,)."""
         return self.ids.lengths
 
     @property
     def is_running_text(self) -> bool:
-        """Whether this is running text from shards, to be read in windows."""
+        """Return True for running text from shards, which is read in windows."""
         return isinstance(self.ids.flat, ShardedIds)
 
     @property
     def targets(self) -> RaggedArray:
-        """Targets; a ValueError if there are none."""
+        """Return the targets; raise ValueError if there are none."""
         if self.target is None:
             raise ValueError("this corpus has no targets")
         return self.target

@@ -86,9 +86,9 @@ class Diagnostics:
 
 
 def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The files whose bytes are no longer those recorded; both are `Diagnostics.hashes`.
+    """Return the files whose content differs from the recorded hashes; both arguments are `Diagnostics.hashes`.
 
-    A file that was moved is sought by its name.
+    A file that was moved is found by its name.
     """
 
     def found(path: str) -> set[str]:
@@ -99,7 +99,7 @@ def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[s
 
 
 def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
-    """All lines of a file, without their ends. A byte order mark and carriage returns are taken off, counted.
+    """Read all lines of a file without their ends. A byte order mark and carriage returns are removed and counted.
 
     A line that cannot be read is empty in the list, so that the others keep their numbers.
     """
@@ -107,7 +107,7 @@ def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
 
 
 def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) as `read_lines`, one line in memory at a time."""
+    """Yield (number from 1, line) as `read_lines`, with one line in memory at a time."""
     if not _readable(path, diagnostics):
         return
     digest, number = hashlib.sha256(), 0
@@ -129,7 +129,7 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
 
 
 def read_document(path: Path, diagnostics: Diagnostics) -> str:
-    """A whole text file, line ends written "\\n"; "" if it cannot be read. Lines may be of any length."""
+    r"""Read a whole text file with line ends "\n"; "" if it cannot be read. Lines may have any length."""
     if not _readable(path, diagnostics):
         return ""
     data = path.read_bytes()
@@ -158,7 +158,7 @@ def _readable(path: Path, diagnostics: Diagnostics) -> bool:
 
 
 def _raw_lines(file: BinaryIO, digest: hashlib._Hash) -> Iterator[bytes]:
-    """Lines without "\\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, which is enough to see it."""
+    r"""Yield lines without "\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, enough to detect it."""
     while raw := file.readline(MAX_LINE_BYTES + 2):
         digest.update(raw)
         complete = raw.endswith(b"\n")
@@ -169,7 +169,7 @@ def _raw_lines(file: BinaryIO, digest: hashlib._Hash) -> Iterator[bytes]:
 
 
 def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
-    """The line as text; "" after noting why it cannot be one."""
+    """Return the line as text; "" after recording why it cannot be decoded."""
     if len(raw) > MAX_LINE_BYTES:
         diagnostics.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
         return ""

@@ -27,7 +27,7 @@ CHUNK = 1000
 
 
 def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
-    """How many examples hold at least one unknown token, in any of their columns."""
+    """Count the examples with at least one unknown token in any of their columns."""
     hits = [np.searchsorted(c.offsets, np.flatnonzero(c.flat == unk_id), side="right") for c in columns]
     return len(np.unique(np.concatenate(hits)))
 
@@ -56,7 +56,7 @@ def count_unknown_tokens(
 
 
 def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> str | None:
-    """The sentence where too much is unknown; None where all is well, or nothing was counted.
+    """Return the warning if too many tokens are unknown; None otherwise, or if nothing was counted.
 
     Args:
         where: the part, "validation".

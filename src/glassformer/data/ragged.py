@@ -24,7 +24,7 @@ class RaggedArray(Sequence[np.ndarray]):
 
     @staticmethod
     def from_lists(sequences: Iterable[Sequence[int]]) -> RaggedArray:
-        """Lists of ids, put together in memory."""
+        """Concatenate lists of ids in memory."""
         rows = [np.asarray(ids, np.int64) for ids in sequences]
         offsets = np.cumsum([0, *map(len, rows)])
         return RaggedArray(np.concatenate(rows) if rows else np.zeros(0, np.int64), offsets)
@@ -33,7 +33,7 @@ class RaggedArray(Sequence[np.ndarray]):
         return len(self.offsets) - 1
 
     def __getitem__(self, index: SupportsIndex) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One sequence, a view; slices are not needed and not there."""
+        """Return a view of one sequence; slices are not supported."""
         i = operator.index(index)
         if not 0 <= i < len(self):
             raise IndexError(f"sequence {i} of {len(self)}")
@@ -41,11 +41,11 @@ class RaggedArray(Sequence[np.ndarray]):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each sequence."""
+        """Return the number of tokens of each sequence."""
         return np.diff(self.offsets)
 
     def padded(self, index: np.ndarray, fill: int, extra: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """The sequences at `index`, padded on the right to the longest and `extra` more; see `gather_padded`."""
+        """Return the sequences at `index`, padded on the right to the longest plus `extra`; see `gather_padded`."""
         start = self.offsets[index]
         return gather_padded(self.flat, start, self.offsets[index + 1] - start, fill, extra)
 
@@ -53,7 +53,7 @@ class RaggedArray(Sequence[np.ndarray]):
 def gather_padded(
     flat: np.ndarray | ShardedIds, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spans of a flat array as rows: ids (B, S) padded with `fill`, and which of them are real (B, S).
+    """Return spans of a flat array as rows: ids (B, S) padded with `fill`, and the mask of real ones (B, S).
 
     S is at least 1, so that a batch of empty texts still has a shape.
     """

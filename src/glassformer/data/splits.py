@@ -61,14 +61,14 @@ class Split:
 
     @property
     def answers(self) -> list[str]:
-        """Targets; a DataError if there are none."""
+        """Return the targets; raise DataError if there are none."""
         if self.answer is None:
             raise DataError(f"{self.source or 'a split'}: the texts have no targets")
         return self.answer
 
     @property
     def human_labelled(self) -> Split:
-        """The examples without pseudo-labels."""
+        """Return the examples without pseudo-labels."""
         return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:

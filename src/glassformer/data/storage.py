@@ -50,7 +50,7 @@ class ArrayWriter:
         self.files[name].write(array.tobytes())
 
     def in_memory(self) -> Arrays:
-        """The arrays, where there is no folder."""
+        """Return the arrays if there is no folder."""
         files = [(name, file) for name, file in self.files.items() if isinstance(file, io.BytesIO)]
         return {name: np.frombuffer(file.getbuffer(), self.arrays[name][0]) for name, file in files}
 
@@ -58,7 +58,7 @@ class ArrayWriter:
 def cached_arrays(
     cache: Path | None, key: Callable[[], str], write: Callable[[ArrayWriter], dict[str, int]]
 ) -> tuple[Arrays, dict[str, int]]:
-    """The arrays stored under `key`, made by `write` when they are not there yet.
+    """Return the arrays stored under `key`, made by `write` if they are missing.
 
     Args:
         cache: folder of all keys; None, or one that cannot be written to, means memory.

@@ -75,10 +75,11 @@ def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
 def _tfidf_logistic(
     train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
-    """Logistic regression on TF-IDF of words and word pairs: what it says, and how; None when there is nothing to fit.
+    """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings, None if there is
+    nothing to fit.
 
-    Where words are not written apart, a "word" would be a clause that is never met again, and the yardstick a straw
-    man: there it counts single characters, pairs and triples.
+    In scripts without spaces a "word" would be a clause that never recurs, and the baseline too weak; there the
+    features are character 1- to 3-grams.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -30,7 +30,7 @@ class Metric:
     higher_is_better: bool = True
 
     def better(self, value: Number, than: Number) -> bool:
-        """Whether one value beats another."""
+        """Return True if `value` is better than `than`."""
         return value > than if self.higher_is_better else value < than
 
     def between(self, interval: Sequence[Number] | None) -> str:

@@ -87,10 +87,10 @@ def score(
 
 
 def published_score(hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000) -> dict[str, Any]:
-    """BLEU as papers on Multi30k report it: words of the lowercased, normalised, tokenised references, counted as they are.
+    """Compute BLEU as papers on Multi30k report it: on lowercased, normalised, tokenised references.
 
-    Hypotheses that are text as people write it are brought to that form, by Moses's rules as `sacremoses` has them,
-    which give the published references, but for 2 of 3,042 validation lines, from the raw ones.
+    Hypotheses that are plain text are converted by Moses's rules, as `sacremoses` implements them. These reproduce the
+    published references from the raw ones, except for 2 of 3,042 validation lines.
 
     Returns:
         bleu_lc (0–100) with bleu_lc_signature and bleu_lc_ci95, and bleu_lc_words, the words of the references.
@@ -103,7 +103,7 @@ def published_score(hypotheses: Sequence[str], references: Published, *, n_boots
 
 
 def tokenised(line: str, language: str) -> str:
-    """A line lowercased, its punctuation normalised, and cut into words by Moses's rules."""
+    """Lowercase a line, normalise its punctuation, and tokenise it by Moses's rules."""
     normaliser, tokeniser = _moses(language)
     return tokeniser.tokenize(normaliser.normalize(line.lower()), return_str=True).lower()
 
@@ -163,11 +163,10 @@ def _corpus(metric: Any) -> Callable[[np.ndarray], float]:
 
 
 def tokenizer_for(references: Sequence[str]) -> str:
-    """The tokenizer of sacreBLEU that suits the script most letters are of.
+    """Return the sacreBLEU tokenizer for the script of most letters.
 
-    `13a`, the usual one, parts words at spaces, so that a Chinese sentence is one word and BLEU 0 by
-    definition. `zh` parts Chinese characters; `char` parts everything, for scripts that sacreBLEU could only
-    part with a dictionary (Japanese, Thai …).
+    `13a`, the usual one, splits at spaces, so that a Chinese sentence is one word and BLEU 0 by definition. `zh` splits
+    Chinese characters; `char` splits everything, for scripts that would need a dictionary (Japanese, Thai …).
     """
     if not mostly_unspaced(references):
         return "13a"
@@ -176,13 +175,13 @@ def tokenizer_for(references: Sequence[str]) -> str:
 
 
 def mostly_unspaced(texts: Sequence[str]) -> bool:
-    """Whether most letters of texts are of scripts that do not part words at spaces."""
+    """Return True if most letters are of scripts that do not separate words by spaces."""
     letters = sum(character.isalpha() for line in texts for character in line)
     return 2 * sum(len(_UNSPACED.findall(line)) for line in texts) > letters > 0
 
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:
-    """The score to quote of translations like these: `bleu`, or `exact_match` where answers are short."""
+    """Return the headline score of such translations: `bleu`, or `exact_match` for short targets."""
     bleu = _bleu(tokenize, references)
     return _headline(segment_statistics(bleu, references, references)[:, 1])
 

@@ -14,12 +14,12 @@ from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPosit
 
 
 def d_ff_of(config: ModelConfig) -> int:
-    """The feed-forward width: the one given, or the paper's 4 · d_model."""
+    """Return the feed-forward width, by default the paper's 4 · d_model."""
     return config.d_ff or 4 * config.d_model
 
 
 def d_head_of(config: ModelConfig) -> int:
-    """The width of a head: the one given, or d_model / n_heads."""
+    """Return the width of a head, by default d_model / n_heads."""
     return config.d_head or config.d_model // config.n_heads
 
 
@@ -54,7 +54,7 @@ def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
 
 
 def make_norm(config: ModelConfig) -> LayerNorm | RMSNorm:
-    """A norm of the kind named."""
+    """Make a norm of the configured kind."""
     match config.norm:
         case "layer":
             return LayerNorm(config.d_model)
@@ -63,7 +63,7 @@ def make_norm(config: ModelConfig) -> LayerNorm | RMSNorm:
 
 
 def make_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU:
-    """The feed-forward block with that activation; one that gates is a module of its own.
+    """Make a feed-forward block with the configured activation; a gated one is a module of its own.
 
     Raises:
         ValueError: there is no such activation.
@@ -75,7 +75,7 @@ def make_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU:
 
 
 def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenEmbedding:
-    """Token embedding with the positions that are added to it."""
+    """Make a token embedding with the positions that are added to it."""
     positions: nn.Module | None
     match config.positions:
         case "sinusoidal":
@@ -89,7 +89,7 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
 
 
 def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
-    """The rotation of these positions (B, L), when the model has rotary positions."""
+    """Return the rotation of positions (B, L), or None if the model has no rotary positions."""
     return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
 
 

@@ -19,9 +19,9 @@ Pooling = Literal["mean", "max", "mean+max", "first"]
 
 
 def pool(x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, how: Pooling) -> Float[Tensor, "B P"]:
-    """Token vectors (B, S, D) to one vector a text, (B, D), or (B, 2D) for "mean+max".
+    """Pool token vectors (B, S, D) into one vector per text, (B, D), or (B, 2D) for "mean+max".
 
-    Padding takes no part. A text without any real token gives zeros.
+    Padding is excluded. A text without a real token gives zeros.
     """
     if how == "first":
         return x[:, 0] if padding_mask is None else x[:, 0] * padding_mask[:, :1]
@@ -84,9 +84,9 @@ class TextClassifier(nn.Module):
         padding_mask: Bool[Tensor, "B S"] | None = None,
         spelling: NgramBatch | None = None,
     ) -> Float[Tensor, "B C"]:
-        """Logits (B, C) of texts (B, S); padding_mask is True at real tokens, None when all are.
+        """Return logits (B, C) of texts (B, S); padding_mask is True at real tokens, None if all are.
 
-        Without a `spelling` words are their own rows alone.
+        Without n-grams, words have only their own embedding.
         """
         positions = positions_of(ids.shape[1], None, ids.device)
         spelled = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]

@@ -7,18 +7,18 @@ from glassformer.models.build import d_ff_of, d_head_of
 
 
 def encoder_flops(c: ModelConfig, length: float) -> float:
-    """Of the encoder, for texts of `length` tokens."""
+    """Return the FLOPs of the encoder, for texts of `length` tokens."""
     return c.n_layers * (_attention(c, length) + _feed_forward(c))
 
 
 def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -> float:
-    """Of the decoder with its output projection; causal attention sees half of the keys on average."""
+    """Return the FLOPs of the decoder with its output projection; causal attention sees half of the keys on average."""
     layer = _attention(c, length / 2) + _feed_forward(c) + (_attention(c, length) if cross else 0)
     return c.n_layers * layer + 2 * c.d_model * vocab_size
 
 
 def _attention(c: ModelConfig, n_keys: float) -> float:
-    """Four projections, then scores and mix over `n_keys`."""
+    """Return the FLOPs of four projections, then scores and weighted sum over `n_keys`."""
     width = c.n_heads * d_head_of(c)
     return 8 * c.d_model * width + 4 * n_keys * width
 

@@ -28,20 +28,20 @@ class Ensemble(nn.Module):
 
     @property
     def max_len(self) -> int:
-        """Most tokens that all of them can read."""
+        """Return the maximum number of tokens that all members can read."""
         return min(int(member.max_len) for member in self.members)  # pyright: ignore[reportArgumentType]
 
     def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "... V"]:
-        """The logits of `mean_logits`, over classes or tokens."""
+        """Return the `mean_logits` over classes or tokens."""
         return mean_logits([member(*args, **kwargs) for member in self.members])
 
 
 def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... V"]:
-    """Logarithms of the mean of several models' probabilities, which serve as logits: softmax gives the mean back."""
+    """Return the logarithm of the mean of several models' probabilities, which serves as logits."""
     said = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
     return said.logsumexp(dim=0) - math.log(len(logits))
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:
-    """The models that learn by themselves: the members of an ensemble, or the one that there is."""
+    """Return the models that are trained independently: an ensemble's members, or the model itself."""
     return list(model.members) if isinstance(model, Ensemble) else [model]

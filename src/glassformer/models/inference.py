@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Dropout off and gradients off within the block; training mode is restored afterwards."""
+    """Disable dropout and gradients within the block; training mode is restored afterwards."""
     was_training = model.training
     model.eval()
     try:

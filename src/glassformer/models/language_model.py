@@ -36,17 +36,17 @@ class LanguageModel(nn.Module):
         initialise(self)
 
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
-        """Logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
+        """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
         x = self.read(ids, cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
     @property
     def projection(self) -> Float[Tensor, "V D"]:
-        """The matrix that turns what was read into logits."""
+        """Return the weight of the projection to the vocabulary."""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def read(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
-        """What `forward` projects on the vocabulary.
+        """Return the final hidden states, which `forward` projects to the vocabulary.
 
         Raises:
             ValueError: a model with n-grams got a cache that is not from its `new_cache`.
@@ -68,6 +68,6 @@ class LanguageModel(nn.Module):
         return [self.ngrams(self.ngrams.batch_of(seen, ids.shape[1]))]
 
     def new_cache(self) -> DecoderCache:
-        """An empty cache for `forward`."""
+        """Return an empty cache for `forward`."""
         kind = DecoderCache if self.ngrams is None else NgramCache
         return kind(len(self.decoder.layers))

@@ -57,10 +57,10 @@ class MaskedLanguageModel(nn.Module):
         spelling: NgramBatch | None = None,
         wanted: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "N V"]:
-        """Logits (N, V) of the N tokens where `wanted` is True, row by row; of all B · S without it.
+        """Return logits (N, V) of the N tokens where `wanted` is True, row by row; without it of all B · S.
 
-        Few tokens are guessed and the vocabulary is large, so nothing is computed for the others behind the encoder.
-        `padding_mask` is True at real tokens, None when all are.
+        Few tokens are predicted and the vocabulary is large, so nothing is computed for the others after the encoder.
+        `padding_mask` is True at real tokens, None if all are.
         """
         positions = positions_of(ids.shape[1], None, ids.device)
         spelled = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]

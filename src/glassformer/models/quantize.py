@@ -120,7 +120,7 @@ class Int8Linear(nn.Module):
 
 
 def cut_to_int8(x: Float[Tensor, "R D"], largest: int = 127) -> tuple[Tensor, Float[Tensor, "R 1"]]:
-    """Each row as whole numbers from -largest to largest, (R, D) int8, times a scale, (R, 1)."""
+    """Quantize each row to integers from -largest to largest, (R, D) int8, times a scale, (R, 1)."""
     scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30) / largest
     return (x / scale).round_().to(torch.int8), scale
 
@@ -137,9 +137,9 @@ def largest_int8_weight() -> int:
 
 
 def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
-    """The model as it multiplies in this precision: itself in fp32, otherwise a copy without gradients.
+    """Return the model for inference at a precision: itself in fp32, otherwise a copy without gradients.
 
-    What is cut is the linear layers and the projection to the vocabulary; everything between them stays fp32.
+    Linear layers and the projection to the vocabulary are quantized; everything else stays fp32.
     """
     if precision == "fp32":
         return model

@@ -72,27 +72,27 @@ class Translator(nn.Module):
 
     @staticmethod
     def base(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
-        """The paper's base model: 6 + 6 layers, d 512, 8 heads, d_ff 2048; 65 million parameters there."""
+        """Make the paper's base model: 6 + 6 layers, d 512, 8 heads, d_ff 2048; 65 million parameters there."""
         return Translator(BASE, vocab_size, max_len)
 
     @staticmethod
     def big(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
-        """The paper's big model: d 1024, 16 heads, d_ff 4096; 213 million parameters there."""
+        """Make the paper's big model: d 1024, 16 heads, d_ff 4096; 213 million parameters there."""
         return Translator(BIG, vocab_size, max_len)
 
     def forward(
         self, src: Int[Tensor, "B S"], tgt_in: Int[Tensor, "B T"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B T V"]:
-        """Logits (B, T, V) of the token after each of tgt_in (B, T), given src (B, S).
+        """Return logits (B, T, V) of the token after each of tgt_in (B, T), given src (B, S).
 
-        Targets are padded on the right, where a causal mask already hides the padding.
+        Targets are padded on the right, where the causal mask already hides the padding.
         """
         return self.decode(tgt_in, self.encode(src, src_padding_mask), src_padding_mask)
 
     def encode(
         self, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """The memory (B, S, D) of the source (B, S)."""
+        """Return the memory (B, S, D) of the source (B, S)."""
         positions = positions_of(src.shape[1], None, src.device)
         x, mask = self.src_embedding(src, positions, stream="source"), Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
@@ -105,10 +105,10 @@ class Translator(nn.Module):
         cache: DecoderCache | None = None,
         branches: Branches | None = None,
     ) -> Float[Tensor, "R T V"]:
-        """Logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
+        """Return logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
-        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With
-        `branches` R is B, and the T tokens of a row are no text but the new nodes of T hypotheses.
+        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With `branches` R is B,
+        and the T tokens of a row are the new nodes of T hypotheses rather than a text.
         """
         n_new, n_past, device = tgt_in.shape[1], 0 if cache is None else cache.length, tgt_in.device
         if branches is None:
@@ -128,5 +128,5 @@ class Translator(nn.Module):
         return F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
 
     def new_cache(self) -> DecoderCache:
-        """An empty cache for `decode`."""
+        """Return an empty cache for `decode`."""
         return DecoderCache(len(self.decoder.layers))

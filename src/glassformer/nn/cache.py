@@ -22,12 +22,10 @@ class KVCache:
 
     @property
     def keys(self) -> Float[Tensor, "B H L E"]:
-        """The keys so far."""
         return self._so_far(self._keys)
 
     @property
     def values(self) -> Float[Tensor, "B H L E"]:
-        """The values so far."""
         return self._so_far(self._values)
 
     def append(self, k: Float[Tensor, "B H n E"], v: Float[Tensor, "B H n E"]) -> tuple[Tensor, Tensor]:
@@ -83,7 +81,7 @@ class DecoderCache:
 
     @property
     def length(self) -> int:
-        """Positions decoded so far."""
+        """Return the number of positions decoded so far."""
         return self.layers[0].self_attention.length
 
     def select(self, rows: Int[Tensor, " R"]) -> None:

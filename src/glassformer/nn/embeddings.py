@@ -36,7 +36,7 @@ class TokenEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"], stream: str = ""
     ) -> Float[Tensor, "B L D"]:
-        """`more` is what else is known of each token, such as its n-grams; `stream` tells a trace whose tokens."""
+        """Return the sum of token embeddings, positions and further embeddings of the tokens (`more`), such as n-grams."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
         for added in more:
             x = x + added

@@ -13,7 +13,7 @@ Activation = Literal["relu", "gelu", "swiglu"]
 
 
 def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "... F"]:
-    """The activation of that name, element by element.
+    """Apply the activation of that name element by element.
 
     Raises:
         ValueError: there is none of that name (or a class or function came where a name is expected).

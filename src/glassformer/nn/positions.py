@@ -26,10 +26,10 @@ def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -
 
 
 def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5); shape (L, D).
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5).
 
-    Every value is in [-1, 1], every position differs, and PE(pos + k) is a rotation of PE(pos) that
-    depends on k alone. An odd d_model loses its last cosine.
+    Every value is in [-1, 1], every position differs, and PE(pos + k) is a rotation of PE(pos) that depends only on k.
+    An odd d_model loses its last cosine.
     """
     position = torch.arange(n_positions, dtype=torch.float64)[:, None]
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -80,7 +80,7 @@ class Rotation:
 
     @staticmethod
     def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> Rotation:
-        """The rotation of each position, for heads of even width d_head."""
+        """Return the rotation of each position, for heads of even width d_head."""
         if d_head % 2:
             raise ValueError(f"rotary positions need an even d_head, not {d_head}")
         frequency = base ** (-torch.arange(0, d_head, 2, device=positions.device).float() / d_head)

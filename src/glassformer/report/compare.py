@@ -63,7 +63,7 @@ class Compared:
 
     @property
     def several(self) -> bool:
-        """Whether there are seeds enough to speak of a spread."""
+        """Return True if there are enough seeds for a standard deviation."""
         return len(self.scores) > 1
 
 
@@ -178,7 +178,7 @@ def _tested(first: Compared, second: Compared, answers: Sequence[Answers | None]
 
 
 def _scored_split(run: RunRecord) -> SplitRecord:
-    """The part of the data that a run was scored on, as far as it is known."""
+    """Return the split that a run was scored on, as far as it is known."""
     return run.data.splits.get(run.evaluation.split if run.evaluation else "test", SplitRecord())
 
 

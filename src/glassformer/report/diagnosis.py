@@ -40,12 +40,12 @@ class Finding:
 
 
 def diagnose(facts: RunRecord) -> list[Finding]:
-    """All diagnostics of a run, the gravest first; empty when nothing stands out."""
+    """Return all diagnostics of a run, the most severe first; empty if nothing stands out."""
     return [finding for rule in RULES for finding in rule(facts)]
 
 
 def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
-    """Training that ended because a loss or a gradient was no number, or logged one all the same; or no end."""
+    """Yield findings about NaN or infinite losses and gradients, and about runs that did not finish."""
     broken = [row.step for row in facts.training if not (_finite(row.loss) and _finite(row.grad_norm))]
     if facts.diverged:
         matter = f"the loss stopped being a number at update {facts.diverged.step}: {facts.diverged.told}"
@@ -58,9 +58,9 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
-    """Losses far above those just before, well after the start: the learning rate is too large; or hardly moved.
+    """Yield findings about spikes of the training loss well after the start, and about a loss that hardly falls.
 
-    A jump counts by its height too. Where the loss is almost nothing, twice as much is still almost nothing.
+    The height of a spike counts too: if the loss is close to zero, twice as much still is.
     """
     losses = [loss for loss in facts.logged("loss") if math.isfinite(loss)]
     if len(losses) < 40:
@@ -83,7 +83,7 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
 
 
 def validation_loss(facts: RunRecord) -> Iterator[Finding]:
-    """A validation loss that rose again well before the end, or one that was clearly best at the end."""
+    """Yield findings about a validation loss that rose well before the end, or that was clearly best at the end."""
     logged = [(row.epoch or 0.0, (row.valid or {}).get("loss")) for row in facts.validations]
     rows = [(loss, epoch) for epoch, loss in logged if loss is not None and math.isfinite(loss)]
     if len(rows) < 3:
@@ -100,14 +100,14 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
 
 
 def _solved(facts: RunRecord, loss: float) -> bool:
-    """Whether what is left to gain, in the score or in the validation loss, is negligible."""
+    """Return True if the possible gain, in the score or the validation loss, is negligible."""
     scores, start = facts.validations[-1].valid or {}, facts.logged("loss")[:1]
     solved = any(scores.get(name, 0.0) >= enough for name, enough in SOLVED.items())
     return solved or any(loss < NEGLIGIBLE * first for first in start)
 
 
 def text(facts: RunRecord) -> Iterator[Finding]:
-    """Slots computed for nothing; what the model never saw: unknown tokens, cut texts; and too few examples."""
+    """Yield findings about padding, unknown tokens, truncated texts and too few examples."""
     train, task_report, shares = facts.data.train, facts.task_report, facts.logged("padding")
     if shares and (mean := statistics.fmean(shares)) > PADDING:
         yield Finding(
@@ -131,14 +131,14 @@ def text(facts: RunRecord) -> Iterator[Finding]:
 
 
 def data(facts: RunRecord) -> Iterator[Finding]:
-    """What was warned of before the first update."""
+    """Yield the warnings about the data from before the first step."""
     for sentence in facts.data.preflight.get("warnings", []):
         matter, _, remedy = sentence.partition(": ")
         yield Finding(matter, remedy)
 
 
 def test_used(facts: RunRecord) -> Iterator[Finding]:
-    """A score that is too good to be believed."""
+    """Yield a finding if the score is implausibly good."""
     if facts.config.data.use_test_as_validation:
         matter = "the test split chose the epoch, so its score is optimistic"
         yield Finding(matter, "leave out --use-test-as-validation")

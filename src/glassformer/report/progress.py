@@ -72,7 +72,7 @@ class TrainingProgress:
 
 
 def step_line(report: StepMetrics) -> str:
-    """An update in a line: where, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
+    """Return a step as one line: epoch, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
         f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}"
@@ -81,7 +81,7 @@ def step_line(report: StepMetrics) -> str:
 
 
 def bar_lines(report: StepMetrics) -> str:
-    """The same beside a bar, in two lines that fit a terminal of 80 columns."""
+    """Return the same with a progress bar, in two lines that fit a terminal of 80 columns."""
     return (
         f"step {report.step}  epoch {report.epoch:.2f}{_left(report)}\n"
         f"loss {report.loss:.4f}  lr {report.lr:.1e}  grad {report.grad_norm:.2f}  "
@@ -90,13 +90,13 @@ def bar_lines(report: StepMetrics) -> str:
 
 
 def valid_line(report: StepMetrics) -> str:
-    """A validation in a line; the best so far says so."""
+    """Return a validation as one line; the best so far is marked."""
     scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
     return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
 
 
 def threads_line(step: int, before: int, now: int) -> str:
-    """That other programs came, or went."""
+    """Return a line about a changed number of threads."""
     why = "other programs use the processor" if now < before else "the processor is free again"
     return f"step {step}: {why}, so it trains with {now} thread{'s' * (now > 1)} (before: {before})"
 

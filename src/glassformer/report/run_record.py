@@ -40,22 +40,22 @@ class RunRecord:
 
     @property
     def task_report(self) -> TaskReport:
-        """How runs of this task are told."""
+        """Return the report of this task."""
         return task_class(self.config.task).report
 
     @property
     def name(self) -> str:
-        """What to call the run: its recipe, or the folder where there is none."""
+        """Return the run's name: its recipe, or else its folder."""
         return self.config.recipe or self.path.name
 
     @property
     def steps(self) -> int:
-        """Updates logged."""
+        """Return the number of logged steps."""
         return self.training[-1].step if self.training else 0
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training so far, validation included; None when nothing was logged."""
+        """Return the seconds of training so far, validation included; None if nothing was logged."""
         return max(self.logged("seconds"), default=None)
 
     def logged(self, name: str) -> list[float]:
@@ -64,19 +64,19 @@ class RunRecord:
 
     @property
     def n_parameters(self) -> int | None:
-        """Trainable parameters, as counted before the first update."""
+        """Return the number of trainable parameters."""
         return self.data.preflight.get("n_parameters")
 
     @property
     def score(self) -> Score:
-        """The test score to quote first."""
+        """Return the headline test score."""
         return self.task_report.score(self.evaluation or Evaluation())
 
     @property
     def metric(self) -> Metric:
-        """The metric that chose the weights, of those each validation logs; the loss when it logs no other.
+        """Return the validation metric that selected the weights, or the loss if no other was logged.
 
-        `data.json` names it; without that, the score the evaluation quotes, or the first logged.
+        `data.json` names it; else it is the evaluation's headline score, or the first logged.
         """
         logged = [name for row in self.validations for name in row.valid or {}]
         wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]

@@ -37,7 +37,7 @@ class SeedsRecord:
 
     @property
     def best(self) -> RunRecord:
-        """The run with the best validation; the first where there was none."""
+        """Return the run with the best validation; the first if there was none."""
         metric = self.runs[0].metric
         sign = 1 if metric.higher_is_better else -1
         scored = [run for run in self.runs if best_validation_score(run) is not None] or self.runs[:1]
@@ -45,22 +45,22 @@ class SeedsRecord:
 
     @property
     def missing(self) -> list[int]:
-        """Seeds that have no score: they diverged, or are still to be trained."""
+        """Return the seeds without a score, which diverged or are still to be trained."""
         there = {run.config.train.seed for run in self.runs}
         return [seed for seed in self.seeds if seed not in there]
 
     @property
     def complete(self) -> bool:
-        """Whether no score is still to come: seeds without one ended in no number."""
+        """Return True if all seeds have a score or diverged."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
 
     @property
     def ensemble(self) -> Score | None:
-        """The score to quote first of all runs as one."""
+        """Return the headline score of the ensemble of all runs."""
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
     def scores(self) -> list[float]:
-        """The test score of each run, the one to quote first."""
+        """Return the headline test score of each run."""
         return [value for run in self.runs if (value := run.score.value) is not None]
 
 
@@ -74,25 +74,25 @@ def load_seeds(folder: SeedsFolder) -> SeedsRecord:
 
 
 def best_validation_score(run: RunRecord) -> float | None:
-    """The validation metric of the weights that were kept."""
+    """Return the validation metric of the selected weights."""
     best = run.best_validation()
     return None if best is None else run.validation_score(best)
 
 
 def summary_stats(values: Sequence[float]) -> JsonObject:
-    """n, mean, sd (of a sample; None for one value), min and max."""
+    """Return n, mean, sd (of a sample; None for one value), min and max."""
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {"n": len(values), "mean": statistics.fmean(values), "sd": sd, "min": min(values), "max": max(values)}
 
 
 def mean_text(metric: Metric, values: Sequence[float]) -> str:
-    """A mean with its spread: `87.3% (sd 0.4, 86.9–87.7%)`."""
+    """Return a mean with its spread: `87.3% (sd 0.4, 86.9–87.7%)`."""
     facts = summary_stats(values)
     return metric.around(facts["mean"], facts["sd"], facts["min"], facts["max"])
 
 
 def _as_one(facts: SeedsRecord) -> str:
-    """How to ask all of them together, and what that scores where it is known."""
+    """Return a sentence on the ensemble of all seeds, with its score if known."""
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
@@ -119,7 +119,7 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
 
 
 def seeds_report(facts: SeedsRecord) -> JsonObject:
-    """The report as data. `best` is a folder's name, and none while seeds are missing that may yet be trained."""
+    """Return the report as data. `best` is a folder's name, None while seeds that may still be trained are missing."""
     ensemble = facts.ensemble
     first, valid = facts.runs[0], [value for run in facts.runs if (value := best_validation_score(run)) is not None]
     return {
@@ -142,7 +142,7 @@ def _run_facts(run: RunRecord) -> JsonObject:
 
 
 def headline(facts: SeedsRecord) -> str:
-    """The mean of the seeds in a sentence."""
+    """Return the mean of the seeds as a sentence."""
     first = facts.runs[0]
     metric, split = first.score.metric, first.evaluation.split if first.evaluation else "test"
     n = len(facts.runs)
@@ -150,7 +150,7 @@ def headline(facts: SeedsRecord) -> str:
 
 
 def seeds_markdown(facts: SeedsRecord) -> str:
-    """The report for people."""
+    """Return the report as Markdown."""
     first, best = facts.runs[0], facts.best
     validation, test = first.metric, first.score.metric
     rows = []

@@ -86,7 +86,7 @@ def warnings(facts: RunRecord) -> list[str]:
 
 
 def _few_scored(facts: RunRecord) -> list[str]:
-    """How wide the interval is, where few examples were scored."""
+    """Return a warning about the wide interval if few examples were scored."""
     evaluation, (metric, value, interval) = facts.evaluation, facts.score
     if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
         return []

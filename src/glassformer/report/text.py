@@ -113,7 +113,7 @@ def _how_it_went(facts: RunRecord) -> list[str]:
 
 
 def _interval(facts: RunRecord, share: float) -> str:
-    """The interval of a validation score that is a share of few examples."""
+    """Return the interval of a validation score that is a proportion of few examples."""
     n = facts.data.splits.get("valid", SplitRecord()).n
     if not 0 < n < FEW or not facts.metric.write(0.5).endswith("%"):
         return ""

@@ -66,13 +66,13 @@ AS_TYPED = str.maketrans({"\u200e": None, "\u200f": None, "\u202f": " ", "\u00a0
 
 
 def tag(locale: str) -> str:
-    """The token a source begins with: "[de_DE]"."""
+    """Return the token that a source begins with, such as "[de_DE]"."""
     return f"[{locale}]"
 
 
 @cache
 def patterns_of(locale: str) -> tuple[str, ...]:
-    """The formats of a locale, each once: CLDR's short, medium, long and full, and those of `LOCALES`."""
+    """Return the distinct formats of a locale: CLDR's short, medium, long and full, and those of `LOCALES`."""
     from babel import Locale
 
     formats = Locale.parse(locale).date_formats
@@ -81,7 +81,7 @@ def patterns_of(locale: str) -> tuple[str, ...]:
 
 
 def write_date(date: datetime.date, pattern: str, locale: str) -> str:
-    """`date` in one of the formats of `locale`, as a person types it.
+    """Return `date` in one of the formats of `locale`, as a person types it.
 
     >>> write_date(datetime.date(2014, 9, 3), "EEEE, d. MMMM y", "de_DE")
     'Mittwoch, 3. September 2014'
@@ -103,7 +103,9 @@ def _parsed(pattern: str, locale: str) -> tuple[str, Locale]:
 
 
 def _ordinal_ending(day: int, locale: str) -> str:
-    """What makes "3" "3rd". The Romance languages here have an ordinal for the first of a month alone."""
+    """Return the ordinal suffix of a day ("rd" for 3). The Romance languages here have one for the first of a month
+    only.
+    """
     language = locale[:2]
     if language == "en":
         return "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")

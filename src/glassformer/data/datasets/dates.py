@@ -23,10 +23,10 @@ SEED = 20170612
 
 
 def load(data: DataConfig) -> TextData:
-    """`n_dates` training pairs, and 2,000 each to validate and test on.
+    """Return `n_dates` training pairs, and 2,000 each for validation and test.
 
-    No date of one part occurs in another, in whatever form; no source occurs twice in a part. Validation and
-    test part are always the same, so that scores compare; training is drawn with `split_seed`.
+    No date of one split occurs in another, in any format, and no source occurs twice in a split. Validation and test
+    are always the same, so that scores are comparable; training is drawn with `split_seed`.
     """
     from importlib.metadata import version
 
@@ -53,7 +53,7 @@ def load(data: DataConfig) -> TextData:
 
 
 def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
-    """`n` different pairs: a day, then a locale, then one of its formats, each equally likely."""
+    """Draw `n` different pairs: a day, then a locale, then one of its formats, each uniformly."""
     rng = np.random.default_rng(seed)
     locales = list(LOCALES)
     pairs: dict[str, str] = {}

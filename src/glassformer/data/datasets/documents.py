@@ -26,11 +26,11 @@ Documents = list[tuple[str, str]]
 
 
 def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
-    """A person's own text for a language model.
+    """Load the user's own text for a language model.
 
-    A part that has a file of its own is that file. What has none is taken from the training text: from ten
-    files on, whole files drawn by seed; otherwise the end of the text, the test part last. A test part is
-    taken (a tenth) only when neither validation nor test has a file: 80, 10 and 10 in a hundred as shipped.
+    A split with a file of its own is that file. Others are taken from the training text: of at least ten files, whole
+    files chosen by seed; otherwise the end of the text, test last. A test split (a tenth) is taken only if neither
+    validation nor test has a file: 80, 10 and 10% by default.
 
     Raises:
         DataError: something is wrong in the files, or too little is in them.
@@ -58,7 +58,7 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
 
 
 def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
-    """The text of a file, or of every .txt in a folder and below, in the order of their names."""
+    """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
     if not path.is_dir():
         text = read_document(path, diagnostics)
         if not text and not diagnostics.n_issues:
@@ -72,7 +72,7 @@ def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
 
 
 def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
-    """Texts that stand alone, one a line, of a .txt or of every .txt in a folder and below; blank lines are none."""
+    """Read independent texts, one per line, from a .txt or every .txt in a folder; blank lines are skipped."""
     texts, lines = [], array("q")
     for file in _files_in(path, diagnostics) if path.is_dir() else [path]:
         for number, line in numbered_lines(file, diagnostics):
@@ -85,7 +85,7 @@ def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
 
 
 def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
-    """Every .txt in a folder and below, in the order of their names."""
+    """Return every .txt in a folder and its subfolders, in the order of their names."""
     files = [path for path in folder.rglob("*.txt") if path.is_file()]
     if not files:
         diagnostics.error(folder, 0, "missing", "there is no .txt file in this folder")
@@ -95,7 +95,7 @@ def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
 def _set_aside(
     documents: Documents, shares: dict[str, float], seed: int, source: str, diagnostics: Diagnostics
 ) -> dict[str, Documents]:
-    """The parts of these shares, and what is left to train on: whole files by seed, or the end of the text."""
+    """Split off parts of these shares, and the rest for training: whole files by seed, or the end of the text."""
     taken: dict[str, Documents] = {}
     if len(documents) >= ENOUGH_FILES:
         order = np.random.default_rng([seed, len(documents)]).permutation(len(documents))
@@ -115,7 +115,7 @@ def _set_aside(
 
 
 def _cut(documents: Sequence[tuple[str, str]], start: int, end: int) -> Documents:
-    """Characters start to end of the documents, one after the other."""
+    """Return characters `start` to `end` of the concatenated documents."""
     parts, begins = [], 0
     for name, text in documents:
         part = text[max(0, start - begins) : max(0, end - begins)]

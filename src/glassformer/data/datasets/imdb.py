@@ -48,7 +48,7 @@ class _Part:
 
 
 def load(data: DataConfig) -> TextData:
-    """The labelled reviews: training, validation (a seeded share of training, no film in both) and test.
+    """Load the labelled reviews: training, validation (a seeded share of training with no film in both) and test.
 
     Raises:
         DataError: the data set is damaged, or cannot be found or fetched.
@@ -70,10 +70,10 @@ def load(data: DataConfig) -> TextData:
 
 
 def load_texts(data: DataConfig) -> TextData:
-    """The reviews of training and those without labels, to pretrain on; validation is the part that `load` sets aside.
+    """Load the training reviews and the unlabelled ones, for pretraining; validation is the part that `load` holds out.
 
-    There is no test part, and nothing is seen that a classifier is scored on later: a review with the text of one in
-    validation or test is left out, and so are unlabelled reviews of films in validation.
+    There is no test split, and nothing that a classifier is scored on later is seen: unlabelled reviews of films in
+    validation, and reviews with the text of one in validation or test, are dropped.
 
     Raises:
         DataError: as `load`.
@@ -102,7 +102,7 @@ def _hashes(parts: dict[str, _Part]) -> dict[str, str]:
 
 
 def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
-    """Both labels' reviews of training or test, and the films they are of."""
+    """Return both labels' reviews of training or test, and their films."""
     both = [(label, parts[f"{side}/{label}"]) for label in LABELS]
     texts = [text for _, part in both for text in part.texts]
     labels = [label for label, part in both for _ in part.texts]
@@ -110,13 +110,13 @@ def _labelled(parts: dict[str, _Part], side: str) -> tuple[Split, list[str]]:
 
 
 def _deviation(parts: dict[str, _Part]) -> str:
-    """A sentence on the parts that are not the published ones; empty when all are."""
+    """Return a sentence on the splits that differ from the published ones; empty if none does."""
     other = [name for name, part in parts.items() if part.sha256 != SHA256[name]]
     return f"these reviews differ from the published data set: {', '.join(other)}" if other else ""
 
 
 def _load_parts(data: DataConfig, names: tuple[str, ...] = LABELLED) -> dict[str, _Part]:
-    """The parts of these names, from the cache if they were read before, else from the archive or folder."""
+    """Load parts by name, from the cache if they were read before, else from the archive or folder."""
     source = find(data, "imdb", _probe, "IMDB (aclImdb/, aclImdb_v1.tar.gz or aclImdb.tar.gz)")
     if source is None:
         remote = Remote(URL, ARCHIVES[0], MAX_ARCHIVE_BYTES, _check)
@@ -132,7 +132,7 @@ def _load_parts(data: DataConfig, names: tuple[str, ...] = LABELLED) -> dict[str
 
 
 def _probe(place: Path) -> Path | None:
-    """The archive or the extracted folder at `place` or right inside it."""
+    """Return the archive or the extracted folder at `place` or directly inside it."""
     if place.is_file():
         return place if place.name.endswith((".tar.gz", ".tgz", ".tar")) else None
     for folder in (place, place / "aclImdb"):
@@ -148,7 +148,7 @@ def _check(archive: Path) -> None:
 
 
 def _fingerprint(source: Path, parts: Iterable[str]) -> str:
-    """Changes when the archive's bytes do; for a folder, when a file comes, goes, or changes size or time."""
+    """Return a fingerprint of the archive's bytes, or of the names, sizes and times of a folder's files."""
     if source.is_file():
         with open(source, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -186,7 +186,9 @@ def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str
 
 
 def _in_order(texts: dict[int, str], urls: list[str]) -> _Part:
-    """Line i of the list of addresses is the film of review i; without a list each review is its own film."""
+    """Sort the reviews by number. Line i of the list of addresses is the film of review i; without a list each review
+    is its own film.
+    """
     ordered, films, digest = [], [], hashlib.sha256()
     for i, text in sorted(texts.items()):
         url = urls[i] if i < len(urls) and urls[i] else f"review {i}"
@@ -206,7 +208,7 @@ def _text(content: bytes, where: str) -> str:
 
 
 def _read_cache(path: Path) -> dict[str, _Part] | None:
-    """What `_write_cache` wrote; None when there is none or it is damaged: it is only a cache."""
+    """Read the output of `_write_cache`; None if it is missing or damaged, since it is only a cache."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         if head.decode("ascii") != f"{_CACHE_VERSION} {hashlib.sha256(body).hexdigest()}":

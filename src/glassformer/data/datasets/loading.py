@@ -26,7 +26,7 @@ _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with label
 
 
 def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
-    """The texts of `data.dataset` for a task.
+    """Load the texts of `data.dataset` for a task.
 
     Args:
         schema: what the task reads.

@@ -26,10 +26,10 @@ Part: TypeAlias = Path | tuple[Path, Path] | None
 
 
 def load(schema: DataSchema, data: DataConfig) -> TextData:
-    """All parts of a person's own data.
+    """Load all splits of the user's own data.
 
-    Without a validation file a seeded share of the training data is set aside, equal texts always on the
-    same side. Without a test file there is no test part, except of running text (see `documents.py`).
+    Without a validation file, a seeded share of the training data is held out, with equal texts always on the same
+    side. Without a test file there is no test split, except of running text (see `documents.py`).
 
     Raises:
         UsageError: files are not named, or named in a form the task has no use for.
@@ -53,7 +53,7 @@ def load(schema: DataSchema, data: DataConfig) -> TextData:
 
 
 def load_test(schema: DataSchema, data: DataConfig) -> Split:
-    """The test part alone, for scoring a trained model.
+    """Load the test split alone, for scoring a trained model.
 
     Args:
         schema: what the model's task reads; its check knows the answers that the model does.
@@ -81,7 +81,7 @@ def load_test(schema: DataSchema, data: DataConfig) -> Split:
 
 
 def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
-    """The files of the parts "train", "valid" and "test", as the flags name them."""
+    """Return the files of "train", "valid" and "test", as the flags name them."""
     parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
         also = ", or --src-file and --tgt-file" if schema.parallel else ""
@@ -97,9 +97,9 @@ def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) ->
 def read_parts(
     schema: DataSchema, parts: dict[str, Part], data: DataConfig, diagnostics: Diagnostics
 ) -> dict[str, Rows]:
-    """The rows of every part that has files; columns are sought under the training part's names first.
+    """Read the rows of every split that has files; columns are first looked up under the training split's names.
 
-    Problems go to `diagnostics`, those among them that the task finds in the answers; rows with others are left out.
+    Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
     rows: dict[str, Rows] = {}
     specs = tuple(
@@ -132,9 +132,9 @@ def _read_part(part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: 
 
 
 def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> tuple[Split, Split]:
-    """A seeded share for validation; equal texts stay together, so that none is trained and validated on.
+    """Hold out a seeded share for validation; equal texts stay together, so that none is in both splits.
 
-    Of labels each gives its share, and none is left without a training example.
+    Each label gives its share, and every label keeps a training example.
     """
     more = "give more data, or validation data of its own (--valid-file)"
     if len(set(train.text)) < 2:

@@ -23,10 +23,10 @@ TRAIN_SHARE = 0.9
 
 
 def load(data: DataConfig) -> TextData:
-    """Validation, training and test part, each the next stretch of the text.
+    """Load validation, training and test, each a contiguous part of the text.
 
-    The test part begins at character int(0.9 · n). Validation is the first `valid_fraction` of what precedes it,
-    or, with `use_test_as_validation`, the test part; training is what is left.
+    The test split begins at character int(0.9 · n). Validation is the first `valid_fraction` of what precedes it, or,
+    with `use_test_as_validation`, the test split; the rest is training.
 
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.

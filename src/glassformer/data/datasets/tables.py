@@ -30,7 +30,7 @@ class Row:
 
 
 def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
-    """The rows of a table, its header among them; empty lines are skipped and counted.
+    """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
         UsageError: the file's name does not tell its format.
@@ -86,7 +86,7 @@ def _csv_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
 
 
 def _delimiter(header: str, path: Path, diagnostics: Diagnostics) -> str:
-    """A comma, unless the first line has none and has semicolons or tabs."""
+    """Return a comma, unless the first line has none and has semicolons or tabs."""
     for other, name in ((";", "semicolons"), ("\t", "tabs")):
         if "," not in header and other in header:
             diagnostics.notes.append(f"{path.name}: columns are parted by {name}")

@@ -104,7 +104,7 @@ class ShardIndex:
 
     @property
     def n_tokens(self) -> int:
-        """Ids to train on: all but the end token at the very beginning."""
+        """Return the number of ids to train on: all except the end token at the very beginning."""
         return self.counts["tokens"] - 1
 
     def ids(self) -> ShardedIds:
