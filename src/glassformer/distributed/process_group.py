@@ -58,7 +58,7 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the run folder and logs."""
+        """Return True for the process that writes the run folder and logs."""
         return self.rank == 0
 
     # --- one step -------------------------------------------------------------------------------------------

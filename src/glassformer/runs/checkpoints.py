@@ -55,7 +55,7 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
 
 
 def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
-    """The tensors and the state of one checkpoint; it never falls back to another.
+    """Load the tensors and the state of one checkpoint, without falling back to another.
 
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
@@ -65,7 +65,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest sound checkpoint (None when none was ever saved), and a warning for each newer, damaged one.
+    """Return the newest intact checkpoint (None if none was ever saved), and a warning for each newer, damaged one.
 
     Raises:
         CheckpointError: there are checkpoints and none is sound; starting over would hide it.
@@ -86,5 +86,5 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
-    """Every committed checkpoint, oldest first, sound or not."""
+    """Return every committed checkpoint, oldest first, intact or not."""
     return sorted(path for path in folder.glob("step-*") if path.is_dir())

@@ -59,23 +59,23 @@ class RunFolder:
 
     @property
     def resumable(self) -> bool:
-        """Everything from before the first update is there, so that training can begin or go on."""
+        """Return True if everything from before the first step exists, so that training can start or resume."""
         return self.config.is_file()
 
     @property
     def trained(self) -> bool:
-        """Training is over and its model is on the disk, byte for byte."""
+        """Return True if training has finished and its model is intact."""
         atomic_io.finish_replacement(self.model)
         return is_intact(self.model, MODEL_KIND)
 
     @property
     def finished(self) -> bool:
-        """The model was scored; what may be missing is only told again: its card, the report."""
+        """Return True if the model was evaluated; the model card and the report may still be missing."""
         return self.evaluation.is_file()
 
     @property
     def not_empty(self) -> bool:
-        """There is something of this name that a new run must not write into."""
+        """Return True if something of this name exists that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
     def check_new(self) -> None:
@@ -107,9 +107,10 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path | None:
-        """What `load` reads: `model/`, or this folder where it is a model folder itself; None without either.
+        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; None without
+        either.
 
-        A `model/` that a kill left under its second name, between the two renames that replace it, is put back.
+        A `model/` that a kill left under its second name, between the two renames that replace it, is restored.
         """
         for folder in (self.model, self.path):
             atomic_io.finish_replacement(folder)
@@ -118,7 +119,7 @@ class RunFolder:
         return None
 
     def require_model_folder(self) -> Path:
-        """`model_folder`; a CheckpointError says that there is none."""
+        """Return `model_folder`; raise CheckpointError if there is none."""
         if (folder := self.model_folder) is None:
             go_on = f"go on with: glassformer train --resume {self.path}"
             hint = go_on if self.resumable else "give the folder that --out named"
@@ -140,7 +141,7 @@ class RunFolder:
         atomic_io.atomic_write_text(self.config, dump_config(config))
 
     def read_config(self) -> Config:
-        """The run's configuration; a CheckpointError says that there is none, or that it is damaged."""
+        """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
             told = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(told, "give the folder that --out named")
@@ -153,23 +154,23 @@ class RunFolder:
             raise CheckpointError(error.message, error.hint) from error
 
     def read_tokenizer(self) -> Tokenizer:
-        """The tokenizer it trains with; its errors are those of `Tokenizer.load`."""
+        """Read the tokenizer; errors as in `Tokenizer.load`."""
         from glassformer.text.tokenizer import Tokenizer
 
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> JsonObject:
-        """Versions, device, precision, command; empty where nothing was written."""
+        """Read versions, device, precision and command; empty if nothing was written."""
         return atomic_io.read_json(self.env) if self.env.is_file() else {}
 
     def read_data(self) -> DataRecord:
-        """The data it saw; all unknown where nothing was written."""
+        """Read the record of the data; all fields unknown if nothing was written."""
         return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
 
     # The log
 
     def read_metrics(self) -> list[StepMetrics]:
-        """Every line of the log, in its order; a CheckpointError names one that is broken."""
+        """Read every line of the log, in order; raise CheckpointError at a broken one."""
         return [
             dataclass_from_json(StepMetrics, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)
         ]
@@ -190,12 +191,12 @@ class RunFolder:
         atomic_io.write_json(self.diverged, vars(Divergence(step, told)))
 
     def clear_divergence(self) -> None:
-        """Training goes on from before it."""
+        """Delete the divergence record, since training resumes from before it."""
         if self.diverged.is_file():
             atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
-        """Where it diverged; None where it did not."""
+        """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
         return dataclass_from_json(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
 
@@ -208,20 +209,22 @@ class RunFolder:
         atomic_io.write_json(self.evaluation, evaluation.as_json())
 
     def read_evaluation(self) -> Evaluation | None:
-        """The scores; None before there are any."""
+        """Read the scores; None before the evaluation."""
         at = self.evaluation
         return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
 
     def read_predictions(self) -> list[JsonObject] | None:
-        """What was predicted, one object an example in the split's order; None where nothing was kept.
+        """Read the predictions, one object per example in the split's order; None if none were kept.
 
-        A CheckpointError names a line that is not JSON.
+        Raises CheckpointError at a line that is not JSON.
         """
         lines = _lines(self.predictions)
         return [atomic_io.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
 
 
 def _lines(path: Path) -> list[tuple[Path, bytes]]:
-    """(where, content) of the lines of a file, if it is there; one without its newline was cut off by a kill."""
+    """Return (location, content) of each line of a file, if it exists; a last line without its newline was truncated by
+    a kill.
+    """
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]

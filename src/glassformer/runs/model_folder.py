@@ -58,7 +58,7 @@ def replace_card(folder: Path, card: str) -> None:
 
 
 def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[JsonObject, Weights]:
-    """The configuration and the weights of what `save_model` wrote, after every check there is.
+    """Load the configuration and the weights that `save_model` wrote, after all checks.
 
     Raises:
         CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the

@@ -69,11 +69,11 @@ class DataRecord:
 
     @property
     def train(self) -> SplitRecord:
-        """The training split; an empty one where nothing is known."""
+        """Return the training split; an empty record if nothing is known."""
         return self.splits.get("train", SplitRecord())
 
     def as_json(self) -> JsonObject:
-        """For the file: all fields, and of a split those that were counted."""
+        """Return the record for the file: all fields, and of a split those that were counted."""
         return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
 
     @classmethod
@@ -136,22 +136,22 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """How many were scored."""
+        """Return the number of scored examples."""
         return self.scores.get("n", 0)
 
     @property
     def headline(self) -> str | None:
-        """The score to quote first, where the evaluation names one."""
+        """Return the headline score, if the evaluation names one."""
         return self.scores.get("headline")
 
     @property
     def baselines(self) -> dict[str, JsonObject]:
-        """Yardsticks by name, each with scores of its own."""
+        """Return the baselines by name, each with its own scores."""
         return self.scores.get("baselines") or {}
 
     @property
     def examples(self) -> list[JsonObject]:
-        """A few predictions, for people."""
+        """Return a few example predictions."""
         return self.scores.get("examples") or []
 
     def value(self, name: str) -> float | int | None:
@@ -164,7 +164,7 @@ class Evaluation:
         return self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
 
     def as_json(self) -> JsonObject:
-        """For the file: task and split beside the scores."""
+        """Return the record for the file: task and split with the scores."""
         return {"task": self.task, "split": self.split, **self.scores}
 
     @classmethod
@@ -187,7 +187,7 @@ def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
 
 
 def parse_json_object(data: bytes, where: Path) -> JsonObject:
-    """The JSON object that bytes hold; `where` is named in the CheckpointError that anything else raises."""
+    """Parse a JSON object from bytes; `where` is named in the CheckpointError for anything else."""
     return _object(parse_json(data, where), where)
 
 
@@ -198,5 +198,5 @@ def _object(value: Any, where: Path | str) -> JsonObject:
 
 
 def _present(value: Any) -> JsonObject:
-    """A dataclass's fields that are not None."""
+    """Return a dataclass's fields that are not None."""
     return {name: item for name, item in asdict(value).items() if item is not None}

@@ -70,7 +70,7 @@ def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, An
 
 
 def read_sealed_folder(folder: Path, kind: str, names: Collection[str] | None = None) -> dict[str, bytes]:
-    """Every file of a sealed folder, name to content: the very bytes whose sums were compared.
+    """Read every file of a sealed folder, name to content: the very bytes whose checksums were compared.
 
     Raises:
         CheckpointError: the folder is missing, another kind, from a later version, not the bytes that were
@@ -94,7 +94,7 @@ def check_sealed_folder(folder: Path, kind: str) -> None:
 
 
 def sealed_sha256(folder: Path, name: str) -> str | None:
-    """The SHA-256 a folder's manifest has of a file, unchecked; None where it has none."""
+    """Return a file's SHA-256 from the manifest, unchecked; None if it has none."""
     path = folder / MANIFEST
     try:
         found = parse_json(_told(path, Path.read_bytes), path)["files"][name]["sha256"]
@@ -104,7 +104,7 @@ def sealed_sha256(folder: Path, name: str) -> str | None:
 
 
 def is_intact(folder: Path, kind: str) -> bool:
-    """Whether `read_sealed_folder` would give what was written."""
+    """Return True if `read_sealed_folder` would return what was written."""
     try:
         check_sealed_folder(folder, kind)
     except CheckpointError:
@@ -113,7 +113,7 @@ def is_intact(folder: Path, kind: str) -> bool:
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """The version of each package; "unknown" of one that is not installed, such as a checkout on the path."""
+    """Return the version of each package; "unknown" for one that is not installed, such as a checkout on the path."""
     versions = dict.fromkeys(packages, "unknown")
     for name in packages:
         with suppress(PackageNotFoundError):
@@ -122,7 +122,7 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def _compared(folder: Path, kind: str, read: Callable[[Path], tuple[T, str]]) -> dict[str, T]:
-    """What `read` gives of every file, once its size, and the SHA-256 given with it, are those written."""
+    """Return the result of `read` for every file after comparing its size and SHA-256 with the manifest's."""
     contents = {}
     for name, entry in _read_manifest(folder, kind).items():
         path, expected = folder / name, entry["bytes"]
@@ -162,7 +162,7 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
 
 
 def _render(body: Mapping[str, Any]) -> bytes:
-    """The manifest's bytes: sorted JSON of the body and of the body's own SHA-256."""
+    """Return the manifest's bytes: sorted JSON of the body and of the body's own SHA-256."""
     return _json({**body, "sha256": hashlib.sha256(_json(body)).hexdigest()})
 
 
@@ -171,7 +171,7 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _told(path: Path, read: Callable[[Path], T]) -> T:
-    """What `read` gives of a file; that it cannot be read is said in a sentence."""
+    """Return the result of `read`; raise CheckpointError if the file cannot be read."""
     try:
         return read(path)
     except OSError as error:

@@ -27,11 +27,11 @@ class SeedsFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether several seeds were begun here."""
+        """Return True if several seeds were started here."""
         return self.seeds_file.is_file()
 
     def run(self, seed: int) -> RunFolder:
-        """The run of a seed, begun or not."""
+        """Return the run of a seed, started or not."""
         return RunFolder(self.path / f"seed-{seed}")
 
     def begin(self, config: Config, seeds: list[int]) -> None:
@@ -40,7 +40,7 @@ class SeedsFolder:
         atomic_io.write_json(self.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
 
     def read(self) -> tuple[Config, list[int]]:
-        """What is to be trained, and with which seeds; a CheckpointError says that the file is damaged."""
+        """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
         value = atomic_io.read_json(self.seeds_file)
         try:
             seeds = [int(seed) for seed in value["seeds"]]
@@ -50,7 +50,7 @@ class SeedsFolder:
 
     @property
     def finished(self) -> list[RunFolder]:
-        """The runs that were trained and scored, in the order of their seeds."""
+        """Return the runs that were trained and evaluated, in the order of their seeds."""
         return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
 
     def write_ensemble(self, evaluation: Evaluation) -> None:
@@ -58,13 +58,13 @@ class SeedsFolder:
         atomic_io.write_json(self.ensemble, evaluation.as_json())
 
     def read_ensemble(self) -> Evaluation | None:
-        """What the finished runs score as one; None where that was not scored."""
+        """Read the evaluation of the finished runs as an ensemble; None if there is none."""
         at = self.ensemble
         return Evaluation.from_json(atomic_io.read_json(at), at) if at.is_file() else None
 
     @property
     def best(self) -> RunFolder:
-        """The run whose weights validated best, as the report names it.
+        """Return the run with the best validation, as the report names it.
 
         Raises:
             CheckpointError: not all seeds are finished.

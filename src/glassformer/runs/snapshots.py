@@ -22,7 +22,7 @@ FIRST = 16
 
 
 def is_snapshot_step(step: int) -> bool:
-    """Whether the weights after so many updates are kept: 0, 16, 32, 64, 128 …"""
+    """Return True if the weights after so many steps are kept: 0, 16, 32, 64, 128 …"""
     return step == 0 or (step >= FIRST and step & (step - 1) == 0)
 
 
@@ -38,11 +38,11 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
 
 
 def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
-    """(updates, folder) of every snapshot, oldest first."""
+    """Return (steps, folder) of every snapshot, oldest first."""
     found = folder.glob("step-*")
     return sorted((int(p.name[5:]), p) for p in found if p.is_dir() and p.name[5:].isdigit())
 
 
 def load_snapshot(path: Path) -> Weights:
-    """The weights of one snapshot; the errors are those of `read_sealed_folder`."""
+    """Load the weights of one snapshot; errors as in `read_sealed_folder`."""
     return read_tensors(read_sealed_folder(path, KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)

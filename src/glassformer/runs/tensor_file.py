@@ -38,10 +38,9 @@ _NAMES = {
 
 
 def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """The bytes of a safetensors file: the header's length, the header, tensor after tensor.
+    """Yield the bytes of a safetensors file: the header's length, the header, each tensor.
 
-    The same names and values always give the same bytes; the order of insertion, the device and the
-    memory layout do not show.
+    Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout.
     """
     # Widest numbers first, so that every tensor begins at a multiple of its own width.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -61,7 +60,7 @@ def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]
 
 
 def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
-    """The tensors in the bytes of a safetensors file.
+    """Read the tensors in the bytes of a safetensors file.
 
     Raises:
         CheckpointError: the header is too large, or not one; `where` is named.

@@ -22,7 +22,7 @@ def register(task: type[Task]) -> type[Task]:
 
 
 def task_class(name: str) -> type[Task]:
-    """The task of that name.
+    """Return the task of that name.
 
     Raises:
         UsageError: there is none, with the nearest name.

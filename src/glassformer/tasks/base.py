@@ -91,7 +91,7 @@ class TaskData(ABC):
 
     @property
     def eval_schema(self) -> DataSchema:
-        """Schema for files read after training: also rejects labels the model has not seen."""
+        """Return the schema for files read after training, which also rejects labels the model has not seen."""
         return self.schema
 
     def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
@@ -153,7 +153,7 @@ class TaskModel(TaskData):
 
     @property
     def suppress_tokens(self) -> list[int]:
-        """Ids that its models never generate."""
+        """Return the ids that the models never generate."""
         return []
 
     def build_model(self) -> nn.Module:
@@ -239,7 +239,7 @@ class Task(TaskModel):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether higher values of `metric` are better."""
+        """Return True if higher values of `metric` are better."""
         return self.report.metric(self.metric).higher_is_better
 
     @abstractmethod

@@ -60,16 +60,17 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
 
 
 def kind_of(backend: tokenizers.Tokenizer) -> str:
-    """The kind of a trained backend, from its parts alone."""
+    """Return the kind of a trained backend, derived from its parts."""
     if isinstance(backend.model, models.WordLevel):
         return "word" if backend.decoder is None else "char"
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"
 
 
 def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.Tokenizer:
-    """A word tokenizer with entries behind its words that no text is cut into, for they have a space in them.
+    """Return a word tokenizer with further entries after its words, which no text is split into since they contain a
+    space.
 
-    N-grams begin with it (" <ref"); of a pair of words it stands between them ("not good").
+    N-grams begin with it (" <ref"); in a bigram it is between the words ("not good").
     """
     vocabulary = backend.get_vocab(with_added_tokens=True)
     vocabulary |= {entry: len(vocabulary) + i for i, entry in enumerate(more)}
@@ -78,7 +79,7 @@ def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.
 
 
 def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, int]]]:
-    """The n-grams, and the pairs of words as their ids, that stand behind the words of a word tokenizer, in order."""
+    """Return the n-grams, and the bigrams as ids, that follow the words of a word tokenizer, in order."""
     number = backend.get_vocab(with_added_tokens=True)
     more = sorted((token for token in number if " " in token), key=number.__getitem__)
     pairs = [token.split(" ") for token in more if token[0] != " "]
@@ -87,7 +88,7 @@ def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, i
 
 
 def readable_bytes(token: str) -> str:
-    """A byte-level token as text, or as "<E282>" where its bytes are not whole characters."""
+    """Return a byte-level token as text, or as "<E282>" if its bytes are not whole characters."""
     table = _byte_of_character()
     if any(character not in table for character in token):  # an extra token is stored as it is
         return token
@@ -99,7 +100,7 @@ def readable_bytes(token: str) -> str:
 
 
 def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
-    """The most frequent words and punctuation marks; the line breaks of HTML reviews count as space."""
+    """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
     vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
@@ -113,7 +114,7 @@ def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenize
 
 
 def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenizer:
-    """Every character of the texts, in the order of Unicode."""
+    """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
@@ -125,7 +126,7 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
 
 
 def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
-    """Merges over bytes, as in GPT-2: every text can be written, nothing is unknown."""
+    """Train merges over bytes, as in GPT-2: every text can be encoded, nothing is unknown."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.Sequence(_lowercase(config))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -137,7 +138,7 @@ def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> toke
 
 
 def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: bool) -> tokenizers.Tokenizer:
-    """Merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
+    """Train merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
 
     No character is ever unknown: one that training saw less than twice is spelled in UTF-8, a token a byte, as
     in SentencePiece (Kudo and Richardson 2018). Two make the bytes known to training, too.
@@ -161,14 +162,14 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
 
 
 def _n_letters(texts: Iterable[str], most: int) -> int:
-    """How many characters get a token: the frequent ones, of equally frequent ones all or none."""
+    """Return the number of characters that get a token: the frequent ones; of equally frequent ones all or none."""
     counts = sorted(Counter(character for text in texts for character in text).values(), reverse=True)
     least = max(2, counts[most] + 1 if 0 <= most < len(counts) else 0)
     return sum(count >= least for count in counts)
 
 
 def _bpe_trainer(size: int, special: Sequence[str], **alphabet: Any) -> trainers.BpeTrainer:
-    """A pair must occur twice to be merged: a merge seen once says nothing about new text."""
+    """Make a BPE trainer. A pair must occur twice to be merged, since a single occurrence does not generalise."""
     settings = {"vocab_size": max(size, 0), "min_frequency": 2, "special_tokens": list(special)}
     return trainers.BpeTrainer(**settings, **alphabet, show_progress=False)
 
@@ -193,7 +194,7 @@ class _Texts:
 
 @cache
 def _byte_of_character() -> dict[str, int]:
-    """GPT-2's way to write the 256 bytes as visible characters, read backwards.
+    """Return the inverse of GPT-2's mapping of the 256 bytes to visible characters.
 
     Bytes that print as Latin-1 stand for themselves; the others follow from U+0100 on.
     """

@@ -19,7 +19,8 @@ _CHUNK = 1 << 21
 
 
 def common_bigrams(texts: Iterable[Sequence[int]], vocab_size: int, special: int, most: int) -> list[tuple[int, int]]:
-    """The `most` pairs of ids that follow each other in the most texts, and in `FEWEST` at least, commonest first.
+    """Return the `max_bigrams` pairs of adjacent ids that occur in the most texts, and in at least `MIN_TEXTS`, most
+    frequent first.
 
     Args:
         texts: the ids of the training texts.
@@ -52,7 +53,9 @@ def common_bigrams(texts: Iterable[Sequence[int]], vocab_size: int, special: int
 
 
 def keys_of(ids: Int[np.ndarray, " L"], vocab_size: int, special: int) -> Int[np.ndarray, " P"]:
-    """One number for each pair of neighbours, first · vocab_size + second; pairs with a special token left out."""
+    """Return one number for each pair of neighbours, first · vocab_size + second, without pairs that have a special
+    token.
+    """
     first, second = ids[:-1], ids[1:]
     words = (first >= special) & (second >= special)
     return (first * vocab_size + second)[words]

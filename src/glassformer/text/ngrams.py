@@ -34,7 +34,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 
 def mean_words(texts: Sequence[str]) -> float:
-    """Words of a text in the mean, counted in about 2,000 of them; where no spaces part them, each character is one."""
+    """Return the mean number of words per text, estimated on about 2,000 texts; without spaces each character is one."""
     some = texts[:: max(1, len(texts) // 2000)]
     return sum(len(_WORD.findall(text)) for text in some) / max(1, len(some))
 
@@ -51,19 +51,19 @@ class NgramVocabulary:
         self._number = {ngram: FIRST + i for i, ngram in enumerate(self.ngrams)}
 
     def __len__(self) -> int:
-        """How many numbers there are, those of none and of the bytes included."""
+        """Return the number of ids, with those of none and of the bytes."""
         return FIRST + len(self.ngrams)
 
     @property
     def looks_ahead(self) -> list[bool]:
-        """For each number, whether its n-gram is of a script without spaces, and so tells of later tokens."""
+        """Return for each id whether its n-gram is of a script without spaces, and so reveals later tokens."""
         return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
 
     @staticmethod
     def train(spelled: Iterable[str], most: int) -> NgramVocabulary:
-        """The `most` commonest n-grams that are in two different words, or begin in two places.
+        """Train on the most frequent n-grams that are in two different words, or begin at two positions.
 
-        What is in one word alone says nothing that the word's own vector does not.
+        An n-gram of a single word adds nothing to that word's own embedding.
 
         Args:
             spelled: every token of the training texts, as `surface_forms` gives it.
@@ -77,14 +77,15 @@ class NgramVocabulary:
         return NgramVocabulary([ngram for _, ngram in shared[:most]])
 
     def lookup(self, spelled: str) -> list[int]:
-        """The numbers of the n-grams of one spelled token, or of its bytes where it has none that is listed."""
+        """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
         known = [self._number[ngram] for ngram in ngrams_of(spelled) if ngram in self._number]
         own = spelled[1:-1] if spelled[0] == "<" else spelled[0]
         return known[:MOST] or [1 + byte for byte in own.encode("utf-8", "replace")[:MOST]]
 
 
 def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """Each token of a text as it is spelled: a word with its marks, "<refund>", or a character and what follows.
+    """Return the surface form of each token: a word with its boundary marks, "<refund>", or a character and what
+    follows.
 
     Args:
         text: what the spans count in.
@@ -105,7 +106,7 @@ def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def ngrams_of(spelled: str) -> Iterator[str]:
-    """All n-grams of one spelled token, listed or not."""
+    """Yield all n-grams of one surface form, listed or not."""
     if spelled[0] == "<":
         for start in range(len(spelled)):
             yield from (spelled[start : start + n] for n in LENGTHS if start + n <= len(spelled))

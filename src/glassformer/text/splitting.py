@@ -13,7 +13,9 @@ _WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behin
 
 
 def find_split(text: str, start: int, reach: int) -> int | None:
-    """The first beginning of a line within `reach` from `start` on, else the first end of a word there; None where neither is."""
+    """Return the first start of a line within `reach` from `start` on, else the first end of a word there; None without
+    either.
+    """
     for pattern in (_LINE_BEGINS, _WORD_ENDS):
         if found := pattern.search(text, start, start + reach):
             return found.start()
@@ -21,7 +23,7 @@ def find_split(text: str, start: int, reach: int) -> int | None:
 
 
 def split_text(text: str, size: int) -> list[str]:
-    """A text in parts of about `size` characters; of more where it cannot be cut."""
+    """Split a text into parts of about `size` characters; of more where it cannot be split."""
     parts, begins, at = list[str](), 0, size
     while at < len(text):
         if (found := find_split(text, at, size)) is None:

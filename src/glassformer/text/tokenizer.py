@@ -87,11 +87,11 @@ class Tokenizer:
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without special tokens around them."""
+        """Return the ids of `text`, without special tokens around them."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, computed in parallel.
+        """Return the ids of each text, computed in parallel.
 
         Raises:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
@@ -103,7 +103,7 @@ class Tokenizer:
         return [encoding.ids for encoding in encodings]
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """The ids of each text, and how each of its tokens is spelled (`ngrams.surface_forms`)."""
+        """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""
         lowercase = self.lowercases
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = list(texts[start : start + 1024])
@@ -117,7 +117,7 @@ class Tokenizer:
 
     @cached_property
     def lowercases(self) -> bool:
-        """Whether a text is lower-cased first."""
+        """Return True if texts are lowercased first."""
         normalizer = self._backend.normalizer
         return normalizer is not None and normalizer.normalize_str("A") == "a"
 
@@ -133,21 +133,21 @@ class Tokenizer:
         return [f"{word(first)} {word(second)}" for first, second in pairs]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, special tokens left out. How exact it is depends on the kind (see the class)."""
+        """Return the text of `ids` without special tokens. How exact it is depends on the kind (see the class)."""
         kept = [i for i in map(int, ids) if i >= len(SPECIAL_TOKENS)]
         return self._backend.decode(kept, skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each token as a person would write it in a table: "▁" for a space, "\\n" for a line break.
+        r"""Return each token as a person would write it in a table: "▁" for a space, "\n" for a line break.
 
         A byte-level token that is part of a character is shown as its bytes, "<E282>".
         """
         return [self._piece(int(i)) for i in ids]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """For each token of `encode(text)`, the characters text[start:end] it stands for.
+        """Return for each token of `encode(text)` the characters text[start:end] that it covers.
 
-        Bytes of one character share its span; a marker that stands for nothing in the text has an empty one.
+        Bytes of one character share its span; a marker that is not in the text has an empty one.
         """
         try:
             return list(self._backend.encode(text, add_special_tokens=False).offsets)

@@ -32,7 +32,7 @@ class WordCache:
         self.known: dict[str, bytes] = {}  # word → ids of a space and the word
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
-        """The ids of each text; errors are those of `Tokenizer.encode_batch`."""
+        """Return the ids of each text; errors as in `Tokenizer.encode_batch`."""
         if self.tokenizer.kind != "byte-bpe":
             return self._tokenized(texts)
         words = [self._words(text) for text in texts]
@@ -44,7 +44,7 @@ class WordCache:
         return [first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)]
 
     def _words(self, text: str) -> list[str]:
-        """A text cut at single spaces between what are none."""
+        """Split a text at single spaces between other characters."""
         return (_BETWEEN_WORDS.split if _MORE_THAN_A_SPACE.search(text) else _at_spaces)(text)
 
     def _tokenized(self, texts: Sequence[str]) -> list[bytes]:

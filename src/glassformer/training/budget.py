@@ -66,7 +66,9 @@ def measure_pace(run: RunContext) -> Pace:
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:
-    """Seconds of a validation; an untrained model writes on and on, so it is stopped at the true answers' length."""
+    """Return the seconds of a validation; an untrained model never ends its output, so decoding stops at the targets'
+    length.
+    """
     if run.valid.target is not None:
         longest = 2 + math.ceil(run.valid.target.lengths.mean())
         run = run.with_config(replace(run.config, decode=replace(run.config.decode, max_new_tokens=longest)))
@@ -76,10 +78,10 @@ def _time_validation(run: RunContext, state: TrainState) -> float:
 
 
 def in_updates(config: Config, pace: Pace, updates_per_epoch: float) -> Config:
-    """The configuration with its budget in minutes as a number of updates; others are returned as they are.
+    """Return the configuration with a budget in minutes converted to steps; others are returned unchanged.
 
-    Epochs or updates beside the minutes still bound the run, too. What validations take is counted; where they
-    would take more than a share of VALIDATING, they come at longer intervals.
+    Epochs or steps given with the minutes still limit the run. The time of validations is counted; if they would take
+    more than a share of VALIDATING, they come at longer intervals.
     """
     c = config.train
     if c.minutes is None:

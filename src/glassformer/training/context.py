@@ -32,7 +32,7 @@ class RunContext:
 
     @property
     def config(self) -> Config:
-        """The task's configuration, the only one."""
+        """Return the task's configuration, the only one."""
         return self.task.config
 
     def with_config(self, config: Config) -> RunContext:

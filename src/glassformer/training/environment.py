@@ -20,7 +20,7 @@ PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacre
 
 
 def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
-    """Versions, platform, device, precision, threads and the time (UTC)."""
+    """Return versions, platform, device, precision, threads and the time (UTC)."""
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
         "versions": package_versions(*PACKAGES),
@@ -37,7 +37,7 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
 
 
 def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
-    """Sizes, lengths, what was cut or unknown, hashes of what was read, the tokenizer."""
+    """Return sizes, lengths, truncated and unknown tokens, file hashes, and the tokenizer."""
     t, known = p.task.tokenizer, asdict(facts)
     known.pop("splits")
     return DataRecord(

@@ -44,7 +44,7 @@ class Preflight:
     warnings: list[str]
 
     def lines(self) -> list[str]:
-        """The same for people."""
+        """Return the same as lines of text."""
         dropped = f", {counted(self.dropped, 'pairs')} too long and left out" if self.dropped else ""
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
@@ -65,7 +65,7 @@ IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 def _unknown(name: str, split: SplitRecord) -> str:
-    """`3.1% of tokens in validation (in 12 of 40 texts)`."""
+    """Return `3.1% of tokens in validation (in 12 of 40 texts)`."""
     texts = f" (in {split.n_texts_unknown:,} of {split.n:,} texts)" if split.n_texts_unknown else ""
     return f"{percent(split.unknown_rate or 0.0, 2)} of tokens in {IN_WORDS[name]}{texts}"
 
@@ -104,7 +104,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
 
 
 def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
-    """Unseen parts of which much is unknown; nothing is to a model that reads how unknown words are spelled."""
+    """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
@@ -113,7 +113,7 @@ def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
 
 
 def _too_few(run: RunContext) -> Iterator[str]:
-    """What can be expected of few examples."""
+    """Yield a warning about too few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
     if run.task.running_text or run.train.is_running_text:
         return
@@ -134,7 +134,7 @@ def _too_few(run: RunContext) -> Iterator[str]:
 
 
 def _lopsided(run: RunContext) -> Iterator[str]:
-    """Classes that training hardly shows, or shows almost alone."""
+    """Yield warnings about classes that are very rare or very frequent in training."""
     if run.task.schema.target != "label":
         return
     counts = Counter(run.data.train.answers).most_common()
@@ -154,9 +154,9 @@ def _lopsided(run: RunContext) -> Iterator[str]:
 
 
 def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
-    """Each part as the model sees it: sizes, lengths, what is cut or unknown.
+    """Return each split as the model sees it: sizes, lengths, truncated and unknown tokens.
 
-    Of the test part only the texts are looked at, never what belongs to them.
+    Of the test split only the texts are read, never the targets.
     """
     parts = {"train": (p.train, p.data.train), "valid": (p.valid, p.data.valid)}
     splits = {name: _describe_split(p.task, *part) for name, part in parts.items()}
@@ -190,14 +190,15 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
 
 
 def n_parameters(model: nn.Module) -> int:
-    """Trainable parameters, shared ones once."""
+    """Return the number of trainable parameters; shared ones count once."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def memory(model: nn.Module, run: RunContext, slots: float) -> float:
-    """Bytes of weights, gradients, two Adam moments, and roughly what a batch leaves for the backward pass.
+    """Return the bytes of weights, gradients, two Adam moments, and roughly the activations of a batch.
 
-    Fused attention keeps no table of queries by keys. Layers that are computed again keep their input, and all of one.
+    Fused attention keeps no matrix of queries by keys. With activation checkpointing, layers keep their input, and one
+    layer all activations.
     """
     c, width = run.config.model, 2 if run.precision == "bf16" else 4
     layer = 16 * c.d_model + 3 * d_ff_of(c)

@@ -55,7 +55,7 @@ class Validator:
 
     @cached_property
     def whole_train(self) -> EncodedCorpus:
-        """The training split with one example per text: encoding for training may drop some."""
+        """Return the training split with one example per text: encoding for training may skip some."""
         train, split = self.context.train, self.context.data.train
         if self.task.schema.columns is None or len(train) == len(split):
             return train

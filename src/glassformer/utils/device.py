@@ -68,7 +68,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 @contextmanager
 def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
-    """Settings that make the computation within the block fast; what the caller had set is put back after it.
+    """Apply settings that make the computation within the block fast; the caller's are restored after it.
 
     - fp32 matrix products may take the fast kernels ("medium": still fp32 sums on x86 CPUs, where it
       picks oneDNN over MKL; TF32-like on GPUs). With `deterministic` they may not.

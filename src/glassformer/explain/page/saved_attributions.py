@@ -52,9 +52,10 @@ class SavedErasure(TypedDict):
 def saved_attributions(
     explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: ByteBudget
 ) -> tuple[list[SavedAttribution], list[SavedErasure]]:
-    """`SavedPageData.attributions` and `.erased`: of a classifier's answer by both methods; of what a
-    translator or language model wrote token after token until the deadline, first by erasing. What takes more
-    room than there is stays out."""
+    """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods; of a
+    translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte budget is
+    dropped.
+    """
     attributions: list[SavedAttribution] = []
     erasures: list[SavedErasure] = []
     n_left = 0
@@ -90,7 +91,7 @@ def saved_attributions(
 
 
 def word_erasures(said: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
-    """`SavedPageData.erased` of one prediction: every word that it can see, erased alone."""
+    """Yield `SavedPageData.erased` of one prediction: every word that it can attend to, erased alone."""
     words = list(words_before(said, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
@@ -99,12 +100,14 @@ def word_erasures(said: Inference, which: dict[str, Any]) -> Iterator[SavedErasu
 
 
 def written(said: Inference) -> list[int]:
-    """Indices into `predictions` of the tokens that the model wrote, or that it was given as a translation."""
+    """Return the indices into `predictions` of the tokens that the model generated, or that were given as a
+    translation.
+    """
     return [i for i in said.generated if said.predictions[i].actual is not None]
 
 
 def words_before(said: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
-    """For each word that a prediction can see: the positions of its tokens, by stream."""
+    """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
     n_read = said.visible_lengths(said.predictions[prediction or 0])
     for stream, n in zip(said.streams, n_read, strict=True):
         seen = stream.words[:n]

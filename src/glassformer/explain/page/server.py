@@ -50,7 +50,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def build_app(
     service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
 ) -> SecurityMiddleware:
-    """The web application.
+    """Build the web application.
 
     Args:
         service: answers the questions. workers: the threads it does so in, one for what is held, one for the model.
@@ -96,7 +96,7 @@ def build_app(
 
 
 def _around(door: AccessControl, questions: list[Route]) -> list[Route | Mount]:
-    """The door, and inside of it the page's files and the questions."""
+    """Return the access-controlled routes: the page's files and the API."""
 
     async def enter(request: Request) -> Response:
         if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
@@ -123,7 +123,7 @@ def _around(door: AccessControl, questions: list[Route]) -> list[Route | Mount]:
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint with every exception turned into its answer: the server outlives them all."""
+    """Return the endpoint with every exception turned into its response, so that the server keeps running."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -138,7 +138,7 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:
-    """404 and 405, in the form every error has; a page is told in words, as the place of an earlier server is."""
+    """Return 404 or 405 in the form of every error; a page explains that the address may be of an earlier server."""
     if request.method == "GET" and request.url.path.endswith("/"):
         return Response(LOCKED_PAGE, 404, media_type=CONTENT_TYPES["index.html"])
     status = error.status_code if isinstance(error, HTTPException) else 500
@@ -146,9 +146,9 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
 
 
 async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
-    """The result of a piece of work, unless it takes too long or whoever asked goes away meanwhile.
+    """Return the result of a job, unless it takes too long or the client disconnects.
 
-    Work that has begun cannot be stopped; work that still waits is taken out of the queue.
+    A running job cannot be stopped; a waiting one is removed from the queue.
     """
     submitted = worker.submit(job)
     work = asyncio.wrap_future(submitted)
@@ -212,7 +212,7 @@ class PageServer:
         self._thread: threading.Thread | None = None
 
     def address(self, then: Callable[[], None] = lambda: None) -> str:
-        """A new address that opens the page a single time; `then` is called when it has."""
+        """Return a new address that opens the page once; `then` is called when it has."""
         return f"http://{HOST}:{self.port}/?token={self.door.once(then)}"
 
     def run(self) -> None:
@@ -274,7 +274,7 @@ def serve(
 
 
 def listen(port: int | None) -> socket.socket:
-    """A listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on.
+    """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on.
 
     Raises:
         UsageError: the port is taken, or may not be used.

@@ -36,7 +36,7 @@ class DatasetStats:
 
     @staticmethod
     def from_split(train: Split) -> DatasetStats:
-        """The facts of a training split."""
+        """Compute the statistics of a training split."""
         return DatasetStats(len(train), len(set(train.answers)), mean_words(train.text))
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class DatasetStats:
 
 
 def suggest(stats: DatasetStats) -> dict[str, Any]:
-    """The settings by field.
+    """Return the suggested settings by field.
 
     - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
       learned by heart; so they get six passes at most, at half the rate, and more dropout.

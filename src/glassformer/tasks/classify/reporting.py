@@ -54,7 +54,9 @@ class ClassifyReport(TaskReport):
         return [table(["class", "precision", "recall", "F1", "examples"], rows)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """That it answers one class, is no better than doing so, or no better than a bag of words."""
+        """Return warnings: only one class is predicted, or the score is no better than the majority class or a bag of
+        words.
+        """
         told = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
         yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")
         accuracy = evaluation.value("accuracy")
@@ -111,6 +113,6 @@ def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
 
 
 def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
-    """The confusion matrix, true by predicted, and the names of the classes; an empty one where there is none."""
+    """Return the confusion matrix, true by predicted, and the class names; empty if there is none."""
     counts = np.array(evaluation.scores.get("confusion") or np.zeros((0, 0)), int)
     return counts, [str(name) for name in evaluation.scores.get("label_names") or range(len(counts))]

@@ -36,7 +36,7 @@ WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def class_names(labels: Sequence[str]) -> list[str]:
-    """The classes among labels, sorted; as numbers if all of them are.
+    """Return the sorted classes among labels; as numbers if all of them are.
 
     Raises:
         DataError: fewer than two, or so many that the column can hardly be one of labels.
@@ -96,7 +96,7 @@ class Classify(Task):
 
     @property
     def labels(self) -> list[str]:
-        """The classes, in the order of the logits."""
+        """Return the classes in the order of the logits."""
         if not self.label_names:
             raise UsageError("a classifier needs label names")
         return self.label_names
@@ -106,7 +106,7 @@ class Classify(Task):
         return replace(self.schema, check=partial(check_labels, known=self.labels))
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Columns: ids, a sequence a text; how its tokens are spelled; labels, the number of its class, if told."""
+        """Write columns: ids, a sequence per text; the n-grams of its tokens; labels, the class index if known."""
         text, ids, surfaces = self.config.text, writer.sequences("ids"), writer.surfaces()
         for chunk in writer.chunks(split):
             if surfaces is None:
@@ -120,7 +120,7 @@ class Classify(Task):
             writer.scalars("labels", self._numbers(split))
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """Texts without labels, which are only to be read, get zeros."""
+        """Make a batch; texts without labels get zeros."""
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
         labels = np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
         return Batch(
@@ -176,12 +176,12 @@ class Classify(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """{"text", "label", "probability", "probabilities"} each."""
+        """Return {"text", "label", "probability", "probabilities"} for each text."""
         probabilities = self._probabilities(model, self.encode(Split(list(texts)), training=False))
         return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
-        """The class of each example; a DataError names one that training lacks."""
+        """Return the class index of each example; raise DataError for a class that training lacks."""
         number = {name: i for i, name in enumerate(self.labels)}
         if unknown := set(split.answers) - number.keys():
             what = f"{split.source}: no training example has the label {min(unknown)!r}"
@@ -192,7 +192,7 @@ class Classify(Task):
         return self._all_logits(model, corpus).double().softmax(dim=-1).numpy()
 
     def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
-        """Logits (N, C) on the CPU, in the order of the texts."""
+        """Return logits (N, C) on the CPU, in the order of the texts."""
         logits = torch.zeros(len(corpus), len(self.labels))
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):

@@ -23,7 +23,7 @@ class DatasetStats:
 
     @staticmethod
     def from_split(train: Split) -> DatasetStats:
-        """The facts of a training split; of a text that was encoded ahead, the tokens are known."""
+        """Compute the statistics of a training split; for pretokenized text the tokens are known."""
         if train.shards is not None:
             return DatasetStats(train.shards.counts["tokens"] * CHARACTERS)
         return DatasetStats(sum(map(len, train.text)))
@@ -33,7 +33,7 @@ class DatasetStats:
 
 
 def suggest(stats: DatasetStats) -> dict[str, Any]:
-    """The settings by field.
+    """Return the suggested settings by field.
 
     - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
     - Passes: eleven over a million characters, more over fewer, up to 25; validation ends them earlier.
@@ -54,5 +54,5 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
 
 
 def heads_of(d_model: int) -> int:
-    """How many heads of `D_HEAD`, or of a little more, make up this width."""
+    """Return the number of heads of about `D_HEAD` that make up this width."""
     return next(n for n in range(max(1, d_model // D_HEAD), 0, -1) if d_model % n == 0)

@@ -25,7 +25,7 @@ MOST_BLOCKS, LEAST_CHARS = 500, 200
 
 
 def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
-    """−log p of every token of a running text, (N,) in nats; that of the very first, which nothing predicts, is 0."""
+    """Return −log p of every token of a running text, (N,) in nats; 0 for the first, which nothing predicts."""
     nats = np.zeros(len(corpus.ids.flat))
     with evaluation_mode(model):
         for batch in task.batches(model, corpus):
@@ -38,7 +38,7 @@ def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.nda
 
 
 def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[str, Any]]:
-    """{"block", "chars", "nats"} for each block of a text of `n_chars` characters, by where its tokens start."""
+    """Return {"block", "chars", "nats"} for each block of a text of `n_chars` characters, by where its tokens start."""
     size = max(LEAST_CHARS, -(-n_chars // MOST_BLOCKS))
     n = -(-n_chars // size)
     sums = np.bincount(np.minimum(starts // size, n - 1), weights=nats, minlength=n)
@@ -47,7 +47,7 @@ def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[st
 
 
 def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
-    """For each token of documents with an end token between two, the character it starts at, (N,) int64."""
+    """Return the character at which each token starts, (N,) int64, in documents with an end token between them."""
     starts, at = list[int](), 0
     for i, document in enumerate(documents):
         if i:

@@ -73,7 +73,7 @@ class LanguageModelling(Task):
         return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """One column, ids, of one sequence: all documents, an end token between two."""
+        """Write one column, ids, of one sequence: all documents with an end token between them."""
         ids = writer.sequences("ids")
         for i, document in enumerate(split.text):
             writer.stats["n"] += 1
@@ -88,18 +88,19 @@ class LanguageModelling(Task):
         ids.append()
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
-        """Windows, cut at a random place and shuffled."""
+        """Return shuffled windows that start at a random offset."""
         return shuffled_windows(len(corpus.ids.flat), self.config.text.max_len, self.config.train, epoch)
 
     def eval_batches(
         self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
     ) -> BatchPlan:
-        """Overlapping windows in reading order, so that nothing is predicted with little context."""
+        """Return overlapping windows in reading order, so that no token is predicted from little context."""
         return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """`index` holds windows (B, 3). Labels are ids one further on; those before a window's `first` token
-        are only context."""
+        """Make a batch of windows (B, 3). Labels are the next ids; those before a window's `first` token are context
+        only.
+        """
         start, stop, first = index.T
         ids, real = gather_padded(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)
         labels, _ = gather_padded(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
@@ -130,11 +131,11 @@ class LanguageModelling(Task):
         return model(batch.ids)
 
     def read(self, model: nn.Module, batch: Batch) -> Tensor:
-        """What `logits` projects on the vocabulary, (B, T, D)."""
+        """Return the hidden states (B, T, D) that `logits` projects to the vocabulary."""
         return cast(LanguageModel, model).read(batch.ids)
 
     def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """`loss_sum` of a model as it stands; in training never with more logits in memory than `MAX_LOGITS`."""
+        """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
         rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
         if batch.labels.numel() <= rows or not model.training:
             return super().single_loss_sum(model, batch, label_smoothing)
@@ -168,7 +169,7 @@ class LanguageModelling(Task):
         return scores | {"examples": self.predict(model, [prompt], decode), "predictions": blocks}
 
     def _loses(self, corpus: EncodedCorpus) -> str:
-        """What the ids of a text do not tell of it any more; nothing where decoding gives the text back."""
+        """Return what the ids of a text lose; empty if decoding restores the text."""
         if self.tokenizer.kind == "word":
             return "leaves out white space"
         if self.config.text.lowercase:
@@ -179,9 +180,9 @@ class LanguageModelling(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """{"prompt", "text"} each, text being what was written after the prompt.
+        """Return {"prompt", "text"} for each prompt, with the continuation as text.
 
-        An empty prompt begins after an end-of-document token.
+        An empty prompt starts after an end-of-document token.
         """
         t = self.tokenizer
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]

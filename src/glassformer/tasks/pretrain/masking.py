@@ -22,12 +22,12 @@ which of the tokens it sees are true."""
 def mask_tokens(
     ids: Int[Tensor, "B S"], spelling: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
-    """What the model sees of padded ids (B, S) and their spelling, and its labels: the true token where it must guess,
-    else IGNORE_INDEX.
+    """Mask tokens of padded ids (B, S) and their n-grams; return both, and labels: the original token where it is
+    predicted, else IGNORE_INDEX.
 
-    That share of every text's tokens, rounded, and at least one: never a special token, whose ids come first, the mask
-    last. Drawn anew at each call (Liu et al. 2019, 4.1) from `generator`, or torch's own, which checkpoints keep. A
-    token is exchanged for one from anywhere in the batch, with its spelling; the paper draws from the vocabulary.
+    The share is of every text's tokens, rounded, and at least one token; special tokens, whose ids come first, are
+    never chosen. The choice is new at each call (Liu et al. 2019, 4.1), drawn from `generator` or torch's own, which
+    checkpoints keep. A token is replaced by one from anywhere in the batch, with its n-grams.
     """
     eligible = ids > mask_id
     n_chosen = (SHARE * eligible.sum(dim=1)).round().clamp(min=1)
@@ -45,7 +45,8 @@ def mask_tokens(
 
 
 def without_previews(spelling: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
-    """The spelling without what tells of guessed tokens from in front: in scripts without spaces n-grams reach ahead.
+    """Return the n-grams without those that reveal masked tokens from in front: in scripts without spaces n-grams look
+    ahead.
 
     Args:
         spelling: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.

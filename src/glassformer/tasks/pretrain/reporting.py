@@ -30,6 +30,6 @@ class PretrainReport(TaskReport):
         return f'glassformer predict {run} "I [MASK] this film."'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        """The text with the first guesses in it; the next ones behind it, hidden token by hidden token."""
+        """Return the text with the first predictions filled in, and the further ones by masked token."""
         guesses = [" ".join(guess["token"] for guess in one) for one in answer["guesses"]]
         return ["\t".join([answer["filled"], *guesses])]

@@ -61,8 +61,8 @@ class Pretrain(Task):
     )
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Columns: ids, a text, or, of one longer than `max_len`, its pieces of that length, for nothing is cut off; how
-        its tokens are spelled. Left out is what has no token to guess.
+        """Write columns: ids, a sequence per text, or several of `max_len` for a longer one, since nothing is
+        truncated; and its n-grams. Texts without a token to predict are skipped.
         """
         ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
         for chunk in writer.chunks(split):
@@ -74,25 +74,25 @@ class Pretrain(Task):
                             surfaces.append_surfaces(forms[start : start + length])
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
-        """Texts of like length; of a running text windows, over the ends of documents."""
+        """Return texts bucketed by length; of a running text windows, which may span documents."""
         if corpus.is_running_text:
             c = self.config
             return shuffled_windows(len(corpus.ids.flat) + 1, c.text.max_len, c.train, epoch)
         return super().epoch_batches(corpus, epoch)
 
     def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
-        """Every text once; of a running text every window."""
+        """Return every text once; of a running text every window."""
         if corpus.is_running_text:
             most = self.config.text.max_len
             return overlapping_windows(len(corpus.ids.flat) + 1, most, max_tokens, stride=most)
         return super().eval_batches(corpus, max_tokens)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """Other tokens are hidden each time."""
+        """Make a batch with newly chosen masked tokens."""
         return self._batch(corpus, index, None)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
-        """The same tokens are hidden each time, whoever has which batch: so each hides those of all, in their order."""
+        """Yield batches with the same masked tokens at every call and on every rank: each masks all batches in order."""
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
             batch = self._batch(corpus, index, generator)
@@ -116,7 +116,7 @@ class Pretrain(Task):
 
     @cached_property
     def _ahead(self) -> Tensor | None:
-        """For each number of an n-gram, whether it tells of later tokens; None where none does."""
+        """Return a mask of the n-gram ids that reveal later tokens; None if there are none."""
         ahead = self.tokenizer.ngrams.looks_ahead if self.tokenizer.ngrams else []
         return torch.tensor(ahead) if any(ahead) else None
 
@@ -134,7 +134,7 @@ class Pretrain(Task):
         return encoder_flops(self.config.model, length) + SHARE * 2 * d_model * (d_model + self.tokenizer.vocab_size)
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
-        """(N, V), of the tokens that have a label."""
+        """Return logits (N, V) of the tokens that have a label."""
         return model(batch.ids, batch.padding_mask, batch.spelling, batch.labels != IGNORE_INDEX)
 
     def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
@@ -167,8 +167,8 @@ class Pretrain(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """{"text", "filled", "guesses"} each: for every [MASK] of the text the likeliest tokens, {"token", "probability"},
-        and the text with the first of them in its place. A text without one comes back as it is.
+        """Return {"text", "filled", "guesses"} for each text: for every [MASK] the most probable tokens, {"token",
+        "probability"}, and the text with the first of them filled in. A text without [MASK] is returned unchanged.
         """
         if n := sum(MASK not in text for text in texts):
             logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
@@ -183,13 +183,13 @@ class Pretrain(Task):
         return answers
 
     def _read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
-        """The ids of each text, and how its tokens are spelled; no word where nothing is spelled."""
+        """Yield the ids of each text, and the surface form of each token; none if the model has no n-grams."""
         if self.tokenizer.ngrams:
             return self.tokenizer.encode_with_surfaces(texts)
         return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
 
     def _with_masks(self, text: str) -> tuple[list[int], list[str]]:
-        """As `_read`, of one text in which [MASK] stands for a token, as it never does in a text to train on."""
+        """Return the same as `_read` for a text in which [MASK] stands for a token, as it never does in training text."""
         parts = text.split(MASK)
         if self.tokenizer.kind != "char":  # the space before a word belongs to the word
             parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
@@ -199,7 +199,7 @@ class Pretrain(Task):
         return ids, words
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
-        """The k likeliest tokens for each masked id, piece by piece as in training; none of them is special."""
+        """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
         found, most, t = [], self.config.text.max_len, self.tokenizer
         device = next(model.parameters()).device
         with evaluation_mode(model):
@@ -218,7 +218,7 @@ class Pretrain(Task):
         return found
 
     def _spelling(self, words: list[str]) -> NgramBatch | None:
-        """How one row of tokens is spelled; "" spells nothing."""
+        """Return the n-grams of one row of tokens; "" has none."""
         if (known := self.tokenizer.ngrams) is None:
             return None
         rows = RaggedArray.from_lists([[], *(known.lookup(word) if word else [] for word in words)])
@@ -226,11 +226,13 @@ class Pretrain(Task):
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
     def _word(self, token: int) -> str:
-        """A token as it is written in a text."""
+        """Return a token as it is written in a text."""
         return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
 
     def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
-        """Beginnings of the first texts with a token hidden in the middle, the first guess, and the truth."""
+        """Return the beginnings of the first texts with a token masked in the middle, the first prediction, and the
+        truth.
+        """
         rows, t = [], self.tokenizer
         for ids, words in self._read([text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
             ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]

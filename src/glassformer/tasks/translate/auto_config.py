@@ -26,7 +26,7 @@ class DatasetStats:
 
     @staticmethod
     def from_split(train: Split) -> DatasetStats:
-        """The facts of a training split."""
+        """Compute the statistics of a training split."""
         return DatasetStats(len(train), mean_words(train.text), mean_words(train.answers))
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class DatasetStats:
 
 
 def suggest(stats: DatasetStats) -> dict[str, Any]:
-    """The settings by field.
+    """Return the suggested settings by field.
 
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
     - Passes: sixty over a thousand pairs, fewer the more there are. Loss on validation is lowest after a third of the

@@ -60,7 +60,9 @@ class TranslateReport(TaskReport):
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
-        """BLEU by the paired bootstrap, for it is no share; exact match as shares are."""
+        """Compare by the paired bootstrap for BLEU, which is no proportion, and for exact match by the test of
+        proportions.
+        """
         if name == "bleu":
             return paired_bootstrap(first, second, truth)
         return super().paired_test(first, second, truth, name)

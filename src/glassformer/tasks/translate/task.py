@@ -68,10 +68,10 @@ class Translate(Task):
         return [self.tokenizer.pad_id, self.tokenizer.bos_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Columns: ids, the sources with their end tokens; target, the bare targets.
+        """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.
 
-        Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are
-        longer, or empty on one side, are left out; every example of a test set must have its answer.
+        Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are longer, or
+        empty on one side, are skipped; every example of a test set keeps its target.
         """
         most, end = self.config.text.max_len, self.tokenizer.eos_id
         writer.stats |= {"n_dropped": 0, "n_empty": 0}
@@ -92,7 +92,7 @@ class Translate(Task):
         return np.maximum(src, tgt), src + tgt
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """tgt_in begins with the start token, labels end with the end token: shifted by one."""
+        """Make a batch: tgt_in begins with the start token, labels end with the end token (shifted by one)."""
         t = self.tokenizer
         ids, real = corpus.ids.padded(index, t.pad_id)
         target, is_target = corpus.targets.padded(index, t.pad_id, extra=1)
@@ -122,7 +122,7 @@ class Translate(Task):
         return 2 * model.n_layers
 
     def forward_flops(self, length: float) -> float:
-        """Source and target tokens are about as many: half the work of each a token."""
+        """Return the FLOPs per token, assuming about as many source as target tokens."""
         c, size = self.config.model, self.tokenizer.vocab_size
         return (encoder_flops(c, length) + decoder_flops(c, length, size, cross=True)) / 2
 
@@ -158,7 +158,7 @@ class Translate(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """{"text", "translation", "score"} each, and "n_best" where more than one was asked for.
+        """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation.
         """
@@ -175,7 +175,7 @@ class Translate(Task):
     def _translate(
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for each source, ids with an end token; an empty one is not asked of the model."""
+        """Return the hypotheses for each source, ids with an end token; empty sources are not decoded."""
         model, t = cast("Translator | Ensemble", model), self.tokenizer
         special = Special(t.pad_id, t.bos_id, t.eos_id)
         return translate_ids(model, sources, decode, special, first_row=first)
