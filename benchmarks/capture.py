@@ -26,7 +26,7 @@ CONFIG = ModelConfig(n_layers=6, d_model=256, n_heads=8)
 
 
 def ratios(a: Callable[[], object], b: Callable[[], object], n: int) -> list[float]:
-    """Seconds of b over seconds of a, n times, taking turns which goes first."""
+    """Return seconds of b over seconds of a, n times, alternating which runs first."""
     found = []
     for i in range(n + 2):
         seconds = {}
@@ -45,7 +45,7 @@ def told(what: str, found: list[float]) -> None:
 
 
 def capture(length: int, n: int) -> None:
-    """A traced forward pass over a plain one, hooks put on and taken off included, and its size."""
+    """Measure a traced forward pass relative to a plain one, hooks included, and the size of the trace."""
     x = torch.randint(VOCAB, (1, length))
     classifier = TextClassifier(CONFIG, VOCAB, 2, 512), (x,)
     translator = Translator(CONFIG, VOCAB, 512), (x, x)

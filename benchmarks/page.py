@@ -48,12 +48,12 @@ PROMPT_LEFT = 40
 
 
 def made_up(n: int, seed: int) -> list[str]:
-    """n words of a vocabulary of made-up ones."""
+    """Return n words of a random vocabulary."""
     return [f"w{i}" for i in np.random.default_rng(seed).integers(0, VOCABULARY - 100, n)]
 
 
 def folder_of(kind: str, sizes: ModelConfig, place: Path, max_len: int) -> Path:
-    """A model folder with random weights."""
+    """Write a model folder with random weights."""
     texts = [" ".join(f"w{i}" for i in range(start, start + 100)) for start in range(0, VOCABULARY, 100)]
     labels = list(itertools.islice(itertools.cycle(["bad", "good"]), len(texts)))
     split = Split(texts, labels if kind == "classify" else None, "made up")
@@ -81,7 +81,7 @@ class Reader:
         self.place = str(entered.headers["Location"])
 
     def read(self, path: str, question: dict[str, Any] | None = None) -> bytes:
-        """The answer to a question, or what stands at a path."""
+        """Return the response of a path, or to a request."""
         body = None if question is None else json.dumps(question)
         headers = self.headers | ({} if body is None else {"Content-Type": "application/json"})
         method = "GET" if body is None else "POST"
@@ -92,20 +92,20 @@ class Reader:
         return told
 
     def trace(self, text: str) -> dict[str, Any]:
-        """The manifest of a text."""
+        """Return the manifest of a text."""
         return json.loads(self.read("api/trace", {"text": text}))
 
 
 @contextmanager
 def timed(found: list[tuple[float, float]]) -> Iterator[None]:
-    """Seconds and processor seconds of a block are added to what was found."""
+    """Append the wall-clock and CPU seconds of the block to `found`."""
     began = time.perf_counter(), time.process_time()
     yield
     found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
 
 
 def measure(folder: Path, n_typed: int, repeats: int) -> tuple[dict[str, list[tuple[float, float]]], int, int]:
-    """Seconds by what was waited for, the tokens of a text, and bytes of a layer."""
+    """Return seconds by request, the tokens of a text, and the bytes of a layer."""
     found: dict[str, list[tuple[float, float]]] = {
         "first answer": [],
         "next answer": [],

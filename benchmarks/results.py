@@ -41,7 +41,7 @@ MOST_POINTS = 60
 
 
 def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
-    """What the page says of a run folder, or of a folder of seeds; None where it is not finished.
+    """Return the facts of a run folder, or a folder of seeds; None if it is not finished.
 
     Args:
         path: the folder.
@@ -92,9 +92,9 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
 
 
 def collect_joined(path: Path, wanted: JsonObject, parts: Sequence[JsonObject]) -> JsonObject | None:
-    """What the page says of results that answer together: scores of a file that `evaluate --json` wrote, the cost of all.
+    """Return the facts of an ensemble of results: scores of a file that `evaluate --json` wrote, and the total cost.
 
-    None where there is no file, it is of other runs, or nothing is known of one of them.
+    None if there is no such file, it is of other runs, or a run's facts are unknown.
     """
     scores = read(path)
     names = [f"{name}/" for name in wanted["joined"]]
@@ -127,14 +127,14 @@ def collect_joined(path: Path, wanted: JsonObject, parts: Sequence[JsonObject]) 
 
 
 def runs_of(path: Path) -> list[RunRecord]:
-    """The finished runs that a folder holds: none, itself, or those of all its seeds."""
+    """Return the finished runs in a folder: none, itself, or those of all its seeds."""
     if SeedsFolder(path).exists:
         return seeds.runs if (seeds := seeds_of(path)) else []
     return [load_run_record(path)] if RunFolder(path).finished else []
 
 
 def seeds_of(path: Path) -> SeedsRecord | None:
-    """What a folder of several seeds holds; None where it is none, or a seed is still to be trained."""
+    """Return the record of a folder of several seeds; None if it is no such folder or a seed is unfinished."""
     folder = SeedsFolder(path)
     if not folder.exists or not any(folder.run(seed).finished for seed in folder.read()[1]):
         return None
@@ -143,33 +143,33 @@ def seeds_of(path: Path) -> SeedsRecord | None:
 
 
 def flops(run: RunRecord) -> float:
-    """Floating-point operations of the updates of a run: of a token, times the tokens, times the epochs."""
+    """Return the FLOPs of a run's training: per token, times tokens, times epochs."""
     a_token, epochs = (run.data.preflight.get("flops_per_token", 0.0), run.training[-1].epoch if run.training else 0)
     return a_token * (run.data.train.n_tokens or 0) * (epochs or 0)
 
 
 def curve(run: RunRecord) -> list[list[float]]:
-    """[seconds, validation score] of a run, thinned."""
+    """Return [seconds, validation score] of a run, thinned."""
     rows = [row for row in run.validations if not math.isnan(row.seconds)]
     every = -(-len(rows) // MOST_POINTS) if rows else 1
     return [[round(row.seconds, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]]
 
 
 def without_paths(command: str) -> str:
-    """A command without folders of the machine it ran on, and without --out, which is the result's name."""
+    """Return a command without this machine's folders, and without --out, which is the result's name."""
     command = re.sub(r"(?<![\w$])/\S*/(?=[^/\s]+)", "", command)
     return re.sub(r" --out[ =]\S+", "", command).strip()
 
 
 def metric_text(run: RunRecord, evaluations: Sequence[Evaluation | None], name: str) -> str:
-    """The mean of a score over evaluations that have it, written as the task of a run writes it; "" where none has."""
+    """Return the mean of a score over the evaluations that have it, formatted by the task; "" if none has."""
     scores = [run.task_report.score(e, name).value for e in evaluations if e]
     known = [score for score in scores if score is not None]
     return run.task_report.score(Evaluation(scores={name: fmean(known)}), name).text if known else ""
 
 
 def _baselines(runs: Sequence[RunRecord]) -> dict[str, str]:
-    """Yardsticks by what they are called, in the metric of the runs and their mean: some take part of a run."""
+    """Return the baselines by name, in the runs' metric, averaged; some are fitted on part of a run's data."""
     first, rivals = runs[0], [run.evaluation.baselines for run in runs if run.evaluation]
     told = {
         first.task_report.baselines.get(name, name): metric_text(
@@ -183,7 +183,7 @@ def _baselines(runs: Sequence[RunRecord]) -> dict[str, str]:
 def update(
     runs: Path, wanted: dict[str, JsonObject], known: dict[str, JsonObject]
 ) -> tuple[dict[str, JsonObject], list[str]]:
-    """The facts of all results, those of `wanted` first and in its order, and the names of what has no folder here."""
+    """Return the facts of all results, those of `wanted` first and in its order, and the names without a folder here."""
     names = [*wanted, *sorted(p.name for p in runs.glob("*") if p.is_dir() and p.name not in wanted)]
     names += [name for name in known if name not in names]
     results, missing = dict[str, JsonObject](), list[str]()
@@ -212,7 +212,7 @@ def train(name: str, facts: JsonObject, out: Path) -> None:
 
 
 def write(root: Path, results: dict[str, JsonObject], ablations: list[JsonObject]) -> None:
-    """results.json, the plots and RESULTS.md under a root; plots of sections that are no more are removed."""
+    """Write results.json, the plots and RESULTS.md under a root; plots of former sections are removed."""
     write_json(root / "benchmarks" / "results.json", results)
     images = curves_png(results)
     folder = root / "docs" / "images"
@@ -226,12 +226,12 @@ def write(root: Path, results: dict[str, JsonObject], ablations: list[JsonObject
 
 
 def read(path: Path) -> Any:
-    """The value of a JSON file; nothing where there is none."""
+    """Return the value of a JSON file; None if there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def main(root: Path = ROOT) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=root / "runs" / "results", help="folder of the run folders")
     parser.add_argument("--train", action="store_true", help="train what is missing first")

@@ -29,7 +29,7 @@ name `$GLASSFORMER_DATA` read files that are not part of this repository."""
 
 
 def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: list[str]) -> str:
-    """The whole page as Markdown."""
+    """Return the page as Markdown."""
     parts = [INTRODUCTION]
     if not results:
         parts.append("No result has been measured yet.")
@@ -50,12 +50,12 @@ def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: li
 
 
 def sections(results: dict[str, JsonObject]) -> list[str]:
-    """The sections there are, in the order of their first results."""
+    """Return the sections, in the order of their first results."""
     return list(dict.fromkeys(facts["section"] for facts in results.values()))
 
 
 def results_table(results: dict[str, JsonObject]) -> str:
-    """One row a result."""
+    """Return a table with one row per result."""
     header = [
         "result",
         "test score",
@@ -92,7 +92,7 @@ def results_table(results: dict[str, JsonObject]) -> str:
 
 
 def score_text(facts: JsonObject) -> str:
-    """`Accuracy 87.3% (sd 0.4, 86.9–87.7%)` of several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` of one run."""
+    """Return `Accuracy 87.3% (sd 0.4, 86.9–87.7%)` for several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` for one run."""
     metric, score = task_class(facts["task"]).report.metric(facts["metric"]), facts["score"]
     if score["n"] > 1:
         return f"{metric.title} {metric.around(score['mean'], score['sd'], score['min'], score['max'])}"
@@ -101,12 +101,12 @@ def score_text(facts: JsonObject) -> str:
 
 
 def validation_metric(facts: JsonObject) -> Metric:
-    """What a result was validated on, and its curve shows."""
+    """Return the metric of a result's validation and curve."""
     return task_class(facts["task"]).report.metric(facts["valid_metric"])
 
 
 def _validated(facts: JsonObject) -> str:
-    """The validation score, with its name where it is not that of the test score."""
+    """Return the validation score, with its name if it differs from the test score's."""
     if "valid" not in facts:  # of results that are joined
         return "–"
     metric = validation_metric(facts)
@@ -115,17 +115,17 @@ def _validated(facts: JsonObject) -> str:
 
 
 def commands(results: dict[str, JsonObject]) -> list[str]:
-    """What to type for each result."""
+    """Return the command of each result."""
     return [typed(facts, f"runs/results/{name}") for name, facts in results.items()]
 
 
 def typed(facts: JsonObject, out: object) -> str:
-    """What to type for a result at `out`, a run folder, or the name of a file where results are joined."""
+    """Return the command of a result at `out`, a run folder, or a file where results are an ensemble."""
     return f"{facts['command']} > {out}.json" if "joined" in facts else f"{facts['command']} --out {out}"
 
 
 def in_powers(flops: float) -> str:
-    """`1.3e15`, as papers have it; a dash where nothing was counted."""
+    """Return `1.3e15`; a dash if nothing was counted."""
     return f"{flops:.1e}".replace("e+", "e") if flops else "–"
 
 
@@ -157,7 +157,7 @@ def _ablated(scores: Any, digits: int) -> str:
 
 
 def ablation_notes(ablation: JsonObject) -> list[str]:
-    """On what split, in what metric, with which command."""
+    """Return the split, metric, seeds and command of an ablation."""
     one_score = ablation.get("seeds_per_score", 1)
     counts = sorted({one_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
     seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
@@ -166,12 +166,12 @@ def ablation_notes(ablation: JsonObject) -> list[str]:
 
 
 def image_name(section: str) -> str:
-    """The file of a section's learning curves."""
+    """Return the file name of a section's learning curves."""
     return f"results-{re.sub('[^a-z0-9]+', '-', section.partition(':')[0].lower()).strip('-')}.png"
 
 
 def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
-    """The learning curves of each section that has some, by file name."""
+    """Return the learning curves of each section that has some, by file name."""
     images = {}
     for section in sections(results):
         # Two points are a line between the validations, not a curve.
@@ -183,7 +183,7 @@ def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
 
 
 def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
-    """The validation score of each result over the minutes of its first run."""
+    """Plot the validation score of each result over the minutes of its first run."""
     metric = validation_metric(next(iter(results.values())))
     told = f"{metric.title} on validation over minutes of training"
     figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], told, right=1.9)

@@ -39,7 +39,7 @@ MODEL = {"n_layers": 1, "d_model": 64, "n_heads": 2}
 
 
 def generate_text(path: Path, source: Path, n_bytes: int) -> None:
-    """Lines of a text in random order, again and again, until there are so many bytes."""
+    """Write lines of a text in random order, repeatedly, until there are `n_bytes`."""
     lines, rng, written = (
         [line for line in source.read_text("utf-8").splitlines(True) if line.strip()],
         random.Random(0),
@@ -53,7 +53,7 @@ def generate_text(path: Path, source: Path, n_bytes: int) -> None:
 
 
 def generate_reviews(path: Path, source: Path, n: int) -> None:
-    """A table of n reviews: some ten lines each, and whether the word "fine" or "dull" stands in the middle."""
+    """Write a table of n reviews: about ten lines each, labelled by whether "fine" or "dull" is in the middle."""
     lines, rng = ([line.strip() for line in source.read_text("utf-8").splitlines() if line.strip()], random.Random(0))
     with open(path, "w", encoding="utf-8") as file:
         for _ in range(n):
@@ -64,7 +64,7 @@ def generate_reviews(path: Path, source: Path, n: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and all its descendants."""
     found = [pid]
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -102,7 +102,7 @@ def watch(command: list[str], log: Path) -> dict[str, Any]:
 
 
 def train_here(task: str, data: str, out: str, steps: int, started: float) -> None:
-    """In a process of its own: a run; prints when its first update came, and its speed from the eleventh on."""
+    """Train in this process; print the time of the first step, and the speed from the eleventh on."""
     import glassformer
 
     reports: list[tuple[float, float, int]] = []
@@ -131,7 +131,7 @@ def row(what: str, size: str, facts: dict[str, Any]) -> None:
 
 
 def measure(args: argparse.Namespace, size: int, folder: Path) -> dict[str, dict[str, Any]]:
-    """All stages of a size; what was generated is removed as soon as nobody needs it."""
+    """Measure all stages of a size; generated files are removed as soon as they are not needed."""
     found: dict[str, dict[str, Any]] = {}
     name = f"{size / 1e6:,.0f} MB" if args.task == "lm" else f"{size:,} texts"
     data = folder / ("text.txt" if args.task == "lm" else "reviews.jsonl")

@@ -53,14 +53,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def end_once(*_: object) -> None:
-    """Told to end, it shows what it has; told again, it is already doing so."""
+    """Stop at the first signal and show what was measured; ignore further ones."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def write(sections: list[Section], options: Options) -> None:
-    """The JSON file, the tables in a page and the short one in another, where they are asked for; parts that the JSON
-    file has from before, and that were not measured now, stay in all three."""
+    """Write the JSON file, the tables in one page and the short table in another, as requested; parts of the JSON file
+    that were not measured now stay in all three.
+    """
     if options.json is not None:
         if options.json.exists():
             told = json.loads(options.json.read_text(encoding="utf-8"))["sections"]

@@ -56,7 +56,7 @@ COLUMNS = (
 
 @contextmanager
 def busy_loops(n: int) -> Iterator[None]:
-    """So many processes that do nothing, as fast as they can, within the block."""
+    """Run `n` busy processes within the block."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
     try:
         yield
@@ -67,7 +67,7 @@ def busy_loops(n: int) -> Iterator[None]:
 
 
 def run_beside(options: Options) -> Section:
-    """The table of part f."""
+    """Measure the table of part f."""
     section = Section("(f) ours in training beside busy loops", COLUMNS)
     shares: dict[tuple[str, str], str] = {}
     for name in WORKLOADS_BESIDE:
@@ -93,7 +93,7 @@ def run_beside(options: Options) -> Section:
 
 
 def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
-    """Tokens a second of each way of waiting, by the number of loops beside it; and the cores that others used."""
+    """Return tokens/s of each way of waiting, by the number of concurrent loops; and the cores that others used."""
     w = options.workload(name)
     wanted = {key: value for key, value in WAITING.items() if not options.rows or key.startswith(options.rows)}
     speeds: dict[str, dict[int, list[float]]] = {waiting: {n: [] for n in LOOPS} for waiting in wanted}
@@ -120,7 +120,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
 
 
 def round_of(child: Child, n_loops: int, options: Options) -> tuple[dict[str, Any], float | None]:
-    """One round beside so many loops, and the cores that others used meanwhile; the loops are ours."""
+    """Measure one round with concurrent loops, and the cores that others used, not counting the loops."""
     if not options.anyway:
         wait_for_quiet(options.wait)
     with busy_loops(n_loops):
@@ -140,7 +140,7 @@ def cells(
     others: list[float | None],
     anyway: bool,
 ) -> list[str]:
-    """A line of the table."""
+    """Return a row of the table."""
     shown, remark = busy(others, anyway)
     if not shown:
         return [name, waiting, *["–"] * 6, remark]

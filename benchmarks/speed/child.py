@@ -23,7 +23,7 @@ class ChildError(Exception):
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables of a child: those of this process without any about threads, and `more`."""
+    """Return a child's environment: this process's without thread settings, and `more`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(THREAD_VARIABLES)}
     paths = [str(ROOT / "src"), str(ROOT)]
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"} | dict(more or {})
@@ -57,7 +57,7 @@ class Child:
         )
 
     def answer(self) -> dict[str, Any]:
-        """Its next line.
+        """Return the child's next line.
 
         Raises:
             ChildError: it ended instead.

@@ -33,18 +33,18 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Two a multiply–add."""
+        """Return the FLOPs, two per multiply–add."""
         return 2 * self.n * self.m * self.k * self.o
 
     def backward(self) -> tuple[Product, Product]:
-        """The two products that give the gradients of its factors: dY Wᵀ and Xᵀ dY."""
+        """Return the two products of the gradients of its factors: dY Wᵀ and Xᵀ dY."""
         return Product(self.n, self.m, self.o, self.k), Product(self.n, self.k, self.m, self.o)
 
 
 def forward_products(w: Workload, batch: ArrayBatch) -> Counter[Product]:
-    """The products of one forward pass over a batch, its padding included, and how many there are of each.
+    """Count the matrix products of one forward pass over a batch, padding included.
 
-    Attention has whole squares of scores, also where a causal mask hides half of each.
+    Attention counts full matrices of scores, also where a causal mask hides half of each.
     """
     rows, width, d = *batch.ids.shape, w.d_model
     if batch.tgt_in is None:
@@ -66,7 +66,7 @@ def forward_products(w: Workload, batch: ArrayBatch) -> Counter[Product]:
 
 
 def step_products(w: Workload, batches: Iterable[ArrayBatch]) -> Counter[Product]:
-    """Forward and backward over all batches of a round."""
+    """Count the products of forward and backward passes over all batches of a round."""
     products: Counter[Product] = Counter()
     for batch in batches:
         for product, times in forward_products(w, batch).items():
@@ -76,7 +76,7 @@ def step_products(w: Workload, batches: Iterable[ArrayBatch]) -> Counter[Product
 
 
 def _layers(w: Workload, rows: int, width: int, n_layers: int) -> Counter[Product]:
-    """Self attention, its three projections as one product, and feed-forward."""
+    """Count the products of self attention, with its three projections as one, and feed-forward."""
     d, tokens = w.d_model, rows * width
     layer = Counter([Product(1, tokens, d, 3 * d), Product(1, tokens, d, d)])
     layer += Counter([Product(1, tokens, d, w.d_ff), Product(1, tokens, w.d_ff, d)])
@@ -85,13 +85,13 @@ def _layers(w: Workload, rows: int, width: int, n_layers: int) -> Counter[Produc
 
 
 def _attention(w: Workload, rows: int, queries: int, keys: int) -> Counter[Product]:
-    """Scores and their mix, of every head."""
+    """Count the products of scores and weighted sums of every head."""
     heads, d_head = rows * w.n_heads, w.d_model // w.n_heads
     return Counter([Product(heads, queries, d_head, keys), Product(heads, queries, keys, d_head)])
 
 
 def seconds_of(product: Product, dtype: torch.dtype) -> float:
-    """The quickest of several runs, over the layouts in which autograd would ask for it."""
+    """Return the minimum seconds of several runs, over the memory layouts that autograd uses."""
     shape = (product.n, product.m, product.k), (product.n, product.k, product.o)
     a, b = (torch.randn(s if product.n > 1 else s[1:], dtype=dtype) for s in shape)
     a_t, b_t = (x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in (a, b))
@@ -109,7 +109,7 @@ def _quickest(run: Callable[[], object]) -> float:
 
 
 def seconds_alone(products: Counter[Product], precision: str) -> float:
-    """Seconds of all products, each shape timed once, alone, in that precision."""
+    """Return the total seconds of all products, each shape timed once, alone, at that precision."""
     torch.set_float32_matmul_precision("medium")
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     return sum(times * seconds_of(product, dtype) for product, times in products.items())

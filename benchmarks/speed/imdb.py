@@ -31,7 +31,7 @@ COLUMNS = ("implementation", "training seconds to 83.06%", "how", "remarks")
 
 
 def run_imdb(options: Options) -> Section:
-    """The table of part e."""
+    """Measure the table of part e."""
     section = Section("(e) IMDB: seconds of training to 83.06% on the test set", COLUMNS)
     ours = our_seconds(options, section) if "ours" in options.peers else None
     if "tutorial" in options.peers:
@@ -44,7 +44,7 @@ def run_imdb(options: Options) -> Section:
 
 
 def our_seconds(options: Options, section: Section) -> float | None:
-    """Several seeds of ours; the median."""
+    """Return the median seconds of several seeds of our run."""
     found: list[dict[str, Any]] = []
     others: list[float | None] = []
     for seed in range(1, min(options.repeats, 3) + 1):
@@ -75,7 +75,7 @@ def our_seconds(options: Options, section: Section) -> float | None:
 
 
 def tutorial_seconds(options: Options, section: Section, ours: float | None) -> None:
-    """The tutorial's speed, measured for a part and multiplied; or the whole of it."""
+    """Measure the tutorial's speed, for a part and extrapolated, or for the entire training."""
     peer = PEERS["tutorial"]
     if reason := peer.why_not():
         section.rows.append([peer.title, "–", "", f"not run: {reason}"])

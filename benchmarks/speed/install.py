@@ -14,7 +14,7 @@ from benchmarks.speed.registry import ENVIRONMENTS, LOCKS, PEERS
 
 
 def install(name: str) -> bool:
-    """One environment, anew unless its lock file is the one it was made from."""
+    """Make one environment, unless it was made from the current lock file."""
     folder, lock = ENVIRONMENTS / name, LOCKS / f"{name}.txt"
     made_from = folder / "lock.txt"
     if made_from.exists() and made_from.read_bytes() == lock.read_bytes():

@@ -24,22 +24,22 @@ class Stat:
 
     @staticmethod
     def parse(line: str) -> Stat:
-        """A line of it; the name, in brackets, may hold anything."""
+        """Parse a line of it; the name, in brackets, may contain anything."""
         values = line[line.rindex(")") + 2 :].split()
         return Stat(parent=int(values[1]), ticks=sum(map(int, values[11:15])))
 
 
 def busy_ticks(proc_stat: str) -> int:
-    """All ticks that were not idle, from the text of /proc/stat: user, nice, system, and both interrupts.
+    """Return all ticks that were not idle, from the text of /proc/stat: user, nice, system, and both interrupts.
 
-    Waiting for a disk is idle; what a hypervisor took away (steal) is no process of this machine.
+    Waiting for a disk is idle; time stolen by a hypervisor is not of a process of this machine.
     """
     user, nice, system, _, _, irq, softirq, *_ = map(int, proc_stat.split("\n", 1)[0].split()[1:])
     return user + nice + system + irq + softirq
 
 
 def own_ticks(stats: dict[int, Stat], root: int) -> int:
-    """Ticks of a process and of all below it. A child that ends is reaped by its parent, and none are lost."""
+    """Return the ticks of a process and its descendants. An ended child is reaped by its parent, so none are lost."""
     children: dict[int, list[int]] = {}
     for pid, stat in stats.items():
         children.setdefault(stat.parent, []).append(pid)
@@ -67,14 +67,14 @@ class OtherLoad:
 
 
 def other_cores(seconds: float = 1.0) -> float | None:
-    """Cores that others use now, looked at for so long."""
+    """Return the cores that other processes use now, measured for `seconds`."""
     with OtherLoad() as load:
         time.sleep(seconds)
     return load.cores
 
 
 def _others() -> int | None:
-    """Ticks since the machine started that were not ours."""
+    """Return the ticks since the machine started that were not ours."""
     try:
         total = busy_ticks(Path("/proc/stat").read_text())
     except OSError:

@@ -53,7 +53,7 @@ class Options:
     readme: Path | None
 
     def rounds(self) -> Iterator[int]:
-        """The numbers of the rounds to measure; none begins after `minutes`, but the first."""
+        """Yield the numbers of the rounds to measure; none but the first starts after `minutes`."""
         began = time.monotonic()
         for i in range(self.repeats):
             if i and time.monotonic() - began > 60 * self.minutes:
@@ -61,18 +61,18 @@ class Options:
             yield i
 
     def workload(self, name: str) -> Workload:
-        """A workload in the size asked for."""
+        """Return a workload in the requested size."""
         w = tiny(WORKLOADS[name]) if self.tiny else WORKLOADS[name]
         return w if self.batches is None else replace(w, n_batches=self.batches)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables of every peer's process."""
+        """Return the environment of every peer's process."""
         return {} if self.threads is None else {"OMP_NUM_THREADS": str(self.threads)}
 
 
 def read_options(argv: list[str] | None = None) -> Options:
-    """Options from a command line."""
+    """Parse options from a command line."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks.speed", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )

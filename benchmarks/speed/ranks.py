@@ -39,12 +39,12 @@ COLUMNS = (
 
 
 def layouts(cores: int) -> dict[str, tuple[int, int]]:
-    """(Processes, threads of each) by what the table calls them; the first is what others are divided by."""
+    """Return (processes, threads of each) by name in the table; the first is the reference."""
     return {f"1 × {cores}": (1, cores), f"{cores} × 1": (cores, 1)}
 
 
 def run_ranks(options: Options) -> Section:
-    """The table of part h."""
+    """Measure the table of part h."""
     section = Section("(h) several processes against several threads, on all cores", COLUMNS)
     for name in SHARED:
         speeds, others = measured(name, options)
@@ -60,7 +60,7 @@ def run_ranks(options: Options) -> Section:
 
 
 def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[float | None]]]:
-    """Tokens a second of each layout, by the number of loops beside it; and the cores that others used."""
+    """Return tokens/s of each layout, by the number of concurrent loops; and the cores that others used."""
     w, known = options.workload(name), layouts(options.threads or os.cpu_count() or 1)
     speeds: dict[str, dict[int, list[float]]] = {layout: {n: [] for n in LOOPS} for layout in known}
     others: dict[str, list[float | None]] = {layout: [] for layout in known}
@@ -80,7 +80,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
 
 
 def start(spec: dict[str, Any], layout: tuple[int, int], options: Options, closing: ExitStack) -> list[Child]:
-    """The processes of a layout, warmed up."""
+    """Start the processes of a layout and warm them up."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -99,7 +99,7 @@ def start(spec: dict[str, Any], layout: tuple[int, int], options: Options, closi
 
 
 def round_of(group: list[Child], n_loops: int, options: Options) -> tuple[float, float | None]:
-    """Tokens a second of one round beside so many loops, and the cores that others used meanwhile."""
+    """Return tokens/s of one round with concurrent loops, and the cores that others used."""
     if not options.anyway:
         wait_for_quiet(options.wait)
     with busy_loops(n_loops), OtherLoad() as load, ThreadPoolExecutor(len(group)) as asking:
@@ -115,7 +115,7 @@ def cells(
     others: list[float | None],
     anyway: bool,
 ) -> list[str]:
-    """A line of the table."""
+    """Return a row of the table."""
     shown, remark = busy(others, anyway)
     if not shown:
         return [name, layout, *["–"] * 4, remark]

@@ -32,11 +32,11 @@ class Peer:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """Return the interpreter of its environment."""
         return Path(sys.executable) if self.environment is None else ENVIRONMENTS / self.environment / "bin" / "python"
 
     def why_not(self) -> str | None:
-        """Why it cannot run here, or None."""
+        """Return why it cannot run here, or None."""
         if self.python.exists() and not (reason := self.python.parents[1] / "failed.txt").exists():
             return None
         if self.environment and (reason := ENVIRONMENTS / self.environment / "failed.txt").exists():
@@ -69,7 +69,7 @@ PEERS = {
 
 
 def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:
-    """The rows of a peer, by what the table calls them.
+    """Return the rows of a peer by name in the table.
 
     Args:
         peer: whose.

@@ -22,7 +22,7 @@ N_WORDS, N_TEXTS = 6000, 400
 
 
 def run_startup(options: Options) -> Section:
-    """The table of part g."""
+    """Measure the table of part g."""
     section = Section("(g) start-up: seconds of a new process", ("command", "seconds", "remarks"))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         run = train_small(Path(folder), options)
@@ -90,7 +90,7 @@ def train_small(folder: Path, options: Options) -> Path:
 
 
 def timed(command: list[str], options: Options) -> float:
-    """Seconds from start to end of a process."""
+    """Return the seconds from start to end of a process."""
     began = time.perf_counter()
     subprocess.run(command, capture_output=True, check=True, cwd=ROOT, env=environment(options.variables))
     return time.perf_counter() - began

@@ -22,11 +22,10 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle one, or the mean of the two in the middle."""
         return statistics.median(self.values)
 
     def text(self, digits: int = 3) -> str:
-        """Median, and from the smallest to the largest in brackets."""
+        """Return the median, and minimum and maximum in brackets."""
         low, high = min(self.values), max(self.values)
         middle = rounded(self.median, digits)
         return middle if len(self.values) == 1 else f"{middle} ({rounded(low, digits)}–{rounded(high, digits)})"
@@ -59,7 +58,7 @@ class Section:
     date: str = ""
 
     def markdown(self) -> str:
-        """Heading, table, notes."""
+        """Return heading, table and notes."""
         lines = [f"**{self.title}**", "", _line(self.columns), _line(["---"] * len(self.columns))]
         lines += [_line(row) for row in self.rows]
         where = [f"Measured on {self.date}: {self.machine}"] if self.machine else []
@@ -68,7 +67,7 @@ class Section:
 
 
 def machine() -> str:
-    """Processor, cores, versions."""
+    """Return processor, cores and versions."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -78,8 +77,9 @@ def machine() -> str:
 
 
 def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
-    """What was measured now in the place of what was before, in the order of the parts; what was cut short replaces
-    nothing that is whole."""
+    """Merge new sections into earlier ones, in the order of the parts; an incomplete section does not replace a
+    complete one.
+    """
     found = {section.part: section for section in earlier}
     for section in now:
         before = found.get(section.part)
@@ -89,13 +89,13 @@ def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
 
 
 def short_table(sections: Sequence[Section]) -> str:
-    """A line or two a part: glassformer's best row and the best of all others that could be shown."""
+    """Return a line or two per part: glassformer's best row and the best valid row of the others."""
     lines = [_line(("work", "glassformer", "best other", "")), _line(["---"] * 4)]
     return "\n".join([*lines, *(_line(line) for section in sections for line in section.summary)])
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """So many significant digits, thousands parted: 17,800; 4.12; 0.0713."""
+    """Return a number with `digits` significant digits and thousands separated: 17,800; 4.12; 0.0713."""
     if value == 0:
         return "0"
     text = f"{float(f'{value:.{digits}g}'):,.10f}".rstrip("0").rstrip(".")
@@ -107,9 +107,9 @@ def rounded(value: float, digits: int = 3) -> str:
 
 
 def busy(others: Sequence[float | None], anyway: bool) -> tuple[bool, str]:
-    """Whether a row may be shown, and what to say of it, by the cores others used during each of its rounds.
+    """Return whether a row may be shown, and a remark, by the cores that others used during its rounds.
 
-    Where nothing is known of others the row is shown, and says so.
+    If nothing is known of others, the row is shown with that remark.
     """
     known = [cores for cores in others if cores is not None]
     if not known:

@@ -56,23 +56,23 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What the table calls the peer."""
+        """Return the peer's name in the table."""
         return PEERS[self.peer].title
 
     @property
     def speeds(self) -> list[float]:
-        """Counted tokens a second, of each round."""
+        """Return counted tokens/s of each round."""
         return [r["tokens"] / r["seconds"] for r in self.rounds]
 
     @property
     def last_loss(self) -> float:
-        """Mean loss of the last quarter of the curve, in nats."""
+        """Return the mean loss of the last quarter of the curve, in nats."""
         curve = self.about["curve"]
         return statistics.fmean(curve[-max(1, len(curve) // 4) :])
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For the JSON file."""
+        """Return the row for the JSON file."""
         told = {
             "peer": self.title,
             "row": self.name,
@@ -84,7 +84,7 @@ class Row:
 
     @staticmethod
     def from_facts(facts: dict[str, Any]) -> Row:
-        """The row that told these."""
+        """Return the row from the JSON file."""
         peer = next(name for name, peer in PEERS.items() if peer.title == facts["peer"])
         about = {name: facts[name] for name in ("parameters", "curve", "warm_up") if name in facts}
         kept = {name: facts[name] for name in ("rounds", "others", "why_not", "beside")}
@@ -92,7 +92,7 @@ class Row:
 
 
 def run_training(name: str, options: Options) -> Section:
-    """One workload, every row of every peer asked for that has a model of its kind."""
+    """Measure one workload: every row of every requested peer that has a model of its kind."""
     w = options.workload(name)
     rows = wanted_rows(w, options)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -110,8 +110,10 @@ def run_training(name: str, options: Options) -> Section:
 
 
 def measured_before(name: str, w: Workload, rows: list[Row], options: Options) -> list[Row]:
-    """Rows that the JSON file has of this workload on this machine and that are not measured now, with ours beside them.
-    Each row is compared with ours, and with the floor, of its own sitting."""
+    """Return the rows that the JSON file has of this workload on this machine and that are not measured now, with ours.
+
+    Each row is compared with ours, and with the floor, of its own session.
+    """
     if options.json is None or not options.json.exists():
         return []
     sections = json.loads(options.json.read_text(encoding="utf-8"))["sections"]
@@ -124,8 +126,10 @@ def measured_before(name: str, w: Workload, rows: list[Row], options: Options) -
 
 
 def groups_of(rows: list[Row], most: int) -> list[list[Row]]:
-    """So many rows at a time, since all of them together may need more memory than there is; ours are in every group,
-    and each row is compared with what ours did beside it."""
+    """Return the rows in groups of at most `most`, since all together may need too much memory.
+
+    Ours are in every group, and each row is compared with ours in its group.
+    """
     ours, others = [[row for row in rows if (row.peer == "ours") == own] for own in (True, False)]
     n = max(1, -(-len(others) // max(1, most - len(ours))))
     size = -(-len(others) // n)
@@ -149,8 +153,9 @@ def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> Non
 
 
 def joined(groups: list[list[Row]]) -> list[Row]:
-    """A row of each, in the order of the peers; what ours did in all groups together. A later row takes an earlier one's
-    place, unless it was not measured."""
+    """Return one row of each peer, in their order, with ours of all groups together. A later row replaces an earlier
+    one, unless it was not measured.
+    """
     found: dict[tuple[str, str], Row] = {}
     for row in (row for group in groups for row in group):
         before = found.get((row.peer, row.name))
@@ -173,14 +178,14 @@ def interruptible(measuring: Callable[[], object]) -> bool:
 
 
 def our_precision() -> str:
-    """The precision that glassformer chooses here."""
+    """Return the precision that glassformer chooses here."""
     from glassformer.utils.device import choose_device, choose_precision
 
     return choose_precision("auto", choose_device("cpu"))
 
 
 def wanted_rows(w: Workload, options: Options) -> list[Row]:
-    """The rows asked for; those of a peer that is not installed say so."""
+    """Return the requested rows; those of a peer that is not installed are marked so."""
     rows = []
     for name in options.peers:
         peer = PEERS[name]
@@ -196,7 +201,7 @@ def wanted_rows(w: Workload, options: Options) -> list[Row]:
 
 
 def spec_of(w: Workload, data: Path, settings: Settings) -> dict[str, Any]:
-    """What a process is told (`peers/serving.py`)."""
+    """Return the spec of a peer's process (`peers/serving.py`)."""
     return {"workload": asdict(w), "data": str(data), "settings": asdict(settings), "seed": 0}
 
 
@@ -214,7 +219,7 @@ def start(row: Row, spec: dict[str, Any], options: Options, closing: ExitStack) 
 
 
 def measure(row: Row, options: Options) -> None:
-    """One round of a row, and how busy others were meanwhile. One that has ended is not asked again."""
+    """Measure one round of a row, and the load of others. A process that has ended is not measured again."""
     assert row.child is not None
     child = row.child
     if row.why_not:
@@ -250,7 +255,7 @@ def wait_for_quiet(most: float) -> None:
 
 
 def floor_of(spec: dict[str, Any]) -> dict[str, float]:
-    """Seconds and FLOPs of the matrix products of a round, timed in a process of their own."""
+    """Return seconds and FLOPs of the matrix products of a round, timed in a separate process."""
     say("the floor: every matrix product alone")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(spec, file)
@@ -261,7 +266,7 @@ def floor_of(spec: dict[str, Any]) -> dict[str, float]:
 
 
 def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: Options) -> Section:
-    """The table of one workload."""
+    """Return the table of one workload."""
     for row in rows:
         row.why_not = row.why_not or ("" if row.rounds else "not measured: interrupted")
     columns = tuple(column.format(counted=w.counted) for column in COLUMNS)
@@ -290,19 +295,19 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
 
 
 def rounds_told(rows: list[Row]) -> str:
-    """How often the rows were measured, ours left out, whose rounds are those of all groups."""
+    """Return how often the rows were measured, except ours, whose rounds are those of all groups."""
     others = [len(row.rounds) for row in rows if row.rounds and row.peer != "ours"]
     counts = sorted({*(others or [max(len(row.rounds) for row in rows)])})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def share_of_ours(row: Row) -> float:
-    """A row's speed over that of ours, in the rounds that both took turns in."""
+    """Return a row's speed relative to ours, in the rounds that both ran."""
     return Figure(row.speeds).median / Figure(row.beside).median
 
 
 def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:
-    """Whether a row's figures may be shown, and its remarks: not run, void, of another size, busy."""
+    """Return whether a row's figures may be shown, and its remarks: not run, void, of another size, busy."""
     if row.why_not:
         return False, row.why_not
     shown, remark = busy(row.others, anyway)
@@ -317,7 +322,7 @@ def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyw
 
 
 def cells(row: Row, shown: bool, remarks: str) -> list[str]:
-    """A line of the table; without figures where they may not be shown."""
+    """Return a row of the table; without figures if they may not be shown."""
     if row.why_not:
         return [row.title, row.name, *["–"] * 8, remarks]
     speed, floors = Figure(row.speeds), Figure([r["seconds"] / r["floor"] for r in row.rounds])
@@ -340,5 +345,5 @@ def cells(row: Row, shown: bool, remarks: str) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Progress, for who waits."""
+    """Print progress to stderr."""
     print(text, file=sys.stderr, flush=True)

@@ -62,16 +62,16 @@ class Row:
 
     @property
     def title(self) -> str:
-        """What the table calls the peer."""
+        """Return the peer's name in the table."""
         return PEERS[self.peer].title
 
     def found(self, beam: int) -> list[list[int]]:
-        """Its translations in bulk."""
+        """Return its translations in bulk."""
         return self.rounds["bulk", beam][-1]["found"]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For the JSON file, without the translations."""
+        """Return the row for the JSON file, without the translations."""
         rounds = {
             f"{how} {beam}": [{k: v for k, v in r.items() if k != "found"} for r in some]
             for (how, beam), some in self.rounds.items()
@@ -81,7 +81,7 @@ class Row:
 
 
 def run_translating(options: Options) -> Section:
-    """The table of part d."""
+    """Measure the table of part d."""
     rows = wanted_rows(options)
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         checkpoint = save_checkpoint(Path(folder), options)
@@ -96,7 +96,7 @@ def run_translating(options: Options) -> Section:
 
 
 def measure_all(rows: list[Row], n: int, options: Options) -> None:
-    """Every row in every mode, in rounds that take turns."""
+    """Measure every row in every mode, in interleaved rounds."""
     for _ in options.rounds():
         for how, beam in MODES:
             for row in rows:
@@ -104,7 +104,7 @@ def measure_all(rows: list[Row], n: int, options: Options) -> None:
 
 
 def wanted_rows(options: Options) -> list[Row]:
-    """The rows of the peers that translate."""
+    """Return the rows of the peers that translate."""
     bf16 = our_precision() == "bf16"
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
@@ -156,7 +156,7 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
 
 
 def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
-    """Random weights under which nothing but words can be written, and sentences of Multi30k's lengths."""
+    """Return random weights that generate only words, and sentences of Multi30k's lengths."""
     import torch
 
     from glassformer.config import ModelConfig
@@ -182,7 +182,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
 
 
 def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
-    """A run's model and the test sentences of its data, over and over until there are enough."""
+    """Return a run's model and the test sentences of its data, repeated until there are enough."""
     import glassformer
     from glassformer.data.datasets.loading import load_text_data
 
@@ -211,7 +211,7 @@ def start(row: Row, folder: str, options: Options, closing: ExitStack) -> str:
 
 
 def sentences_for(row: Row, most: int) -> int:
-    """How many sentences this machine translates with a beam of 4 in `BULK_SECONDS`, in the first row."""
+    """Return how many sentences the first row translates with a beam of 4 in `BULK_SECONDS` on this machine."""
     assert row.child is not None
     probe = min(most, 128)
     seconds = row.child.ask(how="bulk", beam=4, which=list(range(probe)))["seconds"]
@@ -219,7 +219,7 @@ def sentences_for(row: Row, most: int) -> int:
 
 
 def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
-    """One round of one mode of a row."""
+    """Measure one round of one mode of a row."""
     if not options.anyway:
         wait_for_quiet(options.wait)
     assert row.child is not None
@@ -233,7 +233,7 @@ def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
 
 
 def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Options) -> Section:
-    """The table."""
+    """Return the table."""
     for row in rows:
         row.why_not = row.why_not or ("" if all(row.rounds.values()) else "not measured: interrupted")
     s = checkpoint["sizes"]
@@ -257,7 +257,7 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
 
 
 def summary_of(rows: list[Row], n: int, anyway: bool) -> list[tuple[str, str, str, str]]:
-    """In bulk with a beam of 4, and one sentence at a time: the best of ours and of the others."""
+    """Return the best of ours and of the others, in bulk with a beam of 4 and one sentence at a time."""
     shown = [row for row in rows if not row.why_not and busy(row.others, anyway)[0]]
     ours, others = [[row for row in shown if (row.peer == "ours") == own] for own in (True, False)]
     if not (ours and others):
@@ -288,7 +288,7 @@ def summary_of(rows: list[Row], n: int, anyway: bool) -> list[tuple[str, str, st
 
 
 def cells(row: Row, ours: Row | None, n: int, anyway: bool) -> list[str]:
-    """A line of the table."""
+    """Return a row of the table."""
     if row.why_not:
         return [row.title, row.name, *["–"] * 7, row.why_not]
     shown, remark = busy(row.others, anyway)
@@ -304,15 +304,15 @@ def cells(row: Row, ours: Row | None, n: int, anyway: bool) -> list[str]:
 
 
 def as_long(found: list[list[int]], reference: list[list[int]]) -> bool:
-    """Whether as many tokens were written, within 3%: else steps are saved and not only time."""
+    """Return True if as many tokens were generated, within 3%; otherwise steps are saved and not only time."""
     return abs(sum(map(len, found)) / max(1, sum(map(len, reference))) - 1) <= 0.03
 
 
 def same_share(found: list[list[int]], reference: list[list[int]]) -> float:
-    """The share of equal translations."""
+    """Return the share of equal translations."""
     return statistics.fmean(a == b for a, b in zip(found, reference, strict=True))
 
 
 def percentiles(seconds: list[float]) -> str:
-    """p50 and p95 in milliseconds."""
+    """Return p50 and p95 in milliseconds."""
     return " / ".join(rounded(1000 * float(np.percentile(seconds, q))) for q in (50, 95))

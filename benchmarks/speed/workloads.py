@@ -25,7 +25,7 @@ TARGET_RATIO, TARGET_SPREAD = 0.917, 0.173
 
 
 def word_of(token: int) -> str:
-    """The word that an id stands for, where an implementation wants text; the order of the words is that of the ids."""
+    """Return the word of an id, for implementations that take text; words are in the order of the ids."""
     return f"w{token - FIRST_WORD:06d}"
 
 
@@ -66,17 +66,17 @@ class Workload:
 
     @property
     def d_ff(self) -> int:
-        """The paper's 4 · d_model."""
+        """Return the paper's 4 · d_model."""
         return 4 * self.d_model
 
     @property
     def pre_norm(self) -> bool:
-        """As the peers have it: BERT, Marian and torch's layers norm after a sublayer, GPT-2 before it."""
+        """Return the norm's position of the peers: post-norm for BERT, Marian and torch's layers, pre-norm for GPT-2."""
         return self.kind == "lm"
 
     @property
     def counted(self) -> str:
-        """Which tokens a figure counts."""
+        """Return which tokens a figure counts."""
         return "target tokens" if self.kind == "translate" else "tokens"
 
 
@@ -141,7 +141,7 @@ WORKLOADS = {
 
 
 def tiny(workload: Workload) -> Workload:
-    """The same kind in seconds, for the tests and to try the harness."""
+    """Return the same kind of workload at a size that takes seconds, for tests."""
     small = replace(workload, d_model=16, n_layers=1, n_heads=2, vocab_size=300, max_tokens=512)
     return replace(small, n_batches=2, n_curve=4, max_len=min(workload.max_len, 64), tolerance=1.0)
 
@@ -167,13 +167,13 @@ class Texts:
 
     @property
     def costs(self) -> np.ndarray:
-        """(N,) the width an example forces on its batch."""
+        """Return the (N,) width that each example needs in its batch."""
         own = np.diff(self.offsets)
         return np.maximum(own, np.diff(self.target_offsets) + 1) if len(self.target_offsets) > 1 else own
 
 
 def make_texts(w: Workload, n: int, seed: int = 0) -> Texts:
-    """n examples of a workload."""
+    """Generate n examples of a workload."""
     rng = np.random.default_rng([seed, n])
     none, flat = np.zeros(0, np.int64), np.zeros(1, np.int64)
     if w.kind == "lm":
@@ -226,7 +226,7 @@ def save_data(w: Workload, path: Path, seed: int = 0) -> None:
 
 
 def load_data(path: str | Path) -> tuple[Texts, dict[str, list[np.ndarray]]]:
-    """What `save_data` wrote: the examples, and for each plan the examples of each batch."""
+    """Load what `save_data` wrote: the examples, and for each plan the examples of each batch."""
     with np.load(path) as arrays:
         texts = Texts(*(arrays[name] for name in Texts.__dataclass_fields__))
         return texts, {
@@ -236,7 +236,7 @@ def load_data(path: str | Path) -> tuple[Texts, dict[str, list[np.ndarray]]]:
 
 
 def padded(flat: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """(B, L) spans of a flat array, padded on the right with PAD."""
+    """Return (B, L) spans of a flat array, padded on the right with PAD."""
     column = np.arange(max(1, int(length.max(initial=1))))
     real = column < length[:, None]
     rows = np.full(real.shape, PAD, np.int64)
@@ -245,7 +245,7 @@ def padded(flat: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarra
 
 
 def as_dict(w: Workload) -> dict[str, Any]:
-    """JSON, to hand to a peer."""
+    """Return the workload as JSON, to pass to a peer."""
     return asdict(w)
 
 
@@ -255,13 +255,13 @@ def _lengths(rng: np.random.Generator, table: tuple[int, ...], n: int) -> np.nda
 
 
 def _words(rng: np.random.Generator, n: int, vocab_size: int) -> np.ndarray:
-    """n words whose frequency falls as 1 / (rank + 2.7) (Mandelbrot's form of Zipf's law)."""
+    """Draw n words whose frequency falls as 1 / (rank + 2.7) (Mandelbrot's form of Zipf's law)."""
     weight = 1 / (np.arange(vocab_size - FIRST_WORD) + 2.7)
     return FIRST_WORD + np.searchsorted(np.cumsum(weight) / weight.sum(), rng.random(n)).clip(max=len(weight) - 1)
 
 
 def _running_text(rng: np.random.Generator, n: int, vocab_size: int) -> np.ndarray:
-    """Words of which every other one follows from the word before it."""
+    """Draw words of which every other one depends on the word before it."""
     words = _words(rng, n, vocab_size)
     n_words = vocab_size - FIRST_WORD
     follows = (words[:-1:2] - FIRST_WORD) * 3 % n_words + FIRST_WORD

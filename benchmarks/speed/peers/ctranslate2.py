@@ -35,7 +35,7 @@ class CTranslate2:
         self.many = ctranslate2.Translator(folder, **workers, **compute)
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
-        """All at once; it sorts by length and cuts batches by itself."""
+        """Translate all at once; the library sorts by length and makes batches itself."""
         sources = [self.sources[i] for i in which]
         return self._ids(
             self.many.translate_batch(
@@ -49,7 +49,7 @@ class CTranslate2:
         )
 
     def one(self, which: int, beam: int) -> list[int]:
-        """One sentence, all cores."""
+        """Translate one sentence with all cores."""
         source = [self.sources[which]]
         found = self.alone.translate_batch(source, beam_size=beam, max_decoding_length=self.most, length_penalty=1)
         return self._ids(found)[0]
@@ -59,7 +59,7 @@ class CTranslate2:
 
 
 def convert(checkpoint: Checkpoint, words: list[str]) -> TransformerSpec:
-    """Our weights in CTranslate2's specification."""
+    """Convert our weights to CTranslate2's specification."""
     w, sizes = checkpoint.weights, checkpoint.sizes
     layers = sizes["n_layers"], sizes["n_layers"]
     spec = TransformerSpec.from_config(
@@ -89,7 +89,7 @@ def convert(checkpoint: Checkpoint, words: list[str]) -> TransformerSpec:
 
 
 def _linear(spec: LinearSpec, w: dict[str, np.ndarray], *names: str) -> None:
-    """One layer, or several side by side in one."""
+    """Set one layer, or several concatenated into one."""
     spec.weight = np.concatenate([w[f"{name}.weight"] for name in names])
     spec.bias = np.concatenate([w[f"{name}.bias"] for name in names])
 
@@ -99,7 +99,9 @@ def _norm(spec: LayerNormSpec, w: dict[str, np.ndarray], name: str) -> None:
 
 
 def _attention(spec: Any, w: dict[str, np.ndarray], name: str, norm: str) -> None:
-    """Self attention has its three projections in one matrix, cross attention those of keys and values."""
+    """Set an attention. Self attention has its three projections in one matrix, cross attention those of keys and
+    values.
+    """
     q, k, v, out = (f"{name}.{part}_proj" for part in "qkvo")
     for linear, names in zip(
         spec.linear, [[q, k, v], [out]] if len(spec.linear) == 2 else [[q], [k, v], [out]], strict=True

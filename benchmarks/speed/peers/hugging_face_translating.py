@@ -39,7 +39,7 @@ class HuggingFace:
         self.model = model_of(checkpoint)
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
-        """In batches of sentences about equally long."""
+        """Translate in batches of sentences of similar length."""
         order = sorted(which, key=lambda i: len(self.sources[i]), reverse=True)
         found: dict[int, list[int]] = {}
         for start in range(0, len(order), BATCH_ROWS):
@@ -48,7 +48,7 @@ class HuggingFace:
         return [found[i] for i in which]
 
     def one(self, which: int, beam: int) -> list[int]:
-        """One sentence."""
+        """Translate one sentence."""
         return self._generate([which], beam)[0]
 
     def _generate(self, which: list[int], beam: int) -> list[list[int]]:
@@ -70,7 +70,7 @@ class HuggingFace:
 
 
 def model_of(checkpoint: Checkpoint) -> M2M100ForConditionalGeneration:
-    """The model with our weights, positions included."""
+    """Return the model with our weights, positions included."""
     s = checkpoint.sizes
     if not s["pre_norm"]:
         raise SystemExit("M2M100 is pre-norm, and this checkpoint is not")

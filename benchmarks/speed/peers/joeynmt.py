@@ -22,7 +22,7 @@ SPECIAL = {"pad_id": ITS_PAD, "unk_id": ITS_UNK, "bos_id": BOS, "eos_id": EOS, "
 
 
 def vocabulary(size: int) -> Vocabulary:
-    """As many words as the workload has."""
+    """Return a vocabulary of the workload's size."""
     names = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     words = [*names.values(), *(f"w{i}" for i in range(size - len(names)))]
     return Vocabulary(words, SimpleNamespace(**SPECIAL, **names, lang_tags=[]))

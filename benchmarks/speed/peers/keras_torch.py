@@ -15,7 +15,7 @@ from keras import layers, ops
 
 
 def classifier(spec: Spec) -> keras.Model:
-    """Learned positions, post-norm blocks, mean pooling over real tokens."""
+    """Make a classifier: learned positions, post-norm blocks, mean pooling over real tokens."""
     w, std = spec.workload, keras.initializers.RandomNormal(stddev=0.02)
     ids, real = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="bool")
     x = layers.Embedding(w.vocab_size, w.d_model, embeddings_initializer=std)(ids)
@@ -72,11 +72,11 @@ class KerasTrainer:
         )
 
     def prepare(self, batch: ArrayBatch) -> tuple[list[np.ndarray], np.ndarray]:
-        """Ids with their mask, and classes."""
+        """Return ids with their mask, and classes."""
         return [batch.ids.astype(np.int32), batch.ids != PAD], batch.labels
 
     def update(self, prepared: tuple[list[np.ndarray], np.ndarray]) -> float:
-        """`train_on_batch` returns the running mean of the losses; that of this batch alone is taken out of it."""
+        """Train on a batch; return its loss. `train_on_batch` returns a running mean, from which it is computed."""
         self.step += 1
         self.model.optimizer.learning_rate = self.lr * min(1.0, self.step / WARM_UP_UPDATES)
         self.model.reset_metrics()

@@ -25,7 +25,7 @@ from glassformer.utils.device import tuned
 
 
 def config_of(w: Workload) -> Config:
-    """The workload in glassformer's words."""
+    """Return the workload as a configuration of glassformer."""
     translate = w.kind == "translate"
     model = ModelConfig(
         n_layers=w.n_layers,
@@ -52,7 +52,7 @@ def config_of(w: Workload) -> Config:
 
 
 def words_tokenizer(w: Workload) -> Tokenizer:
-    """A tokenizer of as many words as the workload has, with glassformer's special tokens."""
+    """Return a tokenizer with the workload's number of words and glassformer's special tokens."""
     words = [word_of(i) for i in range(FIRST_WORD, w.vocab_size)]
     tokenizer = Tokenizer.train([" ".join(words)], TextConfig(tokenizer="word", vocab_size=w.vocab_size))
     assert tokenizer.encode(" ".join(words)) == list(range(FIRST_WORD, w.vocab_size))
@@ -90,18 +90,18 @@ class OurTrainer:
         self.n_parameters = sum(p.numel() for p in model.parameters())
 
     def prepare(self, batch: ArrayBatch) -> Any:
-        """The same examples through the task's own collation."""
+        """Return the same examples through the task's own collation."""
         return self.run.task.make_batch(self.corpus, self.index_of(batch))
 
     def index_of(self, batch: ArrayBatch) -> np.ndarray:
-        """The batch as an entry of a plan."""
+        """Return the batch as an entry of a batch plan."""
         if self.w.kind != "lm":
             return batch.index
         start = self.texts.offsets[batch.index]
         return np.stack([start, start + self.w.max_len, start + 1], axis=1)
 
     def update(self, prepared: Any) -> float:
-        """One update of the training loop, with as many threads as it takes there."""
+        """Run one step of the training loop, with the number of threads that it chooses."""
         make_room()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
         loss, _ = optimizer_step(self.state, self.run, [prepared], lr)

@@ -27,11 +27,11 @@ class RankTrainer(OurTrainer):
         self.state = TrainState.start(self.state.model, self.run.task, group)
 
     def prepare(self, batch: ArrayBatch) -> Any:
-        """This process's share of the rows."""
+        """Return this process's share of the rows."""
         return local_batches(self.run, [self.index_of(batch)])
 
     def update(self, prepared: Any) -> float:
-        """One update of all, together."""
+        """Run one step of all processes together."""
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
         loss, _ = optimizer_step(self.state, self.run, prepared, lr)
         self.state.progress.step += 1

@@ -31,17 +31,17 @@ class Ours:
         self.options = {"max_new_tokens": checkpoint.steps} if checkpoint.steps else {}
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
-        """All texts in one call."""
+        """Translate all texts in one call."""
         answers = self.run.predict([self.words[i] for i in which], beam_size=beam, length_penalty=1.0, **self.options)
         return [self.run.task.tokenizer.encode(answer["translation"]) for answer in answers]
 
     def one(self, which: int, beam: int) -> list[int]:
-        """One text."""
+        """Translate one text."""
         return self.bulk([which], beam)[0]
 
 
 def random_run(checkpoint: Checkpoint, precision: Precision) -> Run:
-    """A run with the checkpoint's weights and words for its tokens."""
+    """Return a run with the checkpoint's weights and words for its tokens."""
     s = checkpoint.sizes
     model = ModelConfig(
         n_layers=s["n_layers"],

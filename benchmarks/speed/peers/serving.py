@@ -52,7 +52,7 @@ class Spec:
 
     @staticmethod
     def read(path: str) -> Spec:
-        """From a JSON file."""
+        """Read a spec from a JSON file."""
         with open(path, encoding="utf-8") as file:
             told = json.load(file)
         return Spec(Workload(**told["workload"]), told["data"], Settings(**told["settings"]), told["seed"])
@@ -79,7 +79,7 @@ class ArrayBatch:
 
 
 def make_batch(w: Workload, texts: Texts, index: np.ndarray) -> ArrayBatch:
-    """The examples of one entry of a plan."""
+    """Return the examples of one entry of a batch plan."""
     start, length = texts.offsets[index], texts.offsets[index + 1] - texts.offsets[index]
     ids, n_in = padded(texts.ids, start, length), int(length.sum())
     if w.kind == "lm":
@@ -103,16 +103,16 @@ class Trainer(Protocol):
     n_parameters: int
 
     def prepare(self, batch: ArrayBatch) -> Any:
-        """What `update` takes; not measured, as a loader of its own process would do it."""
+        """Return the input of `update`; not measured, as a data loader in another process would do it."""
         ...
 
     def update(self, prepared: Any) -> float:
-        """One optimizer update; the mean loss in nats."""
+        """Run one optimizer step; return the mean loss in nats."""
         ...
 
 
 def serve(make: Callable[[Spec], Trainer]) -> None:
-    """Be a peer: read the spec, warm up, and measure whenever asked."""
+    """Serve as a peer: read the spec, warm up, and measure on request."""
     answers = own_stdout()
     spec = Spec.read(sys.argv[1])
     if spec.settings.keep_memory:
@@ -140,7 +140,7 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
 
 
 def keep_large_blocks() -> None:
-    """Have glibc keep large blocks of memory instead of giving them back after every use, as glassformer does."""
+    """Make glibc keep large blocks of memory instead of returning them after every use, as glassformer does."""
     if sys.platform == "linux":
         libc = ctypes.CDLL("libc.so.6")
         for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-8, 1)):
@@ -148,14 +148,14 @@ def keep_large_blocks() -> None:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held, in 10⁶ bytes."""
+    """Return the peak memory of this process, in 10⁶ bytes."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def own_stdout() -> TextIO:
-    """The real stdout, for answers; whatever libraries print goes to stderr from here on."""
+    """Return the real stdout, for answers; what libraries print goes to stderr from here on."""
     real = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return real

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 def layer_options(spec: Spec) -> dict[str, Any]:
-    """Arguments of torch's layers."""
+    """Return the arguments of torch's layers."""
     w = spec.workload
     return {
         "d_model": w.d_model,
@@ -26,7 +26,7 @@ def layer_options(spec: Spec) -> dict[str, Any]:
 
 
 def as_ours(layers: nn.Module) -> nn.Module:
-    """Without the dropout on attention weights and inside the feed-forward block, which the workloads have not."""
+    """Remove the dropout on attention weights and inside the feed-forward block, which the workloads do not have."""
     for layer in layers.modules():
         if isinstance(layer, nn.MultiheadAttention):
             layer.dropout = 0.0

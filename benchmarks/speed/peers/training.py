@@ -51,14 +51,14 @@ class TorchTrainer:
         )
 
     def prepare(self, batch: ArrayBatch) -> Batch:
-        """As tensors."""
+        """Return the batch as tensors."""
         ids, labels = torch.from_numpy(batch.ids), torch.from_numpy(batch.labels)
         mask = ids != PAD
         tgt_in = None if batch.tgt_in is None else torch.from_numpy(batch.tgt_in)
         return Batch(ids, None if bool(mask.all()) else mask, tgt_in, labels)
 
     def update(self, prepared: Batch) -> float:
-        """Forward, backward, clip, step."""
+        """Run forward, backward, clipping and a step."""
         self.step += 1
         lr = self.spec.workload.lr * min(1.0, self.step / WARM_UP_UPDATES)
         for group in self.optimizer.param_groups:
@@ -75,9 +75,9 @@ class TorchTrainer:
 
 
 def start_alike(model: nn.Module, embedding_std: float) -> None:
-    """Xavier-uniform matrices, zero biases, embeddings N(0, std²), whatever the library's own start; norms as they are.
+    """Initialise as the others: Xavier-uniform matrices, zero biases, embeddings N(0, std²); norms as they are.
 
-    One matrix that makes queries, keys and values is three, side by side.
+    A matrix that computes queries, keys and values counts as three.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     norms = {id(p) for m in model.modules() if "norm" in type(m).__name__.lower() for p in m.parameters()}
@@ -93,14 +93,14 @@ def start_alike(model: nn.Module, embedding_std: float) -> None:
 
 
 def mean_pool(x: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, S, D) to (B, D), padding excluded."""
+    """Average (B, S, D) to (B, D), padding excluded."""
     if mask is None:
         return x.mean(dim=1)
     return (x * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
 def build(kinds: dict[str, Callable[[Spec], nn.Module]]) -> Callable[[Spec], TorchTrainer]:
-    """A peer from a model for each kind of workload that it has."""
+    """Return a peer from a model for each kind of workload that it has."""
 
     def make(spec: Spec) -> TorchTrainer:
         if spec.workload.kind not in kinds:
@@ -112,13 +112,13 @@ def build(kinds: dict[str, Callable[[Spec], nn.Module]]) -> Callable[[Spec], Tor
 
 
 def sinusoids(n_positions: int, d_model: int) -> Tensor:
-    """The paper's table of positions, (L, D)."""
+    """Return the paper's table of positions, (L, D)."""
     angle = np.arange(n_positions)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     return torch.from_numpy(np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(n_positions, d_model)).float()
 
 
 def _blocks(p: Tensor) -> Any:
-    """The square parts of a matrix that is three of them, else the matrix."""
+    """Return the square parts of a matrix that is three of them, else the matrix."""
     for dim in (0, 1):
         if p.shape[dim] == 3 * p.shape[1 - dim]:
             return p.chunk(3, dim)

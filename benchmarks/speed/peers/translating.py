@@ -38,7 +38,7 @@ class Checkpoint:
 
     @staticmethod
     def read(folder: str | Path) -> Checkpoint:
-        """What the harness wrote."""
+        """Read what the harness wrote."""
         told = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
         with np.load(Path(folder) / "weights.npz") as arrays:
             weights = {name: arrays[name] for name in arrays}
@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def most_tokens(self) -> int:
-        """What a translation may be at most."""
+        """Return the maximum length of a translation."""
         return self.steps or 2 * max(map(len, self.sources)) + 20
 
 
@@ -54,16 +54,16 @@ class Translating(Protocol):
     """What a peer provides."""
 
     def bulk(self, which: list[int], beam: int) -> list[list[int]]:
-        """Translations of these sources, all handed over at once; ids without the end token."""
+        """Translate these sources, all passed at once; ids without the end token."""
         ...
 
     def one(self, which: int, beam: int) -> list[int]:
-        """The translation of one."""
+        """Translate one source."""
         ...
 
 
 def serve_translator(make: Any) -> None:
-    """Be a peer: read the spec, convert the checkpoint, translate whenever asked.
+    """Serve as a peer: read the spec, convert the checkpoint, translate on request.
 
     Args:
         make: from a `Checkpoint` and the row's settings (a dictionary) a `Translating`.

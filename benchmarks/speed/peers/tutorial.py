@@ -77,7 +77,7 @@ class Training:
         return time.perf_counter() - began
 
     def accuracy(self) -> float:
-        """On the test reviews."""
+        """Return the accuracy on the test reviews."""
         self.model.eval()
         with torch.inference_mode():
             found = torch.cat([self.model(ids) > 0 for ids in self.arrays["test_ids"].split(256)])

@@ -16,7 +16,7 @@ from x_transformers.x_transformers import Attention, FeedForward
 
 
 def layers(kind: type[Encoder] | type[Decoder], spec: Spec, cross: bool = False) -> Encoder | Decoder:
-    """A stack, and dropout behind every sublayer of it."""
+    """Return a stack with dropout after every sublayer."""
     w = spec.workload
     made = kind(
         dim=w.d_model,

@@ -23,7 +23,7 @@ class Score(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as it is written; nothing where there is none."""
+        """Return the formatted value; empty if there is none."""
         return "" if self.value is None else self.metric.write(self.value)
 
 
