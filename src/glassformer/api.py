@@ -82,8 +82,8 @@ def train(
     config = override(config, overrides, ignores=task_class(config.task).ignores)
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
-        told = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
-        raise UsageError(told, "start it without torchrun; with it, one run of one seed at a time")
+        message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
+        raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
     if seeds is not None:
         if dry_run or overfit_batch:
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
@@ -173,8 +173,8 @@ def _check_joins(runs: Sequence[Run], other: Run) -> None:
         ("longest text (text.max_len)", ours.config.text.max_len == theirs.config.text.max_len),
     ):
         if not same:
-            told = f"{other.path} cannot answer together with {run.path}: its {what} is another"
-            raise UsageError(told, "join runs of one recipe on the same data")
+            message = f"{other.path} cannot answer together with {run.path}: its {what} is another"
+            raise UsageError(message, "join runs of one recipe on the same data")
 
 
 class Run:
@@ -243,11 +243,11 @@ class Run:
         from glassformer.explain.explanation import TraceRequest, explain
 
         if self.joined:
-            told = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
-            raise UsageError(told, f"load it alone: glassformer.load({str(self.path)!r})")
+            message = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
+            raise UsageError(message, f"load it alone: glassformer.load({str(self.path)!r})")
         self._decode(options)  # refuses options that are none
-        asked = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
-        return explain(self, asked)
+        request = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
+        return explain(self, request)
 
     @log_to_stderr()
     def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> JsonObject:
@@ -269,8 +269,8 @@ class Run:
         if (chosen := everything.splits().get(name)) is None:
             raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
         if chosen.shards is not None:
-            told = f"the {name} split was encoded ahead, and its text is not kept"
-            raise DataError(told, "use --split valid, or give a test file")
+            message = f"the {name} split was encoded ahead, and its text is not kept"
+            raise DataError(message, "use --split valid, or give a test file")
         return chosen, everything.train, name
 
     def _training_texts(self) -> Split | None:

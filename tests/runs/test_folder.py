@@ -223,7 +223,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
         with pytest.raises(DivergedError) as caught:
             glassformer.train(config, out=folder.path)
     at = folder.read_divergence()
-    assert at is not None and at.step == 3 and at.told == caught.value.message and "step 3 " in at.told
+    assert at is not None and at.step == 3 and at.message == caught.value.message and "step 3 " in at.message
     (finding, *_) = diagnose(load_run_record(folder.path))
     assert "stopped being a number at update 3" in finding.matter and "--lr" in finding.remedy
     glassformer.resume(folder.path)

@@ -32,7 +32,7 @@ def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int, ch
     """However the counting is cut in pieces; and never with a special token (here those below 3)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bigrams, "_CHUNK", chunk)
-        found = common_bigrams(texts, vocab_size=10, special=3, most=most)
+        found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
     counts = Counter(pair for text in texts for pair in {p for p in pairwise(text) if min(p) >= 3})  # texts, not times
     listed = sorted(((-n, pair) for pair, n in counts.items() if n >= FEWEST))
     assert found == [pair for _, pair in listed[:most]]

@@ -24,11 +24,11 @@ class CompareArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(CompareArguments, argv, "compare")
-    arguments = flags.parse(CompareArguments, given, "compare RUN RUN ...")
+    words, flag_args = flags.split_words(CompareArguments, argv, "compare")
+    arguments = flags.parse(CompareArguments, flag_args, "compare RUN RUN ...")
     if not words:
         raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
-    folders = [flags.run_folder(word, whole=True) for word in words]
+    folders = [flags.run_folder(word, all_seeds=True) for word in words]
 
     from glassformer.report.compare import compare_runs
 

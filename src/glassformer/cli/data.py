@@ -42,17 +42,17 @@ def run(argv: Sequence[str]) -> int:
     """Run the command."""
     if argv and argv[0] == "encode":
         return encode.run(argv[1:])
-    words, given = flags.split_words(DataArguments, argv, "data")
-    if "--help" in given and len(words) < 2:
-        flags.parse(DataArguments, given, "data check|show RECIPE")
+    words, flag_args = flags.split_words(DataArguments, argv, "data")
+    if "--help" in flag_args and len(words) < 2:
+        flags.parse(DataArguments, flag_args, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
-        came = f"not {words[0]!r}" if words else "and none came"
+        got = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, show or encode, {came}", hint)
+        raise UsageError(f"data takes check, show or encode, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(given, usage))
-    arguments, config = flags.parse_for_recipe(DataArguments, given, base, f"data {what} {base.recipe}")
+    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
+    arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
     return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 
 

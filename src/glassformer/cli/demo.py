@@ -32,11 +32,11 @@ class DemoArguments(NewRunArguments):
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(DemoArguments, argv, "demo")
+    words, flag_args = flags.split_words(DemoArguments, argv, "demo")
     if words:
         hint = f"to train it: glassformer train {words[0]}"
         raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
-    arguments, config = flags.parse_for_recipe(DemoArguments, given, load_recipe("dates"), "demo")
+    arguments, config = flags.parse_for_recipe(DemoArguments, flag_args, load_recipe("dates"), "demo")
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
     RunFolder(out).check_new()
     what = "Dates as people write them, in many languages → ISO 8601"
@@ -52,8 +52,8 @@ def run(argv: Sequence[str]) -> int:
     shown = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
     rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
     console.write_table(("as written", "predicted", "true", ""), rows)
-    told = trained.predict([OWN])[0]
-    logger.info(f"\none more: {OWN} → {told['translation']}; try your own:")
+    answer = trained.predict([OWN])[0]
+    logger.info(f"\none more: {OWN} → {answer['translation']}; try your own:")
     logger.info(f'  glassformer predict {out} "{OWN}"')
     logger.info(f"the report, with plots: {RunFolder(out).report}")
     logger.info(f"look inside: glassformer explain {out}")

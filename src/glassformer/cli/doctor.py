@@ -26,16 +26,16 @@ class DoctorArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(DoctorArguments, argv, "doctor")
-    arguments = flags.parse(DoctorArguments, given, "doctor [RUN]")
+    words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
+    arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
     if words:
         path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
         diagnostics = diagnose(load_run_record(path))
         if arguments.json:
             console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})
         else:
-            told = [f"{finding.matter}\n    try: {finding.remedy}" for finding in diagnostics]
-            console.write("\n".join(told or ["nothing stands out"]))
+            lines = [f"{finding.matter}\n    try: {finding.remedy}" for finding in diagnostics]
+            console.write("\n".join(lines or ["nothing stands out"]))
     elif arguments.json:
         console.write_json(machine())
     else:
@@ -58,7 +58,7 @@ def machine() -> dict[str, str]:
     set_to = named if Path(named).is_dir() else f"{named} (no such folder)"
     places = [Path(folder) for folder in (named, cache / "data") if folder]
     names = ("imdb", "multi30k", "tinyshakespeare")  # only folders are looked at; reading one is the loader's
-    found = {name: [place / name for place in places if (place / name).is_dir()] for name in names}
+    folders = {name: [place / name for place in places if (place / name).is_dir()] for name in names}
     return {
         "glassformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
@@ -69,5 +69,5 @@ def machine() -> dict[str, str]:
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
         "cache": f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})",
         "GLASSFORMER_DATA": set_to if named else "not set",
-        **{name: str([*at, "not here; fetched when a recipe needs it"][0]) for name, at in found.items()},
+        **{name: str([*at, "not here; fetched when a recipe needs it"][0]) for name, at in folders.items()},
     }

@@ -39,8 +39,8 @@ class EncodeArguments(PretokenizeConfig):
 
 def run(argv: Sequence[str]) -> int:
     """Run the command with the arguments after its name."""
-    words, given = flags.split_words(EncodeArguments, argv, VERB)
-    a = flags.parse(EncodeArguments, given, USAGE)
+    words, flag_args = flags.split_words(EncodeArguments, argv, VERB)
+    a = flags.parse(EncodeArguments, flag_args, USAGE)
     if not words or a.out is None:
         message = f"{VERB} needs files of text, and --out for the shards"
         raise UsageError(message, f"give them as in: glassformer {USAGE}")

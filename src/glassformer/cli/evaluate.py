@@ -51,11 +51,11 @@ class EvaluateArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(EvaluateArguments, argv, "evaluate")
-    if "--help" in given and not words:
-        flags.parse(EvaluateArguments, given, "evaluate RUN[,RUN,…]")
+    words, flag_args = flags.split_words(EvaluateArguments, argv, "evaluate")
+    if "--help" in flag_args and not words:
+        flags.parse(EvaluateArguments, flag_args, "evaluate RUN[,RUN,…]")
     paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
-    arguments, config, options = flags.parse_for_run(EvaluateArguments, given, paths[0], "evaluate")
+    arguments, config, options = flags.parse_for_run(EvaluateArguments, flag_args, paths[0], "evaluate")
     data = test_data(arguments, config)
 
     import glassformer
@@ -76,8 +76,8 @@ def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None
     if test is not None and src is not None:
         raise UsageError("--test-file and --src-file name two test sets", "give one of them")
     if arguments.split != "test":
-        told = f"--split {arguments.split} is of the run's own data, and files were given"
-        raise UsageError(told, "give one of them")
+        message = f"--split {arguments.split} is of the run's own data, and files were given"
+        raise UsageError(message, "give one of them")
     names = ("text_column", "label_column", "src_column", "tgt_column")
     columns = {name: getattr(arguments, name) or getattr(config.data.files, name) for name in names}
     return DataConfig(files=FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, **columns))

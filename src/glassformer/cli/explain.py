@@ -62,8 +62,8 @@ class ExplainArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(ExplainArguments, _long_out(argv), "explain")
-    arguments = flags.parse(ExplainArguments, given, "explain RUN [TEXT]")
+    words, flag_args = flags.split_words(ExplainArguments, _long_out(argv), "explain")
+    arguments = flags.parse(ExplainArguments, flag_args, "explain RUN [TEXT]")
     if not words:
         raise UsageError("explain takes a run folder", 'as in: glassformer explain runs/imdb "I loved it"')
     if len(words) > 2:
@@ -80,9 +80,9 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(folder, device=arguments.device)
     with tuned(trained.device):  # the page's questions too, which other threads answer
         if arguments.json:
-            console.write_json(facts(explained(trained, requests), arguments.method))
+            console.write_json(facts(trace_requests(trained, requests), arguments.method))
         if arguments.out is not None:
-            write(trained, explained(trained, requests), arguments)
+            write(trained, trace_requests(trained, requests), arguments)
         elif not arguments.json:
             serve(trained, requests, arguments)
     return 0
@@ -107,8 +107,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
         if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
-    asked = (arguments.compare, arguments.target, arguments.checkpoint, arguments.member)
-    if not has_text and asked != (None,) * 4:
+    for_a_text = (arguments.compare, arguments.target, arguments.checkpoint, arguments.member)
+    if not has_text and for_a_text != (None,) * 4:
         hint = "give the text after the run folder"
         raise UsageError("--compare, --target, --checkpoint and --member go with a text", hint)
 
@@ -116,12 +116,12 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
     weights = {"checkpoint": arguments.checkpoint, "member": arguments.member}
-    asked = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
-    given = [{name: value for name, value in request.items() if value is not None} for request in asked]
-    return [request for request in given if "text" in request]
+    requests = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
+    present = [{name: value for name, value in request.items() if value is not None} for request in requests]
+    return [request for request in present if "text" in request]
 
 
-def explained(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
+def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
     """Trace the forward passes of the requests."""
     from glassformer.explain.explanation import TraceRequest, explain
 
@@ -133,12 +133,12 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     """Return the output of --json: {manifest, attribution}, and with --compare the same under "other"."""
     from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
-    told = []
+    facts_of = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
         attribution = attribute(explanation, question).to_json()
-        told.append({"manifest": explanation.manifest(), "attribution": attribution})
-    return told[0] | ({"other": told[1]} if len(told) > 1 else {})
+        facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
+    return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 
 
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
@@ -164,7 +164,7 @@ def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
     """Serve the page until Ctrl-C, first showing the requests; errors as in `trace_requests`."""
     from glassformer.explain.page import server
 
-    explained(trained, requests)  # what is wrong is told here, not on the page
+    trace_requests(trained, requests)  # what is wrong is told here, not on the page
 
     ready = False
 

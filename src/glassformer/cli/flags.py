@@ -104,18 +104,18 @@ def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, 
     for name in (flag.partition("=")[0] for flag in flags):
         if name not in usable and name != "--help":
             _refuse(start, name, task)
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(output):
             return _filled(start, tyro.cli(offered, args=flags, prog=f"glassformer {usage}"))
     except SystemExit as stop:
         if not stop.code:
             raise
         hint = f"what it takes: glassformer {usage.split()[0]} --help"
-        raise UsageError(_flatten(said.getvalue()), hint) from None
+        raise UsageError(_flatten(output.getvalue()), hint) from None
 
 
-def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -> tuple[A, Config]:
+def parse_for_recipe(cls: type[A], flag_args: list[str], base: Config, usage: str) -> tuple[A, Config]:
     """Return a command's arguments, with the recipe's values as defaults, and the resulting configuration.
 
     A budget given as a flag replaces the recipe's. Flags are excluded from automatic configuration. A data set or
@@ -126,19 +126,19 @@ def parse_for_recipe(cls: type[A], given: list[str], base: Config, usage: str) -
     """
     from glassformer.tasks import task_class
 
-    values = dict(flag[2:].split("=", 1) for flag in given if "=" in flag)
+    values = dict(flag[2:].split("=", 1) for flag in flag_args if "=" in flag)
     if values.keys() & set(BUDGETS):
         base = without_budget(base)
     named = [name.rpartition(".")[2].replace("-", "_") for name in values]
     base = replace(base, auto=remaining_auto(base, named))
     base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
-    own = section_fields().keys() & get_type_hints(cls).keys()
-    start = cls(**{name: getattr(base, name) for name in own})
-    arguments = parse(cls, given, usage, start, task_class(base.task))
+    sections_of_command = section_fields().keys() & get_type_hints(cls).keys()
+    start = cls(**{name: getattr(base, name) for name in sections_of_command})
+    arguments = parse(cls, flag_args, usage, start, task_class(base.task))
     return arguments, config_of(arguments, base)
 
 
-def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
+def parse_for_run(cls: type[A], flag_args: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
     """Return the arguments of a command that uses a run, the run's configuration, and the decoding options that flags
     change.
 
@@ -148,31 +148,31 @@ def parse_for_run(cls: type[A], given: list[str], path: Path, verb: str) -> tupl
 
     config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
     start = cls(decode=config.decode)  # pyright: ignore[reportCallIssue]
-    arguments = parse(cls, given, f"{verb} {path}", start, TASKS.get(config.task))
+    arguments = parse(cls, flag_args, f"{verb} {path}", start, TASKS.get(config.task))
     return arguments, config, changed(config_of(arguments, config).decode, config.decode)
 
 
 def config_of(arguments: Any, base: Config) -> Config:
     """Return the configuration with the flags' values, checked."""
-    given = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
-    return check_config(replace(base, **given), "flags")
+    sections_given = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
+    return check_config(replace(base, **sections_given), "flags")
 
 
 def one_word(words: list[str], what: str, usage: str) -> str:
     """Return the single word that a command takes."""
     if len(words) != 1:
-        came = f"{len(words)} came: {' '.join(words)}" if words else "none came"
-        raise UsageError(f"{usage.split()[0]} takes one {what}; {came}", f"as in: glassformer {usage}")
+        got = f"{len(words)} came: {' '.join(words)}" if words else "none came"
+        raise UsageError(f"{usage.split()[0]} takes one {what}; {got}", f"as in: glassformer {usage}")
     return words[0]
 
 
-def run_folder(word: str, whole: bool = False) -> Path:
-    """Return a run folder that exists; of several seeds the best by validation, or with `whole` the folder of all
+def run_folder(word: str, all_seeds: bool = False) -> Path:
+    """Return a run folder that exists; of several seeds the best by validation, or with `all_seeds` the folder of all
     seeds.
     """
     path = Path(word)
     if SeedsFolder(path).exists:
-        if whole:
+        if all_seeds:
             return path
         best = SeedsFolder(path).best.path
         logger.info(f"{path} holds several seeds; {best} is the best by validation")
@@ -223,7 +223,7 @@ def _offer(
         taken: names in the sections that were offered before.
     """
     taken = set() if taken is None else taken
-    hints, told = get_type_hints(type(section), include_extras=True), docstrings(type(section))
+    hints, help_texts = get_type_hints(type(section), include_extras=True), docstrings(type(section))
     hidden = () if everything else idle(section)
     made: list[tuple[str, Any, Any]] = []
     for f in fields(section):
@@ -232,7 +232,7 @@ def _offer(
             continue
         if not is_dataclass(value):
             taken.add(f.name)
-            kind = Annotated[hints[f.name], tyro.conf.arg(help=told[f.name])]
+            kind = Annotated[hints[f.name], tyro.conf.arg(help=help_texts[f.name])]
             made.append((f.name, kind, field(default=value)))
         elif (inner := _offer(value, everything, ignores, name, taken)).__dataclass_fields__:
             kind = inner if f.name in PREFIXED else tyro.conf.OmitArgPrefixes[inner]
@@ -242,9 +242,9 @@ def _offer(
     return offered
 
 
-def _filled(start: Any, told: Any) -> Any:
+def _filled(start: Any, parsed: Any) -> Any:
     """Return `start` with the values that were parsed."""
-    values = {f.name: getattr(told, f.name) for f in fields(told)}
+    values = {f.name: getattr(parsed, f.name) for f in fields(parsed)}
     inner = {name: _filled(getattr(start, name), v) for name, v in values.items() if is_dataclass(v)}
     return replace(start, **values | inner)
 
@@ -284,5 +284,5 @@ def _flatten(box: str) -> str:
     """Return the first paragraph of tyro's framed message on one line."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     lines = [line.strip("│ \t") for line in plain.splitlines() if line[:1] not in "╭╰"]
-    told = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
-    return " ".join(told).rstrip(".") or "a flag could not be read"
+    paragraph = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
+    return " ".join(paragraph).rstrip(".") or "a flag could not be read"

@@ -102,8 +102,8 @@ def _dispatch(arguments: list[str]) -> int:
     if command not in COMMANDS:
         _refuse(command)
     if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
-        told = f"{command} is the work of one process, and {n} were started"
-        raise UsageError(told, "start it without torchrun; train alone runs in several processes")
+        message = f"{command} is the work of one process, and {n} were started"
+        raise UsageError(message, "start it without torchrun; train alone runs in several processes")
     if not {"--help", "-h"} & set(arguments):
         cpu_threads.watch()
     return import_module(f"glassformer.cli.{command}").run(arguments[1:])

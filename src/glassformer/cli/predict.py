@@ -48,13 +48,13 @@ class PredictArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(PredictArguments, argv, "predict")
+    words, flag_args = flags.split_words(PredictArguments, argv, "predict")
     if not words:
-        if "--help" in given:
-            flags.parse(PredictArguments, given, "predict RUN[,RUN,…] [TEXT ...]")
+        if "--help" in flag_args:
+            flags.parse(PredictArguments, flag_args, "predict RUN[,RUN,…] [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     paths = flags.run_folders(words[0])
-    arguments, _, options = flags.parse_for_run(PredictArguments, given, paths[0], "predict")
+    arguments, _, options = flags.parse_for_run(PredictArguments, flag_args, paths[0], "predict")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])

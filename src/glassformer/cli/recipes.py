@@ -26,8 +26,8 @@ class RecipesArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(RecipesArguments, argv, "recipes")
-    arguments = flags.parse(RecipesArguments, given, "recipes [RECIPE]")
+    words, flag_args = flags.split_words(RecipesArguments, argv, "recipes")
+    arguments = flags.parse(RecipesArguments, flag_args, "recipes [RECIPE]")
     if words[:1] == ["show"]:
         words = words[1:]
     if words:

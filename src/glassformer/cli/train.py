@@ -57,16 +57,16 @@ class TrainArguments(NewRunArguments):
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, given = flags.split_words(TrainArguments, argv, "train")
-    if any(flag.startswith("--resume=") for flag in given):
-        return _resume(words, given)
+    words, flag_args = flags.split_words(TrainArguments, argv, "train")
+    if any(flag.startswith("--resume=") for flag in flag_args):
+        return _resume(words, flag_args)
     if not words:
-        if "--help" in given:
-            flags.parse(TrainArguments, given, "train RECIPE")
+        if "--help" in flag_args:
+            flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    base = _begun(load_recipe(recipe), given)
-    arguments, config = flags.parse_for_recipe(TrainArguments, given, base, f"train {recipe}")
+    base = _begun(load_recipe(recipe), flag_args)
+    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
@@ -91,14 +91,14 @@ def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
         return glassformer.train(config, out=out, on_step=progress, **modes)
 
 
-def _resume(words: list[str], given: list[str]) -> int:
+def _resume(words: list[str], flag_args: list[str]) -> int:
     """Go on with a run; its configuration is what it was."""
-    names = [flag.partition("=")[0] for flag in given]
+    names = [flag.partition("=")[0] for flag in flag_args]
     if extra := words + [name for name in names if name not in ("--resume", "--json", "--help")]:
-        told = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
-        raise UsageError(told, "resume it as it is, or start a new run with these values")
-    arguments = flags.parse(TrainArguments, given, "train --resume RUN")
-    return _go_on(flags.run_folder(str(arguments.resume), whole=True), arguments.json)
+        message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
+        raise UsageError(message, "resume it as it is, or start a new run with these values")
+    arguments = flags.parse(TrainArguments, flag_args, "train --resume RUN")
+    return _go_on(flags.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
 
 
 def _go_on(out: Path, as_json: bool) -> int:
@@ -113,9 +113,9 @@ def _go_on(out: Path, as_json: bool) -> int:
     return 0
 
 
-def _begun(recipe: Config, given: list[str]) -> Config:
+def _begun(recipe: Config, flag_args: list[str]) -> Config:
     """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
-    named = [flag.partition("=")[2] for flag in given if flag.startswith("--init-from=")]
+    named = [flag.partition("=")[2] for flag in flag_args if flag.startswith("--init-from=")]
     if not (path := named[-1] if named else recipe.train.init_from):
         return recipe
     from glassformer.training.finetune import with_pretrained_settings
@@ -135,6 +135,6 @@ def _finish(out: Path, as_json: bool) -> None:
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
     logger.info(f"use it:  glassformer predict {out} …")
-    asked = several.best if several.exists else folder
-    if task_class(asked.read_config().task).explain_as is not None:
+    run = several.best if several.exists else folder
+    if task_class(run.read_config().task).explain_as is not None:
         logger.info(f"look inside: glassformer explain {out}")

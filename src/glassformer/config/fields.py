@@ -21,17 +21,17 @@ BY_DATASET, BY_OPTIMIZER = {"chooser": "dataset"}, {"chooser": "optimizer"}
 
 def idle(section: Any) -> list[str]:
     """Return the names of the inner sections that have no effect, since another one is selected."""
-    own = [f for f in fields(section) if "chooser" in f.metadata]
-    return [f.name for f in own if getattr(section, f.metadata["chooser"]) != f.name]
+    selectable = [f for f in fields(section) if "chooser" in f.metadata]
+    return [f.name for f in selectable if getattr(section, f.metadata["chooser"]) != f.name]
 
 
 def docstrings(cls: type) -> dict[str, str]:
     """Return the docstring under each field of a dataclass or `TypedDict`, with inherited fields."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for base in reversed([c for c in cls.__mro__ if "__annotations__" in vars(c)]):
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         body = tree.body if isinstance(tree, ast.ClassDef) else []
         for line, after in itertools.pairwise(body):
             if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
-                found[ast.unparse(line.target)] = ast.literal_eval(after.value)
-    return found
+                docs[ast.unparse(line.target)] = ast.literal_eval(after.value)
+    return docs

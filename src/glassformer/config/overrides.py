@@ -68,18 +68,18 @@ def override(
         elif name in homes:
             changes.setdefault(homes[name], {})[name] = value
         else:
-            told = f"{where}: {name!r} is not a field of the configuration"
-            raise UsageError(told, validation.nearest(name, homes).strip())
+            message = f"{where}: {name!r} is not a field of the configuration"
+            raise UsageError(message, validation.nearest(name, homes).strip())
     if any(changes.get("train", {}).get(name) is not None for name in BUDGETS):
         config = without_budget(config)
     named = [(name, value) for table in changes.values() for name, value in table.items()]
-    given = {name for name, value in named if value is not None or name not in BUDGETS}
-    config = replace(config, auto=remaining_auto(config, given))
+    names_given = {name for name, value in named if value is not None or name not in BUDGETS}
+    config = replace(config, auto=remaining_auto(config, names_given))
     values = validation.config_to_dict(validation.check_config(config, where))
-    for section, given in changes.items():
-        kind, old, chosen = sections(Config)[section], values[section], values[section] | given
+    for section, changed in changes.items():
+        kind, old, chosen = sections(Config)[section], values[section], values[section] | changed
         kept = {k: v for k, v in old.items() if k not in sections(kind) or chosen[chooser(kind, k)] == k}
-        placed = _placed(section, given, chosen, where)
+        placed = _placed(section, changed, chosen, where)
         _refuse_ignored(section, placed, ignores, config.task, where)
         values[section] = kept | {name: _over(kept.get(name), value) for name, value in placed.items()}
     built = validation.build_config(values, where)
@@ -87,9 +87,9 @@ def override(
     return built
 
 
-def remaining_auto(config: Config, given: Collection[str]) -> tuple[str, ...]:
+def remaining_auto(config: Config, names_given: Collection[str]) -> tuple[str, ...]:
     """Return the settings still to be chosen automatically once these are given; any budget replaces every budget."""
-    named = set(given) | (set(BUDGETS) if set(given) & set(BUDGETS) else set())
+    named = set(names_given) | (set(BUDGETS) if set(names_given) & set(BUDGETS) else set())
     return tuple(name for name in config.auto if name not in named)
 
 
@@ -100,8 +100,8 @@ def _refuse_inactive(config: Config, tables: dict[str, dict[str, Any]], where: s
         for name in idle(part):
             if name in table:
                 by = chooser(type(part), name)
-                told = f"{where}: [{section}.{name}] is set, and {section}.{by} is {getattr(part, by)}"
-                raise UsageError(told, f"leave it out, or choose {name}")
+                message = f"{where}: [{section}.{name}] is set, and {section}.{by} is {getattr(part, by)}"
+                raise UsageError(message, f"leave it out, or choose {name}")
 
 
 def _refuse_ignored(section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str) -> None:

@@ -80,14 +80,14 @@ def dump_config(config: Config) -> str:
     return tomli_w.dumps(config_to_dict(config))
 
 
-def recipe_for_files(given: Iterable[str], usage: str) -> str:
+def recipe_for_files(flag_args: Iterable[str], usage: str) -> str:
     """Return the recipe for the user's own files, by the flags that name them (`--train-file=a.csv`); `usage` is for
     the hint.
 
     Raises:
         UsageError: they do not say it (a TSV may hold labels or pairs).
     """
-    values = {name: value for name, _, value in (flag.partition("=") for flag in given)}
+    values = {name: value for name, _, value in (flag.partition("=") for flag in flag_args)}
     file = Path(values.get("--train-file", ""))
     if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
         return "translate"
@@ -95,16 +95,16 @@ def recipe_for_files(given: Iterable[str], usage: str) -> str:
         return "classify"
     if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
         return "lm"
-    told = f"name it: {', '.join(TASK_NAMES)}, as in: {usage}"
-    raise UsageError("the files do not say what they are for", told)
+    hint = f"name it: {', '.join(TASK_NAMES)}, as in: {usage}"
+    raise UsageError("the files do not say what they are for", hint)
 
 
 def _find(name: str) -> Path:
     """Return the file of a recipe's name or path."""
     names, path = recipe_names(), Path(name)
-    for found in [_FOLDER / f"{name}.toml"] if name in names else [path / "config.toml", path]:
-        if found.is_file():
-            return found
+    for candidate in [_FOLDER / f"{name}.toml"] if name in names else [path / "config.toml", path]:
+        if candidate.is_file():
+            return candidate
     if path.suffix == ".toml" or len(path.parts) > 1 or path.is_dir():
         raise UsageError(f"no recipe at {path}", "a path must lead to a TOML file or to a run folder")
     raise UsageError(f"no recipe is called {name!r}", nearest(name, names) + f"there are: {', '.join(names)}")

@@ -45,8 +45,8 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     """
     config = build(Config, values, "", where)
     if config.task and config.task not in TASK_NAMES:
-        told = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
-        raise UsageError(told, nearest(config.task, TASK_NAMES).strip())
+        message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
+        raise UsageError(message, nearest(config.task, TASK_NAMES).strip())
     known = [name for names in section_fields().values() for name in names]
     for name in config.auto:
         if name not in known:
@@ -56,9 +56,9 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     _check_training(config.train, where)
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
-        told = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
+        message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
         enough = f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
-        raise UsageError(told, enough)
+        raise UsageError(message, enough)
     return config
 
 
@@ -144,11 +144,11 @@ def chooser(kind: type, inner: str) -> str:
 @cache
 def section_fields() -> dict[str, tuple[str, ...]]:
     """Return the fields of each section of a configuration, with those of inner sections, each name once."""
-    found = {}
+    fields_of = {}
     for section, kind in sections(Config).items():
         names = [name for part in (kind, *sections(kind).values()) for name in kinds(part)]
-        found[section] = tuple(name for name in dict.fromkeys(names) if name not in sections(kind))
-    return found
+        fields_of[section] = tuple(name for name in dict.fromkeys(names) if name not in sections(kind))
+    return fields_of
 
 
 def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
@@ -161,12 +161,12 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
     owners = [name for name, inner in sections(kind).items() if key in kinds(inner)]
     if section == "data":
         whose = "files of your own" if owners == ["files"] else owners[0]
-        told = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
+        message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
         tasks = f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
         hint = tasks if owners == ["files"] else f"that reads {whose}"
-        raise UsageError(f"{where}: {told}", f"start from the recipe {hint}")
-    told = f"{chosen} has no {key.replace('_', ' ')}"
-    raise UsageError(f"{where}: {told}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
+        raise UsageError(f"{where}: {message}", f"start from the recipe {hint}")
+    message = f"{chosen} has no {key.replace('_', ' ')}"
+    raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -180,12 +180,12 @@ def _check_idle(config: Config, where: str) -> None:
     for name, kind in sections(Config).items():
         part = getattr(config, name)
         for unused in idle(part):
-            given, default = getattr(part, unused), sections(kind)[unused]()
+            settings, default = getattr(part, unused), sections(kind)[unused]()
             for key in kinds(type(default)):
-                if getattr(given, key) != getattr(default, key):
+                if getattr(settings, key) != getattr(default, key):
                     by = chooser(kind, unused)
-                    told = f"{name}.{unused}.{key} is set, and {name}.{by} is {getattr(part, by)}"
-                    raise UsageError(f"{where}: {told}", f"leave it out, or choose {unused}")
+                    message = f"{name}.{unused}.{key} is set, and {name}.{by} is {getattr(part, by)}"
+                    raise UsageError(f"{where}: {message}", f"leave it out, or choose {unused}")
 
 
 def _check_model(model: ModelConfig, where: str) -> None:
@@ -194,17 +194,17 @@ def _check_model(model: ModelConfig, where: str) -> None:
         sizes = f"model.d_model {model.d_model} is not a multiple of model.n_heads {model.n_heads}"
         raise UsageError(f"{where}: {sizes}", "change one of them, or set model.d_head")
     if model.positions == "rotary" and d_head % 2:
-        told = f"rotary positions turn pairs, and model.d_head is {d_head}"
-        raise UsageError(f"{where}: {told}", "make it even")
+        message = f"rotary positions turn pairs, and model.d_head is {d_head}"
+        raise UsageError(f"{where}: {message}", "make it even")
 
 
 def _check_training(train: TrainConfig, where: str) -> None:
     if train.adversarial:
         others = {"compile": "compiled layers keep what a gradient needs for one, and it takes two"}
-        for name, told in others.items():
+        for name, reason in others.items():
             if getattr(train, name):
-                said = f"{where}: adversarial and {name} cannot go together: {told}"
-                raise UsageError(said, f"use --adversarial 0, or leave out {name}")
+                message = f"{where}: adversarial and {name} cannot go together: {reason}"
+                raise UsageError(message, f"use --adversarial 0, or leave out {name}")
 
 
 def _suggest(key: str, kind: type) -> str:

@@ -91,11 +91,11 @@ def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[s
     A file that was moved is found by its name.
     """
 
-    def found(path: str) -> set[str]:
+    def hashes_of(path: str) -> set[str]:
         name = PurePosixPath(path).name
         return {now[path]} if path in now else {sha for p, sha in now.items() if PurePosixPath(p).name == name}
 
-    return sorted(path for path, sha in recorded.items() if sha not in found(path))
+    return sorted(path for path, sha in recorded.items() if sha not in hashes_of(path))
 
 
 def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:

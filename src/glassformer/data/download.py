@@ -72,11 +72,11 @@ def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], want
         DataError: `data_dir` was given, but the data set is not there.
     """
     if data.data_dir is not None:
-        given = Path(data.data_dir).expanduser()
-        if found := probe(given) or probe(given / name):
+        data_dir = Path(data.data_dir).expanduser()
+        if found := probe(data_dir) or probe(data_dir / name):
             return found
         raise DataError(
-            f"{given}: there is no {wanted} here, nor in {given / name}",
+            f"{data_dir}: there is no {wanted} here, nor in {data_dir / name}",
             hint="check --data-dir, or leave it out to use GLASSFORMER_DATA, the cache or a download",
         )
     shared = os.environ.get("GLASSFORMER_DATA")

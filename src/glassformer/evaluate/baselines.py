@@ -31,7 +31,7 @@ def fit_baselines(
     train_labels: Sequence[int],
     test_texts: Sequence[str],
     test_labels: Sequence[int],
-    said: Float[np.ndarray, "N C"] | None = None,
+    model_probabilities: Float[np.ndarray, "N C"] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Fit and score the baselines of a classifier, on what the Transformer was trained and is scored on.
 
@@ -54,12 +54,14 @@ def fit_baselines(
             raise DataError(f"Baselines need {part} examples: got {got}.")
     y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
     baselines = {"majority": _majority(y_train, y_test)}
-    n_classes = 1 + int(max(y_train.max(), y_test.max())) if said is None else said.shape[1]
+    n_classes = (
+        1 + int(max(y_train.max(), y_test.max())) if model_probabilities is None else model_probabilities.shape[1]
+    )
     if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, n_classes):
         probabilities, facts = bag_of_words
         baselines["tfidf_logistic"] = _scored(probabilities.argmax(axis=1), y_test) | facts
-        if said is not None:
-            mean = (probabilities + said) / 2
+        if model_probabilities is not None:
+            mean = (probabilities + model_probabilities) / 2
             settings = "the mean of the model's probabilities and the logistic regression's"
             baselines["hybrid"] = _scored(mean.argmax(axis=1), y_test) | {"settings": settings}
     return baselines

@@ -68,8 +68,8 @@ def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
     present = np.unique(truth)
     if len(present) < 2:
         return None
-    asked = [1] if probabilities.shape[1] == 2 else present
-    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in asked]))
+    classes = [1] if probabilities.shape[1] == 2 else present
+    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in classes]))
 
 
 def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, list[dict[str, float]]]:

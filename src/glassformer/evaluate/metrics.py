@@ -45,14 +45,14 @@ class Metric:
 
         The standard deviation has the decimals of the mean: more would promise what three seeds cannot know.
         """
-        told = self.write(mean)
-        spread = "" if sd is None else f"sd {self._to_the_decimals_of(told, sd)}, "
-        return f"{told} ({spread}{self.between([low, high])})"
+        text = self.write(mean)
+        spread = "" if sd is None else f"sd {self._to_the_decimals_of(text, sd)}, "
+        return f"{text} ({spread}{self.between([low, high])})"
 
-    def _to_the_decimals_of(self, told: str, sd: Number) -> str:
-        if told.endswith("%"):
+    def _to_the_decimals_of(self, text: str, sd: Number) -> str:
+        if text.endswith("%"):
             return self.write(sd).removesuffix("%")
-        decimals = len(told.partition(".")[2])
+        decimals = len(text.partition(".")[2])
         least = 10**-decimals
         return f"under {least:g}" if 0 < sd < least / 2 else f"{sd:.{decimals}f}"
 
@@ -83,13 +83,13 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def metric(name: str, own: Sequence[Metric] = ()) -> Metric:
+def metric(name: str, additional: Sequence[Metric] = ()) -> Metric:
     """Return the metric of a name: one of a task's `own`, one of the table, or, unknown, a score.
 
     `train_accuracy` is accuracy on the training split.
     """
     if name.startswith("train_"):
-        base = metric(name.removeprefix("train_"), own)
+        base = metric(name.removeprefix("train_"), additional)
         return replace(base, name=name, title=base.title + " on train")
-    known = METRICS | {mine.name: mine for mine in own}
+    known = METRICS | {metric.name: metric for metric in additional}
     return known.get(name) or Metric(name, name.replace("_", " ").capitalize())

@@ -38,8 +38,8 @@ class Ensemble(nn.Module):
 
 def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... V"]:
     """Return the logarithm of the mean of several models' probabilities, which serves as logits."""
-    said = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
-    return said.logsumexp(dim=0) - math.log(len(logits))
+    log_probs = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 def members_of(model: nn.Module) -> list[nn.Module]:

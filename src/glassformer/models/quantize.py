@@ -131,8 +131,8 @@ def largest_int8_weight() -> int:
 
     Without VNNI oneDNN adds two products (x + 128) w in 16 bits, which saturate; 255 * 64 * 2 still fits.
     """
-    most = torch.full((32, 32), 127, dtype=torch.int8)
-    sums = torch._int_mm(most, most)  # pyright: ignore[reportPrivateImportUsage]
+    largest = torch.full((32, 32), 127, dtype=torch.int8)
+    sums = torch._int_mm(largest, largest)  # pyright: ignore[reportPrivateImportUsage]
     return 127 if bool((sums == 32 * 127 * 127).all()) else 64
 
 

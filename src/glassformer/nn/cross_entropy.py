@@ -23,5 +23,5 @@ def cross_entropy_sum(
     rows, labels = logits.flatten(0, -2), labels.flatten()
     if pays(rows):
         return CrossEntropySum.apply(rows, labels, label_smoothing, IGNORE_INDEX)  # pyright: ignore
-    told = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": label_smoothing}
-    return F.cross_entropy(rows.float(), labels, **told)
+    kwargs = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": label_smoothing}
+    return F.cross_entropy(rows.float(), labels, **kwargs)

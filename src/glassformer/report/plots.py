@@ -44,8 +44,8 @@ def loss(facts: RunRecord) -> bytes | None:
         labels.append((steps[-1], smooth[-1], f"training {number(smooth[-1])}", ps.INK))
     if len(valid_steps):
         axes.plot(valid_steps, valid_losses, **CURVE)
-        told = f"validation {number(valid_losses[-1])}"
-        labels.append((valid_steps[-1], valid_losses[-1], told, ps.ACCENT))
+        label = f"validation {number(valid_losses[-1])}"
+        labels.append((valid_steps[-1], valid_losses[-1], label, ps.ACCENT))
     shown = np.concatenate([losses[len(losses) // 100 :], valid_losses])
     low, high = float(shown.min()), float(np.percentile(shown, 99.7))
     axes.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low) + 1e-9)

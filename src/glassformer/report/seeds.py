@@ -66,11 +66,11 @@ class SeedsRecord:
 
 def load_seeds(folder: SeedsFolder) -> SeedsRecord:
     """Read what the runs of a seeds folder say; a CheckpointError names a damaged file, or that none was scored."""
-    asked = folder.read()[1]
+    seeds = folder.read()[1]
     runs = [load_run_record(run.path) for run in folder.finished]
     if not runs:
         _ = folder.best  # raises, and says how to go on
-    return SeedsRecord(folder.path, asked, runs, folder.read_ensemble())
+    return SeedsRecord(folder.path, seeds, runs, folder.read_ensemble())
 
 
 def best_validation_score(run: RunRecord) -> float | None:
@@ -96,12 +96,12 @@ def _as_one(facts: SeedsRecord) -> str:
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        told = f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
+        sentence = f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
     else:
-        told = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
+        sentence = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
     members = len(facts.runs) * facts.runs[0].config.model.ensemble_size
     return (
-        f"{told} if they are named together, `{words}`; for one run that averages as many models, train with "
+        f"{sentence} if they are named together, `{words}`; for one run that averages as many models, train with "
         f"`--model.ensemble-size {members}`."
     )
 
@@ -137,8 +137,8 @@ def seeds_report(facts: SeedsRecord) -> JsonObject:
 
 def _run_facts(run: RunRecord) -> JsonObject:
     _, value, interval = run.score
-    told: dict[str, Any] = {"run": run.path.name, "seed": run.config.train.seed, "valid": best_validation_score(run)}
-    return told | {"test": value, "ci95": interval, "steps": run.steps, "seconds": run.seconds}
+    row: dict[str, Any] = {"run": run.path.name, "seed": run.config.train.seed, "valid": best_validation_score(run)}
+    return row | {"test": value, "ci95": interval, "steps": run.steps, "seconds": run.seconds}
 
 
 def headline(facts: SeedsRecord) -> str:

@@ -52,8 +52,8 @@ def dataset(facts: RunRecord) -> str:
         case "multi30k":
             return f"Multi30k, {data.multi30k.src_lang} → {data.multi30k.tgt_lang}{took}"
         case "files":
-            own = data.files.train_file or data.files.src_file or facts.data.source
-            return f"own data ({code(own)}){took}" if own else f"own data{took}"
+            file = data.files.train_file or data.files.src_file or facts.data.source
+            return f"own data ({code(file)}){took}" if file else f"own data{took}"
         case name:
             return {"imdb": "IMDB", "imdb-texts": "IMDB without labels", "shakespeare": "tiny Shakespeare"}.get(
                 name, name
@@ -62,9 +62,9 @@ def dataset(facts: RunRecord) -> str:
 
 def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
-    told = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + facts.data.preflight.get("warnings", [])
+    notes = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + facts.data.preflight.get("warnings", [])
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
-    return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in told), *caveats(facts)]
+    return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in notes), *caveats(facts)]
 
 
 def caveats(facts: RunRecord) -> list[str]:
@@ -72,8 +72,8 @@ def caveats(facts: RunRecord) -> list[str]:
     evaluation = facts.evaluation
     if evaluation is None:
         return []
-    found = [NO_TEST] if evaluation.split != "test" else []
-    return found + [
+    caveats_found = [NO_TEST] if evaluation.split != "test" else []
+    return caveats_found + [
         *_few_scored(facts),
         *facts.task_report.warnings(evaluation),
         *(evaluation.scores.get("notes") or []),

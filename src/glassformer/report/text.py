@@ -76,9 +76,9 @@ def _result(facts: RunRecord, plots: list[str]) -> list[str]:
         columns[called[key]] = [task_report.score(Evaluation(scores=row), name).text for name in names]
     rows = [[score.metric.title, *cells] for score, *cells in zip(scores, *columns.values(), strict=True)]
     parts = [table(["", *columns], rows)]
-    told = [f"{called[key]}: {row['settings']}" for key, row in rivals.items() if row.get("settings")]
-    if told:
-        parts.append(f"Beside it, on the same data. {'. '.join(s[0].upper() + s[1:] for s in told)}.")
+    settings = [f"{called[key]}: {row['settings']}" for key, row in rivals.items() if row.get("settings")]
+    if settings:
+        parts.append(f"Beside it, on the same data. {'. '.join(s[0].upper() + s[1:] for s in settings)}.")
     parts += [*task_report.details(evaluation), *_images(facts, plots, task_report.captions)]
     if evaluation.examples:
         parts += ["### Examples", task_report.examples_note, task_report.example_table(evaluation.examples)]
@@ -95,21 +95,21 @@ def _training(facts: RunRecord, plots: list[str]) -> list[str]:
 def _how_it_went(facts: RunRecord) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    told = [f"{facts.steps:,} updates, {facts.training[-1].epoch:.2f} epochs{took}."]
+    sentences = [f"{facts.steps:,} updates, {facts.training[-1].epoch:.2f} epochs{took}."]
     speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
         speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
-        told.append(f"{speed:,.0f} tokens a second (median); padding was {share} of a batch.")
+        sentences.append(f"{speed:,.0f} tokens a second (median); padding was {share} of a batch.")
     optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
-    told.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
+    sentences.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
         more = f"label smoothing of {train.label_smoothing:g} and dropout"
-        told.append(f"The training loss includes {more}; the validation loss has neither.")
+        sentences.append(f"The training loss includes {more}; the validation loss has neither.")
     if best := facts.best_validation():
         value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
-        told.append(f"Kept: the weights of update {best.step:,} ({score}).")
-    return told
+        sentences.append(f"Kept: the weights of update {best.step:,} ({score}).")
+    return sentences
 
 
 def _interval(facts: RunRecord, share: float) -> str:

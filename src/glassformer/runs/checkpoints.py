@@ -80,8 +80,8 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
             return path, warnings
     if warnings:
         first = warnings[0].partition(";")[0]
-        told = f"none of the {len(warnings)} checkpoints in {folder} is sound: {first}"
-        raise CheckpointError(told, "restore one from a copy, or start a new run with another --out")
+        message = f"none of the {len(warnings)} checkpoints in {folder} is sound: {first}"
+        raise CheckpointError(message, "restore one from a copy, or start a new run with another --out")
     return None, []
 
 

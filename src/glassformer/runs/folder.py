@@ -143,8 +143,8 @@ class RunFolder:
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
-            told = f"{self.path} holds no run (no {self.config.name})"
-            raise CheckpointError(told, "give the folder that --out named")
+            message = f"{self.path} holds no run (no {self.config.name})"
+            raise CheckpointError(message, "give the folder that --out named")
         try:
             values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
@@ -186,9 +186,9 @@ class RunFolder:
                 break
         atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
-    def write_divergence(self, step: int, told: str) -> None:
-        """Leave word of the update that made no number, for the run ends before it is logged."""
-        atomic_io.write_json(self.diverged, vars(Divergence(step, told)))
+    def write_divergence(self, step: int, message: str) -> None:
+        """Record the step that diverged, since the run ends before it is logged."""
+        atomic_io.write_json(self.diverged, vars(Divergence(step, message)))
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""

@@ -44,8 +44,8 @@ def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: M
     Raises:
         ResourceError: the disk is full, or cannot be written.
     """
-    whole = {**config, "tokenizer_files": _hashes(tokenizers)}
-    text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+    full_config = {**config, "tokenizer_files": _hashes(tokenizers)}
+    text = json.dumps(full_config, ensure_ascii=False, indent=2) + "\n"
     files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
     files |= {name: [data] for name, data in tokenizers.items()} | {CARD: [card.encode("utf-8")]}
     remove_leftovers(folder.parent, folder.name)
@@ -73,8 +73,8 @@ def load_model_files(folder: Path, n_layers: LayersOf) -> tuple[JsonObject, Weig
     config = parse_json_object(files[CONFIG], folder / CONFIG)
     tokenizers = {name: data for name, data in files.items() if name in TOKENIZERS}
     if config.pop("tokenizer_files", None) != _hashes(tokenizers):
-        told = f"the tokenizer in {folder} is not the one its weights were trained with"
-        raise CheckpointError(told, "copy model folders whole; their files cannot be exchanged")
+        message = f"the tokenizer in {folder} is not the one its weights were trained with"
+        raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
     weights = read_tensors(files[WEIGHTS], folder / WEIGHTS)
     _bound_sizes(config, n_layers, sum(t.numel() for t in weights.values()), folder / CONFIG)
     return config, weights
@@ -102,8 +102,8 @@ def _bound_sizes(config: JsonObject, n_layers: LayersOf, n_weights: int, where: 
     layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
     at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if at_least > n_weights:
-        told = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
-        raise CheckpointError(f"{where} {told}")
+        message = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
+        raise CheckpointError(f"{where} {message}")
     # Positions are allocated for the longest text and are not in the weights.
     if max_len * c.d_model > max(1 << 30, n_weights):
         raise CheckpointError(f"{where}: max_len {max_len:,} is beyond any text")

@@ -120,10 +120,10 @@ class StepMetrics:
 
 @dataclass(frozen=True)
 class Divergence:
-    """`diverged.json`: the update that made no number, and the sentence that ended the run."""
+    """The file `diverged.json`: the step with a NaN or infinite loss or gradient, and the message that ended the run."""
 
     step: int
-    told: str
+    message: str
 
 
 @dataclass(frozen=True)

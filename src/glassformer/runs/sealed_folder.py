@@ -77,14 +77,14 @@ def read_sealed_folder(folder: Path, kind: str, names: Collection[str] | None = 
             written, or holds others than `names`, if these are given; the message names the file.
     """
 
-    def whole(path: Path) -> tuple[bytes, str]:
+    def read_file(path: Path) -> tuple[bytes, str]:
         data = path.read_bytes()
         return data, hashlib.sha256(data).hexdigest()
 
-    files = _compared(folder, kind, whole)
+    files = _compared(folder, kind, read_file)
     if names is not None and files.keys() != {*names}:
-        came = ", ".join(files) or "nothing"
-        raise CheckpointError(f"{folder} should hold {' and '.join(names)} alone, not {came}")
+        present = ", ".join(files) or "nothing"
+        raise CheckpointError(f"{folder} should hold {' and '.join(names)} alone, not {present}")
     return files
 
 
@@ -97,10 +97,10 @@ def sealed_sha256(folder: Path, name: str) -> str | None:
     """Return a file's SHA-256 from the manifest, unchecked; None if it has none."""
     path = folder / MANIFEST
     try:
-        found = parse_json(_told(path, Path.read_bytes), path)["files"][name]["sha256"]
+        sha256 = parse_json(_read_or_raise(path, Path.read_bytes), path)["files"][name]["sha256"]
     except (CheckpointError, KeyError, TypeError):
         return None
-    return found if isinstance(found, str) else None
+    return sha256 if isinstance(sha256, str) else None
 
 
 def is_intact(folder: Path, kind: str) -> bool:
@@ -128,9 +128,9 @@ def _compared(folder: Path, kind: str, read: Callable[[Path], tuple[T, str]]) ->
         path, expected = folder / name, entry["bytes"]
         size = path.stat().st_size if path.is_file() else None
         if size != expected:
-            came = "is missing" if size is None else f"has {size} bytes"
-            raise _damaged(path, f"it {came}, {expected} were written")
-        contents[name], sha256 = _told(path, read)
+            problem = "is missing" if size is None else f"has {size} bytes"
+            raise _damaged(path, f"it {problem}, {expected} were written")
+        contents[name], sha256 = _read_or_raise(path, read)
         if sha256 != entry["sha256"]:
             raise _damaged(path, "its SHA-256 is not the one written")
     return contents
@@ -140,15 +140,15 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
     path = folder / MANIFEST
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}")
-    if _told(path, Path.stat).st_size > MAX_MANIFEST_BYTES:
+    if _read_or_raise(path, Path.stat).st_size > MAX_MANIFEST_BYTES:
         raise CheckpointError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, as none should be")
-    data = _told(path, Path.read_bytes)
+    data = _read_or_raise(path, Path.read_bytes)
     manifest = parse_json(data, path)
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise CheckpointError(f"{folder} is not a {kind}")
-    if (came := manifest.get("version")) != FORMAT_VERSION:
-        told = f"{folder} has format version {came}, not {FORMAT_VERSION}"
-        raise CheckpointError(told, "install a glassformer that knows it")
+    if (version := manifest.get("version")) != FORMAT_VERSION:
+        message = f"{folder} has format version {version}, not {FORMAT_VERSION}"
+        raise CheckpointError(message, "install a glassformer that knows it")
     manifest.pop("sha256", None)
     entries = manifest.get("files")
     # The one rendering there is: any other byte, even a blank, is damage.
@@ -170,7 +170,7 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode("ascii")
 
 
-def _told(path: Path, read: Callable[[Path], T]) -> T:
+def _read_or_raise(path: Path, read: Callable[[Path], T]) -> T:
     """Return the result of `read`; raise CheckpointError if the file cannot be read."""
     try:
         return read(path)

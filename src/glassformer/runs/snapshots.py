@@ -39,8 +39,8 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
 
 def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
     """Return (steps, folder) of every snapshot, oldest first."""
-    found = folder.glob("step-*")
-    return sorted((int(p.name[5:]), p) for p in found if p.is_dir() and p.name[5:].isdigit())
+    folders = folder.glob("step-*")
+    return sorted((int(p.name[5:]), p) for p in folders if p.is_dir() and p.name[5:].isdigit())
 
 
 def load_snapshot(path: Path) -> Weights:

@@ -80,14 +80,14 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
     Raises:
         CheckpointError: a name or a shape does not match.
     """
-    own = dict(model.named_parameters())
-    if odd := sorted(own.keys() ^ weights.keys()):
-        told = f"{odd[0]} (of {len(odd)} names) is in only one"
-        raise CheckpointError(f"the weights are not this model's: {told}")
-    for name, parameter in own.items():
+    parameters = dict(model.named_parameters())
+    if odd := sorted(parameters.keys() ^ weights.keys()):
+        message = f"{odd[0]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the weights are not this model's: {message}")
+    for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
             shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
             raise CheckpointError(f"the weight {name} should have shape {shapes}")
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(weights[name])

@@ -28,8 +28,8 @@ def task_class(name: str) -> type[Task]:
         UsageError: there is none, with the nearest name.
     """
     if name not in TASKS:
-        told = f"there is no task {name!r}" if name else "the configuration names no task"
-        raise UsageError(told, f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
+        message = f"there is no task {name!r}" if name else "the configuration names no task"
+        raise UsageError(message, f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
     return TASKS[name]
 
 

@@ -68,7 +68,7 @@ class TaskReport:
 
     def names(self, evaluation: Evaluation) -> list[str]:
         """Return the scores of the result table that an evaluation has."""
-        known = self.table_metrics or [*(own.name for own in self.metrics), *METRICS]
+        known = self.table_metrics or [*(metric.name for metric in self.metrics), *METRICS]
         return [name for name in known if evaluation.value(name) is not None]
 
     def details(self, evaluation: Evaluation) -> list[str]:

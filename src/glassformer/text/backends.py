@@ -151,8 +151,8 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
     strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
-    whole = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
-    backend.decoder = decoders.Sequence(whole)
+    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
+    backend.decoder = decoders.Sequence(decoders_used)
     texts = list(texts)
     n_letters = _n_letters(map(backend.normalizer.normalize_str, texts), size - len(SPECIAL_TOKENS) - 256)
     # As special tokens the bytes are never found in text, like the five.
@@ -161,10 +161,10 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     return backend
 
 
-def _n_letters(texts: Iterable[str], most: int) -> int:
+def _n_letters(texts: Iterable[str], max_letters: int) -> int:
     """Return the number of characters that get a token: the frequent ones; of equally frequent ones all or none."""
     counts = sorted(Counter(character for text in texts for character in text).values(), reverse=True)
-    least = max(2, counts[most] + 1 if 0 <= most < len(counts) else 0)
+    least = max(2, counts[max_letters] + 1 if 0 <= max_letters < len(counts) else 0)
     return sum(count >= least for count in counts)
 
 

@@ -18,7 +18,9 @@ _CHUNK = 1 << 21
 """Pairs that are counted at a time."""
 
 
-def common_bigrams(texts: Iterable[Sequence[int]], vocab_size: int, special: int, most: int) -> list[tuple[int, int]]:
+def common_bigrams(
+    texts: Iterable[Sequence[int]], vocab_size: int, special: int, max_bigrams: int
+) -> list[tuple[int, int]]:
     """Return the `max_bigrams` pairs of adjacent ids that occur in the most texts, and in at least `MIN_TEXTS`, most
     frequent first.
 
@@ -47,7 +49,7 @@ def common_bigrams(texts: Iterable[Sequence[int]], vocab_size: int, special: int
         if n_waiting >= _CHUNK:
             count()
     count()
-    order = np.argsort(-counts, kind="stable")[:most]
+    order = np.argsort(-counts, kind="stable")[:max_bigrams]
     chosen = keys[order[counts[order] >= FEWEST]]
     return [divmod(int(key), vocab_size) for key in chosen]
 

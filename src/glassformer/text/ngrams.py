@@ -60,7 +60,7 @@ class NgramVocabulary:
         return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
 
     @staticmethod
-    def train(spelled: Iterable[str], most: int) -> NgramVocabulary:
+    def train(spelled: Iterable[str], max_ngrams: int) -> NgramVocabulary:
         """Train on the most frequent n-grams that are in two different words, or begin at two positions.
 
         An n-gram of a single word adds nothing to that word's own embedding.
@@ -74,13 +74,13 @@ class NgramVocabulary:
             for ngram in dict.fromkeys(ngrams_of(text)):
                 counts[ngram] += 1 if text[0] == "<" else n
         shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
-        return NgramVocabulary([ngram for _, ngram in shared[:most]])
+        return NgramVocabulary([ngram for _, ngram in shared[:max_ngrams]])
 
     def lookup(self, spelled: str) -> list[int]:
         """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
         known = [self._number[ngram] for ngram in ngrams_of(spelled) if ngram in self._number]
-        own = spelled[1:-1] if spelled[0] == "<" else spelled[0]
-        return known[:MOST] or [1 + byte for byte in own.encode("utf-8", "replace")[:MOST]]
+        characters = spelled[1:-1] if spelled[0] == "<" else spelled[0]
+        return known[:MOST] or [1 + byte for byte in characters.encode("utf-8", "replace")[:MOST]]
 
 
 def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:

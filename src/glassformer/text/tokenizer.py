@@ -77,8 +77,8 @@ class Tokenizer:
         more: list[str] = []
         for name in ("ngrams", "bigrams"):
             if getattr(config, name) and trained.kind != "word":
-                told = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
-                raise UsageError(told, f"use --text.tokenizer word, or --text.{name} 0")
+                message = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
+                raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
             spelling = NgramVocabulary.train(trained._spelled(texts), config.ngrams)
             more += [f" {ngram}" for ngram in spelling.ngrams]
@@ -125,10 +125,10 @@ class Tokenizer:
         for _, spelled in self.encode_with_surfaces(texts):
             yield from spelled
 
-    def _common_bigrams(self, texts: Sequence[str], most: int) -> list[str]:
+    def _common_bigrams(self, texts: Sequence[str], max_bigrams: int) -> list[str]:
         starts = range(0, len(texts), 1024)
         ids = (ids for start in starts for ids in self.encode_batch(texts[start : start + 1024]))
-        pairs = common_bigrams(ids, self.vocab_size, len(SPECIAL_TOKENS), most)
+        pairs = common_bigrams(ids, self.vocab_size, len(SPECIAL_TOKENS), max_bigrams)
         word = self._backend.id_to_token
         return [f"{word(first)} {word(second)}" for first, second in pairs]
 
@@ -176,10 +176,10 @@ class Tokenizer:
             raise CheckpointError(
                 f"{path}: this is not a readable tokenizer ({error})", hint="restore it from a copy or train again"
             ) from error
-        found = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
-        if found != list(SPECIAL_TOKENS):
+        tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
+        if tokens != list(SPECIAL_TOKENS):
             raise CheckpointError(
-                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {found}",
+                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}",
                 hint="use a tokenizer that Glassformer wrote",
             )
         return Tokenizer(backend)

@@ -108,8 +108,8 @@ def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
-        if told := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield told
+        if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
+            yield message
 
 
 def _too_few(run: RunContext) -> Iterator[str]:
@@ -138,15 +138,15 @@ def _lopsided(run: RunContext) -> Iterator[str]:
     if run.task.schema.target != "label":
         return
     counts = Counter(run.data.train.answers).most_common()
-    lonely, (commonest, most) = sorted(label for label, n in counts if n == 1), counts[0]
+    lonely, (commonest, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
         yield (
             f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
             "answered, and give more of them, or leave them out"
         )
-    if most > MOST_OF_A_CLASS * len(run.data.train):
-        share = percent(most / len(run.data.train))
+    if highest > MOST_OF_A_CLASS * len(run.data.train):
+        share = percent(highest / len(run.data.train))
         yield (
             f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
             "table of classes, not accuracy"

@@ -92,8 +92,8 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
 
 def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
     """Write chunks as `atomic_write_bytes`, at bounded memory; return the size in bytes and the SHA-256."""
-    temporary = _beside(path)
-    with _told(path):
+    temporary = _temporary_name(path)
+    with _raise_readably(path):
         fs.make_folder(path.parent)
         try:
             facts = write_durably(temporary, chunks)
@@ -190,8 +190,8 @@ def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
     """
-    temporary = _beside(folder)
-    with _told(folder):
+    temporary = _temporary_name(folder)
+    with _raise_readably(folder):
         fs.make_folder(temporary)
         try:
             yield temporary
@@ -219,7 +219,7 @@ def remove_folder(folder: Path) -> None:
         fs.remove(folder)
     elif folder.is_dir():
         if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
-            doomed = _beside(folder)
+            doomed = _temporary_name(folder)
             fs.rename(folder, doomed)
             folder = doomed
         for child in sorted(folder.iterdir()):
@@ -248,7 +248,7 @@ def _commit(temporary: Path, folder: Path, replace: bool) -> None:
             raise
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     """Return an unused name in the same folder, since a rename must not cross file systems."""
     return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
 
@@ -268,7 +268,7 @@ def _force(handle: int) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _raise_readably(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -30,8 +30,8 @@ def choose_device(name: str = "auto") -> torch.device:
     if name == "auto":
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     if (name == "cuda" and not cuda) or (name == "mps" and not mps):
-        told = f"device {name} was asked for, and this machine has none"
-        raise UsageError(told, "use --device auto or cpu")
+        message = f"device {name} was asked for, and this machine has none"
+        raise UsageError(message, "use --device auto or cpu")
     return torch.device(name)
 
 
@@ -44,12 +44,12 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     """
     if name in ("int8", "fp16"):
         if device.type != "cpu":
-            told = f"{name} computes on the CPU only, and the device is {device.type}"
-            raise UsageError(told, "use --device cpu, or another --precision")
+            message = f"{name} computes on the CPU only, and the device is {device.type}"
+            raise UsageError(message, "use --device cpu, or another --precision")
         kernel = hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
         if name == "fp16" and not (kernel and "fbgemm" in torch.backends.quantized.supported_engines):
-            told = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
-            raise UsageError(told, "use another --precision")
+            message = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
+            raise UsageError(message, "use another --precision")
         return name
     if name != "auto":
         fast = name == "bf16"

@@ -43,12 +43,12 @@ def counted(n: int, units: str) -> str:
 def duration(seconds: Number) -> str:
     """Write seconds as 5.3 s, 42 s, 3 min 05 s or 2 h 05 min."""
     seconds = max(0, seconds)
-    whole = round(seconds)
-    if whole < 60:
-        return f"{round(seconds, 1):g} s" if seconds < 9.95 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{round(seconds, 1):g} s" if seconds < 9.95 else f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, *, is_markdown: bool = False) -> str:

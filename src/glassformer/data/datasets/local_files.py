@@ -170,6 +170,6 @@ def _part(files: FilesConfig, name: str) -> Part:
         raise UsageError(what, "give one of them")
     if bool(src) != bool(tgt):
         _, src_key, tgt_key = (f"--{key.replace('_', '-')}" for key in keys)
-        given, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
-        raise UsageError(f"{given} is named without {missing}", "parallel files go in pairs")
+        present, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
+        raise UsageError(f"{present} is named without {missing}", "parallel files go in pairs")
     return (src, tgt) if src and tgt else table

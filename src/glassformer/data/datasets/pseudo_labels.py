@@ -69,8 +69,8 @@ def read_pseudo_labels(
     known = {text for part in parts.values() for text in part.text}
     added = [i for i in likely if predictions.text[i] not in known]
     if predictions.text and not likely:
-        told = f"none of {len(probabilities):,} labels has a probability of {least:g} or more"
-        diagnostics.error(path, 0, "nothing new", f"{told} (the highest: {max(probabilities):.4f})")
+        message = f"none of {len(probabilities):,} labels has a probability of {least:g} or more"
+        diagnostics.error(path, 0, "nothing new", f"{message} (the highest: {max(probabilities):.4f})")
     elif likely and not added:
         diagnostics.error(
             path, 0, "nothing new", "each of its texts is in the data set already; predict the labels of others"

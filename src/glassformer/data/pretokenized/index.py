@@ -91,8 +91,8 @@ class ShardIndex:
             data = file.read_bytes()
             index = parse_json(data, file)
             if index["format"] != FORMAT or index["dtype"] not in ("<u2", "<u4"):
-                found = f"{index['format']!r} of {index['dtype']!r}"
-                raise DataError(f"{file}: expected the format {FORMAT!r} of '<u2' or '<u4', got {found}")
+                got = f"{index['format']!r} of {index['dtype']!r}"
+                raise DataError(f"{file}: expected the format {FORMAT!r} of '<u2' or '<u4', got {got}")
             if not index.get("finished", True):
                 hint = "give the same `glassformer data encode` command again: it continues"
                 raise DataError(f"{path} holds shards that are not finished", hint)

@@ -42,11 +42,11 @@ def escape_json(text: str) -> str:
 
     It is ASCII, since one character beyond Latin-1 makes Chromium store all 20 MB in two bytes per character.
     """
-    return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", re.sub(r"[^\0-\x7f]+", _in_ascii, text))
+    return re.sub(r"[<>&]", lambda match: f"\\u{ord(match[0]):04x}", re.sub(r"[^\0-\x7f]+", _in_ascii, text))
 
 
-def _in_ascii(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
+def _in_ascii(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def _hash(content: str) -> str:

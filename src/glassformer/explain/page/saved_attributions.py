@@ -71,15 +71,15 @@ def saved_attributions(
                     break
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 request = which | {"method": method}
-                told = attribute(explained, AttributeRequest.from_dict(request))
-                found: SavedAttribution = {"request": request, "attribution": told.to_json()}
-                if not room.take(found):
+                result = attribute(explained, AttributeRequest.from_dict(request))
+                saved: SavedAttribution = {"request": request, "attribution": result.to_json()}
+                if not room.take(saved):
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
                         f"{len(targets)} answers, as the file is full; the live page weighs any."
                     )
                     break
-                attributions.append(found)
+                attributions.append(saved)
                 if method == "erase":
                     for one in word_erasures(explained, which):
                         fits = room.take(one)
@@ -90,26 +90,26 @@ def saved_attributions(
     return attributions, erasures
 
 
-def word_erasures(said: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
+def word_erasures(inference: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
     """Yield `SavedPageData.erased` of one prediction: every word that it can attend to, erased alone."""
-    words = list(words_before(said, which.get("prediction")))
+    words = list(words_before(inference, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
-        for positions, told in zip(words, erase_each(said, base, words), strict=True):
-            yield {"request": which | {"erase": positions}, "erased": told.to_json()}
+        for positions, result in zip(words, erase_each(inference, base, words), strict=True):
+            yield {"request": which | {"erase": positions}, "erased": result.to_json()}
 
 
-def written(said: Inference) -> list[int]:
+def written(inference: Inference) -> list[int]:
     """Return the indices into `predictions` of the tokens that the model generated, or that were given as a
     translation.
     """
-    return [i for i in said.generated if said.predictions[i].actual is not None]
+    return [i for i in inference.generated if inference.predictions[i].actual is not None]
 
 
-def words_before(said: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
+def words_before(inference: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
-    n_read = said.visible_lengths(said.predictions[prediction or 0])
-    for stream, n in zip(said.streams, n_read, strict=True):
+    n_read = inference.visible_lengths(inference.predictions[prediction or 0])
+    for stream, n in zip(inference.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):
             positions = [i for i, w in enumerate(seen) if w == word]

@@ -45,9 +45,9 @@ def new_token() -> str:
     return secrets.token_urlsafe(16)
 
 
-def same_token(given: str | None, token: str) -> bool:
+def same_token(candidate: str | None, token: str) -> bool:
     """Compare tokens in constant time."""
-    return given is not None and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+    return candidate is not None and hmac.compare_digest(candidate.encode("utf-8", "replace"), token.encode())
 
 
 def allowed_hosts(port: int) -> frozenset[str]:
@@ -79,10 +79,10 @@ class AccessControl:
 
     def opens(self, token: str | None) -> bool:
         """Return whether a token is valid, and invalidate it."""
-        found = next((one for one in self._unused if same_token(token, one)), None)
-        if found is None:
+        match = next((one for one in self._unused if same_token(token, one)), None)
+        if match is None:
             return False
-        self._unused.pop(found)()
+        self._unused.pop(match)()
         return True
 
     def knows(self, headers: Headers) -> bool:

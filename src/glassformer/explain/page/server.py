@@ -59,27 +59,27 @@ def build_app(
     """
     reader, worker = workers
 
-    async def ask(request: Request, job: Callable[[], Result]) -> Result:
+    async def submit(request: Request, job: Callable[[], Result]) -> Result:
         return await _within(request, worker, job, seconds)
 
     async def run(request: Request) -> Response:
-        return json_response(await ask(request, service.run))
+        return json_response(await submit(request, service.run))
 
     def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            return json_response(await ask(request, partial(answer, await read_json(request))))
+            return json_response(await submit(request, partial(answer, await read_json(request))))
 
         return endpoint
 
     async def alignment(request: Request) -> Response:
-        return json_response(await ask(request, partial(service.alignment, request.path_params["trace_id"])))
+        return json_response(await submit(request, partial(service.alignment, request.path_params["trace_id"])))
 
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
         wanted = trace_id, name, request.query_params.get("slice", "")
         values = await _within(request, reader, partial(service.held, *wanted), seconds)
         if values is None:
-            values = await ask(request, partial(service.tensor, *wanted))
+            values = await submit(request, partial(service.tensor, *wanted))
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
     posts = (service.trace, service.attribute, service.erase, service.decode)

@@ -44,15 +44,15 @@ class CrossEntropySum(torch.autograd.Function):
         rows = max(1, ELEMENTS // size)
         for z, y, kept in zip(logits.split(rows), labels.split(rows), gradient.split(rows), strict=True):
             z, scored = z.float(), (y != ignore_index)[:, None]
-            own = y.clamp(min=0)[:, None]
+            label_index = y.clamp(min=0)[:, None]
             p = z.softmax(dim=-1)
             # The largest p is at least 1/V, so its logarithm is exact where that of a label's p could be -inf.
             loss = z.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()  # log Σ exp z, (n, 1)
-            loss = loss - (1 - label_smoothing) * z.gather(1, own)
+            loss = loss - (1 - label_smoothing) * z.gather(1, label_index)
             if label_smoothing:
                 loss = loss - spread * z.sum(dim=-1, keepdim=True)
                 p.sub_(spread)
-            p.scatter_add_(1, own, torch.full_like(loss, label_smoothing - 1))
+            p.scatter_add_(1, label_index, torch.full_like(loss, label_smoothing - 1))
             total += loss.masked_fill(~scored, 0.0).sum()
             kept.copy_(p if bool(scored.all()) else p.masked_fill_(~scored, 0.0))
         ctx.save_for_backward(gradient)

@@ -45,12 +45,12 @@ class ProjectedCrossEntropySum(torch.autograd.Function):
         total = torch.zeros((), device=hidden.device)
         of_hidden, of_weight = torch.empty_like(x), torch.zeros_like(weight)
         for part, y, kept in zip(x.split(rows), labels.split(rows), of_hidden.split(rows), strict=True):
-            z, own, scored = F.linear(part, w).float(), y.clamp(min=0)[:, None], (y != ignore_index)[:, None]
+            z, label_index, scored = F.linear(part, w).float(), y.clamp(min=0)[:, None], (y != ignore_index)[:, None]
             log_sum = z.logsumexp(dim=-1, keepdim=True)  # (n, 1)
-            loss = log_sum - (1 - label_smoothing) * z.gather(1, own) - spread * z.sum(dim=-1, keepdim=True)
+            loss = log_sum - (1 - label_smoothing) * z.gather(1, label_index) - spread * z.sum(dim=-1, keepdim=True)
             total += loss.masked_fill(~scored, 0.0).sum()
             gradient = z.sub_(log_sum).exp_().sub_(spread)  # softmax - q, q the smoothed label
-            gradient.scatter_add_(1, own, torch.full_like(loss, label_smoothing - 1))
+            gradient.scatter_add_(1, label_index, torch.full_like(loss, label_smoothing - 1))
             gradient = gradient.masked_fill_(~scored, 0.0).to(dtype)
             kept.copy_(gradient @ w)
             of_weight += gradient.T @ part

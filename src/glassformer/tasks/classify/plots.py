@@ -35,8 +35,8 @@ def confusion_matrix(evaluation: Evaluation) -> bytes | None:
     margin = 0.55 + 0.085 * longest
     turned = 45 if longest * n > 9 * side else 0
     below = 0.35 + (0.06 * longest if turned else 0)
-    told, wide = "Rows: true class; columns: predicted", max(side + margin + 0.3, 3.9)
-    figure, (axes,) = ps.new_figure(side + 0.9 + below, "Confusion", told, width=wide)
+    subtitle, wide = "Rows: true class; columns: predicted", max(side + margin + 0.3, 3.9)
+    figure, (axes,) = ps.new_figure(side + 0.9 + below, "Confusion", subtitle, width=wide)
     width, height = figure.get_size_inches()
     axes.set_position((margin / width, below / height, side / width, side / height))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -65,8 +65,8 @@ def reliability(evaluation: Evaluation) -> bytes | None:
     if not bins:
         return None
     title = f"Is its confidence earned?  Mean gap {percent(evaluation.scores['ece'])}"
-    told = "Share right by confidence; below the dashed line it is too sure"
-    figure, (axes, shares) = ps.new_figure(4.7, title, told, width=5.0, rows=(4, 1))
+    subtitle = "Share right by confidence; below the dashed line it is too sure"
+    figure, (axes, shares) = ps.new_figure(4.7, title, subtitle, width=5.0, rows=(4, 1))
     figure.subplots_adjust(hspace=0.14)
     n_classes = max(2, len(evaluation.scores.get("label_names") or []))
     low = math.floor(10 / n_classes + 1e-9) / 10  # below 1/C no class is chosen

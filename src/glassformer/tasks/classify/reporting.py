@@ -57,12 +57,12 @@ class ClassifyReport(TaskReport):
         """Return warnings: only one class is predicted, or the score is no better than the majority class or a bag of
         words.
         """
-        told = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
+        warnings = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
         yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")
         accuracy = evaluation.value("accuracy")
         if yardstick is not None and accuracy is not None and yardstick >= accuracy:
-            told.append(f"A bag of words does as well or better here ({percent(yardstick)}).")
-        return told
+            warnings.append(f"A bag of words does as well or better here ({percent(yardstick)}).")
+        return warnings
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         drawn = {"confusion": confusion_matrix(evaluation), "reliability": reliability(evaluation)}
@@ -86,10 +86,10 @@ def one_answer(evaluation: Evaluation) -> list[str]:
     if n == 0:
         return []
     label = int(answers.argmax())
-    others, given = n - int(confusion[label].sum()), n - int(answers[label])
-    if n - given < NEARLY_ALL * n or given >= others / 2:
+    others, n_answered = n - int(confusion[label].sum()), n - int(answers[label])
+    if n - n_answered < NEARLY_ALL * n or n_answered >= others / 2:
         return []
-    all_of = "every text" if given == 0 else f"{n - given:,} of {n:,} texts"
+    all_of = "every text" if n_answered == 0 else f"{n - n_answered:,} of {n:,} texts"
     return [
         f"It answers {code(names[label])} to {all_of}, whatever they say, and {others:,} of {n:,} are something else. "
         "It has not learned the task: give more examples, of the rarer classes above all, train longer, or look at the "
@@ -108,8 +108,12 @@ def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
     p_value = mcnemar(right - both, right_by_guessing - both)
     if right > right_by_guessing and p_value < CHANCE:
         return []
-    told = f"Always answering {code(names[guess])} would be right in {percent(right_by_guessing / n)} of {n:,} texts"
-    return [f"{told}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."]
+    sentence = (
+        f"Always answering {code(names[guess])} would be right in {percent(right_by_guessing / n)} of {n:,} texts"
+    )
+    return [
+        f"{sentence}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."
+    ]
 
 
 def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:

@@ -43,7 +43,7 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
     """
     n = max(1, stats.n_characters)
     millions = n / 1e6
-    n_layers, d_model = next((layers, width) for most, layers, width in SIZES if n < most)
+    n_layers, d_model = next((layers, width) for limit, layers, width in SIZES if n < limit)
     return {
         "vocab_size": int(min(16_000, max(1000, round(1500 * millions**0.5, -2)))),
         "epochs": round(min(25.0, max(1.0, 11 / millions**0.45)), 1),

@@ -62,10 +62,10 @@ class LanguageModelling(Task):
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         stats = auto_config.DatasetStats.from_split(data.train)
-        found = auto_config.suggest(stats)
-        d_model = found["d_model"] if "d_model" in config.auto else config.model.d_model
+        suggested = auto_config.suggest(stats)
+        d_model = suggested["d_model"] if "d_model" in config.auto else config.model.d_model
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
-        return found | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(stats)
+        return suggested | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(stats)
 
     @property
     def suppress_tokens(self) -> list[int]:

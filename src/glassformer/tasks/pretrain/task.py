@@ -83,8 +83,8 @@ class Pretrain(Task):
     def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
         """Return every text once; of a running text every window."""
         if corpus.is_running_text:
-            most = self.config.text.max_len
-            return overlapping_windows(len(corpus.ids.flat) + 1, most, max_tokens, stride=most)
+            max_len = self.config.text.max_len
+            return overlapping_windows(len(corpus.ids.flat) + 1, max_len, max_tokens, stride=max_len)
         return super().eval_batches(corpus, max_tokens)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
@@ -200,22 +200,22 @@ class Pretrain(Task):
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
-        found, most, t = [], self.config.text.max_len, self.tokenizer
+        guesses, max_len, t = [], self.config.text.max_len, self.tokenizer
         device = next(model.parameters()).device
         with evaluation_mode(model):
-            for start in range(0, len(ids), most):
-                row = torch.tensor([ids[start : start + most]], device=device)
+            for start in range(0, len(ids), max_len):
+                row = torch.tensor([ids[start : start + max_len]], device=device)
                 if not bool((wanted := row == t.mask_id).any()):
                     continue
-                spelling = self._spelling(words[start : start + most])
+                spelling = self._spelling(words[start : start + max_len])
                 logits = model(row, None, spelling and spelling.to(device), wanted).float()
                 logits[:, : t.mask_id + 1] = -torch.inf
                 values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
-                found += [
+                guesses += [
                     [{"token": self._word(i), "probability": p} for i, p in zip(*pair, strict=True)]
                     for pair in zip(tokens.tolist(), values.tolist(), strict=True)
                 ]
-        return found
+        return guesses
 
     def _spelling(self, words: list[str]) -> NgramBatch | None:
         """Return the n-grams of one row of tokens; "" has none."""
@@ -243,6 +243,6 @@ class Pretrain(Task):
             hidden = [*ids[:at], t.mask_id, *ids[at + 1 :]]
             spelled = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
             ((guess,),) = self._guesses(model, hidden, spelled, 1)
-            told = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
-            rows.append({"text": told, "guess": guess["token"], "truth": self._word(ids[at])})
+            text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
+            rows.append({"text": text, "guess": guess["token"], "truth": self._word(ids[at])})
         return rows

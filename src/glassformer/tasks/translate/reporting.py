@@ -74,8 +74,8 @@ def bleu_by_length(evaluation: Evaluation) -> bytes | None:
     overall = evaluation.value("bleu")
     if len(rows) < 2 or overall is None:
         return None
-    told = "Test sentences by tokens of the reference, n of each"
-    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", told, right=0.95)
+    subtitle = "Test sentences by tokens of the reference, n of each"
+    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", subtitle, right=0.95)
     x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
     axes.bar(x, bleu, 0.62, color=ps.SOFT)
     for at, value in zip(x, bleu, strict=True):

@@ -73,7 +73,7 @@ class Translate(Task):
         Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are longer, or
         empty on one side, are skipped; every example of a test set keeps its target.
         """
-        most, end = self.config.text.max_len, self.tokenizer.eos_id
+        max_len, end = self.config.text.max_len, self.tokenizer.eos_id
         writer.stats |= {"n_dropped": 0, "n_empty": 0}
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
@@ -81,7 +81,7 @@ class Translate(Task):
             for source, target in zip(*encoded, strict=True):
                 if training and (not source or not target):
                     writer.stats["n_empty"] += 1
-                elif training and max(len(source), len(target)) > most:
+                elif training and max(len(source), len(target)) > max_len:
                     writer.stats["n_dropped"] += 1
                 else:
                     ids.append([*writer.truncate(source), end])
@@ -135,9 +135,9 @@ class Translate(Task):
         greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
         n = min(len(split), VALIDATION_SENTENCES)
         sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
-        own = [h[0].ids for h in self._translate(model, group.shard(sources), greedy)]
-        found = [self.tokenizer.decode(ids) for ids in group.all_gather_rows(own, n)]
-        scores = score(found, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
+        local_ids = [h[0].ids for h in self._translate(model, group.shard(sources), greedy)]
+        translations = [self.tokenizer.decode(ids) for ids in group.all_gather_rows(local_ids, n)]
+        scores = score(translations, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
@@ -146,10 +146,10 @@ class Translate(Task):
     ) -> dict[str, Any]:
         references = split.answers
         rows = self.predict(model, split.text, decode)
-        found = [row["translation"] for row in rows]
-        scores = score(found, references, tokenize=decode.bleu_tokenize)
+        translations = [row["translation"] for row in rows]
+        scores = score(translations, references, tokenize=decode.bleu_tokenize)
         if split.published is not None:
-            scores |= published_score(found, split.published)
+            scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
         scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
@@ -162,13 +162,13 @@ class Translate(Task):
 
         An empty text has an empty translation.
         """
-        most, end = self.config.text.max_len, self.tokenizer.eos_id
+        max_len, end = self.config.text.max_len, self.tokenizer.eos_id
         encoded = zip(texts, self.tokenizer.encode_batch(list(texts)), strict=True)
-        sources = [[*ids[:most], end] if text.strip() else [] for text, ids in encoded]
+        sources = [[*ids[:max_len], end] if text.strip() else [] for text, ids in encoded]
         results = []
-        for text, found in zip(texts, self._translate(model, sources, decode, first), strict=True):
-            ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in found]
-            best = ranked[0] | ({} if found[0].finished else {"unfinished": True})
+        for text, hypotheses in zip(texts, self._translate(model, sources, decode, first), strict=True):
+            ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
+            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True})
             results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
         return results
 
