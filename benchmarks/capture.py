@@ -39,7 +39,7 @@ def ratios(a: Callable[[], object], b: Callable[[], object], n: int) -> list[flo
     return found
 
 
-def told(what: str, found: list[float]) -> None:
+def print_ratios(what: str, found: list[float]) -> None:
     low, middle, high = statistics.quantiles(found, n=4)
     print(f"{what:52} {middle:6.3f}   (quartiles {low:.3f} – {high:.3f}, n = {len(found)})")
 
@@ -66,8 +66,8 @@ def capture(length: int, n: int) -> None:
             list(t.values())
 
         with torch.no_grad():
-            told(f"forward, traced / plain ({name}, length {length})", ratios(plain, traced, n))
-            told("    and every record read", ratios(plain, traced_and_read, n))
+            print_ratios(f"forward, traced / plain ({name}, length {length})", ratios(plain, traced, n))
+            print_ratios("    and every record read", ratios(plain, traced_and_read, n))
             with trace(model) as t:
                 model(*args)
         size = sum(r.value.numel() * r.value.element_size() for r in t.values())
@@ -78,8 +78,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=40, help="measurements a figure")
     parser.add_argument("--lengths", type=int, nargs="+", default=[24, 64, 128])
-    asked = parser.parse_args()
+    args = parser.parse_args()
     torch.manual_seed(0)
     with tuned(torch.device("cpu")):  # as an explanation is made: memory that is freed is used again
-        for n_tokens in asked.lengths:
-            capture(n_tokens, asked.n)
+        for n_tokens in args.lengths:
+            capture(n_tokens, args.n)

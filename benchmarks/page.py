@@ -87,9 +87,9 @@ class Reader:
         method = "GET" if body is None else "POST"
         self.connection.request(method, f"{self.place}{path}", body, headers)
         answer = self.connection.getresponse()
-        told = answer.read()
-        assert answer.status == 200, told[:300]
-        return told
+        body = answer.read()
+        assert answer.status == 200, body[:300]
+        return body
 
     def trace(self, text: str) -> dict[str, Any]:
         """Return the manifest of a text."""

@@ -171,13 +171,13 @@ def metric_text(run: RunRecord, evaluations: Sequence[Evaluation | None], name: 
 def _baselines(runs: Sequence[RunRecord]) -> dict[str, str]:
     """Return the baselines by name, in the runs' metric, averaged; some are fitted on part of a run's data."""
     first, rivals = runs[0], [run.evaluation.baselines for run in runs if run.evaluation]
-    told = {
+    scores = {
         first.task_report.baselines.get(name, name): metric_text(
             first, [Evaluation(scores=each[name]) for each in rivals if name in each], first.score.metric.name
         )
         for name in (rivals[0] if rivals else {})
     }
-    return {called: value for called, value in told.items() if value}
+    return {called: value for called, value in scores.items() if value}
 
 
 def update(
@@ -188,10 +188,12 @@ def update(
     names += [name for name in known if name not in names]
     results, missing = dict[str, JsonObject](), list[str]()
     for name in names:
-        asked = wanted.get(name, {})
-        parts = [results[part] for part in asked.get("joined", []) if part in results]
-        joined = "joined" in asked
-        facts = collect_joined(runs / f"{name}.json", asked, parts) if joined else collect(runs / name, asked)
+        facts_wanted = wanted.get(name, {})
+        parts = [results[part] for part in facts_wanted.get("joined", []) if part in results]
+        joined = "joined" in facts_wanted
+        facts = (
+            collect_joined(runs / f"{name}.json", facts_wanted, parts) if joined else collect(runs / name, facts_wanted)
+        )
         if facts is None:
             missing.append(name)
             facts = known.get(name)

@@ -72,7 +72,7 @@ def results_table(results: dict[str, JsonObject]) -> str:
     rows = []
     for name, facts in results.items():
         others = "; ".join(f"{title} {text}" for title, text in facts["also"].items())
-        beside = "; ".join(f"{title} {text}" for title, text in facts["baselines"].items())
+        baselines = "; ".join(f"{title} {text}" for title, text in facts["baselines"].items())
         rows.append(
             [
                 name,
@@ -80,7 +80,7 @@ def results_table(results: dict[str, JsonObject]) -> str:
                 facts["score"]["n"],
                 _validated(facts),
                 others or "–",
-                beside or "–",
+                baselines or "–",
                 f"{facts['parameters'] or 0:,}",
                 f"{facts['updates']:,}",
                 in_powers(facts["flops"]),
@@ -161,8 +161,10 @@ def ablation_notes(ablation: JsonObject) -> list[str]:
     one_score = ablation.get("seeds_per_score", 1)
     counts = sorted({one_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
     seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
-    told = f"{ablation.get('metric', 'Accuracy, %')} on {ablation.get('split', 'validation')}; seeds a cell: {seeds}."
-    return [f"{told} {ablation.get('note', '')}".strip(), fenced(ablation["command"], "sh")]
+    sentence = (
+        f"{ablation.get('metric', 'Accuracy, %')} on {ablation.get('split', 'validation')}; seeds a cell: {seeds}."
+    )
+    return [f"{sentence} {ablation.get('note', '')}".strip(), fenced(ablation["command"], "sh")]
 
 
 def image_name(section: str) -> str:
@@ -185,8 +187,8 @@ def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
 def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
     """Plot the validation score of each result over the minutes of its first run."""
     metric = validation_metric(next(iter(results.values())))
-    told = f"{metric.title} on validation over minutes of training"
-    figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], told, right=1.9)
+    subtitle = f"{metric.title} on validation over minutes of training"
+    figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], subtitle, right=1.9)
     labels, all_values = [], []
     best = max(results, key=lambda name: results[name]["valid"]["mean"] * (1 if metric.higher_is_better else -1))
     for name, facts in results.items():

@@ -85,8 +85,8 @@ def kilobytes(path: Path, name: str) -> int:
 def watch(command: list[str], log: Path) -> dict[str, Any]:
     """Run a command; its seconds, and the peaks of its memory in MiB. What it says last on stdout is JSON."""
     began, own, pss = time.perf_counter(), 0, 0
-    with open(log, "w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said)
+    with open(log, "w") as log_file:
+        process = subprocess.Popen(command, stdout=log_file, stderr=log_file)
         for look in itertools.count():
             if process.poll() is not None:
                 break
@@ -124,10 +124,10 @@ def train_here(task: str, data: str, out: str, steps: int, started: float) -> No
 
 def row(what: str, size: str, facts: dict[str, Any]) -> None:
     first, speed = facts.get("first_update"), facts.get("tokens_per_s")
-    told = [f"{what:22}", f"{size:>14}", f"{facts['own']:9,.0f}", f"{facts['pss']:9,.0f}", f"{facts['seconds']:8.1f}"]
-    told += [f"{first:8.1f}" if first else " " * 8, f"{speed:10,.0f}" if speed else ""]
-    told += [f"{facts['own_at_first']:9,.0f}"] if first else []
-    print("  ".join(told), flush=True)
+    cells = [f"{what:22}", f"{size:>14}", f"{facts['own']:9,.0f}", f"{facts['pss']:9,.0f}", f"{facts['seconds']:8.1f}"]
+    cells += [f"{first:8.1f}" if first else " " * 8, f"{speed:10,.0f}" if speed else ""]
+    cells += [f"{facts['own_at_first']:9,.0f}"] if first else []
+    print("  ".join(cells), flush=True)
 
 
 def measure(args: argparse.Namespace, size: int, folder: Path) -> dict[str, dict[str, Any]]:

@@ -64,8 +64,8 @@ def write(sections: list[Section], options: Options) -> None:
     """
     if options.json is not None:
         if options.json.exists():
-            told = json.loads(options.json.read_text(encoding="utf-8"))["sections"]
-            sections = merged([Section(**earlier) for earlier in told], sections)
+            earlier_sections = json.loads(options.json.read_text(encoding="utf-8"))["sections"]
+            sections = merged([Section(**earlier) for earlier in earlier_sections], sections)
         options.json.parent.mkdir(parents=True, exist_ok=True)
         found = {"sections": [vars(section) for section in sections]}
         options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import our_precision, say, spec_of, wait_for_quiet
+from benchmarks.speed.training import log, our_precision, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
 
 FIXED = {"OMP_NUM_THREADS": str(os.cpu_count() or 1)}
@@ -103,17 +103,17 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
         save_data(w, data)
         spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
         for waiting, variables in wanted.items():
-            say(f"({name}) {waiting}: warming up")
+            log(f"({name}) {waiting}: warming up")
             child = Child(PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables)
             children[waiting] = closing.enter_context(child)
             child.answer()
         for _ in options.rounds():
             for n in LOOPS:
                 for waiting, child in children.items():
-                    told, cores = round_of(child, n, options)
-                    speeds[waiting][n].append(told["tokens"] / told["seconds"])
+                    answer, cores = round_of(child, n, options)
+                    speeds[waiting][n].append(answer["tokens"] / answer["seconds"])
                     others[waiting].append(cores)
-                    say(
+                    log(
                         f"({name}) {waiting}, {n} loops: {speeds[waiting][n][-1]:,.0f} tokens/s, others {cores or 0:.2f}"
                     )
     return speeds, others
@@ -126,10 +126,10 @@ def round_of(child: Child, n_loops: int, options: Options) -> tuple[dict[str, An
     with busy_loops(n_loops):
         began = time.monotonic()
         while time.monotonic() - began < SETTLING_SECONDS:
-            child.ask(batches=1)
+            child.request(batches=1)
         with OtherLoad() as load:
-            told = child.ask(batches=BATCHES)
-    return told, load.cores
+            answer = child.request(batches=BATCHES)
+    return answer, load.cores
 
 
 def cells(

@@ -67,11 +67,11 @@ class Child:
         if not line:
             self.process.wait()
             self.errors.seek(0)
-            told = self.errors.read().strip().splitlines() or [f"exit code {self.process.returncode}"]
-            raise ChildError(told[-1])
+            lines = self.errors.read().strip().splitlines() or [f"exit code {self.process.returncode}"]
+            raise ChildError(lines[-1])
         return json.loads(line)
 
-    def ask(self, **question: Any) -> dict[str, Any]:
+    def request(self, **question: Any) -> dict[str, Any]:
         """Ask, and wait for the answer."""
         assert self.process.stdin is not None
         try:

@@ -17,7 +17,7 @@ from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.training import say, wait_for_quiet
+from benchmarks.speed.training import log, wait_for_quiet
 
 ACCURACY = 0.8306
 OUR_EPOCHS, OUR_EVERY = 0.5, 0.5
@@ -61,13 +61,13 @@ def our_seconds(options: Options, section: Section) -> float | None:
                 section.rows.append(["glassformer", "–", "", f"not run: {error}"])
                 return None
         others.append(load.cores)
-        say(f"glassformer, seed {seed}: {found[-1]}, others {load.cores or 0:.2f} cores")
+        log(f"glassformer, seed {seed}: {found[-1]}, others {load.cores or 0:.2f} cores")
     shown, remark = busy(others, options.anyway)
-    missed = sum(not told["reached"] for told in found)
+    missed = sum(not answer["reached"] for answer in found)
     remarks = [remark] if remark else []
     remarks += [f"{missed} of {len(found)} seeds did not reach it"] if missed else []
-    seconds = Figure([told["seconds"] for told in found])
-    preparing = Figure([told["preparing"] for told in found])
+    seconds = Figure([answer["seconds"] for answer in found])
+    preparing = Figure([answer["preparing"] for answer in found])
     how = f"measured, {len(found)} seeds; {preparing.text()} s to read and tokenize before"
     section.rows.append(["glassformer", seconds.text() if shown and not missed else "–", how, "; ".join(remarks)])
     section.facts.append({"peer": "glassformer", "runs": found, "others": others})
@@ -91,10 +91,10 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
             if not options.anyway:
                 wait_for_quiet(options.wait)
             with OtherLoad() as load:
-                found.append(child.ask(batches=BATCHES))
+                found.append(child.request(batches=BATCHES))
             others.append(load.cores)
         shown, remark = busy(others, options.anyway)
-        speed = Figure([told["reviews"] / told["seconds"] for told in found])
+        speed = Figure([answer["reviews"] / answer["seconds"] for answer in found])
         seconds = TUTORIAL_EPOCHS * n_reviews / speed.median
         how = (
             f"extrapolated: {speed.text()} reviews/s, so {rounded(n_reviews / speed.median)} s an epoch, times the "
@@ -102,15 +102,15 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
         )
         section.facts.append({"peer": peer.title, "rounds": found, "others": others})
         if options.whole:
-            told = child.ask(whole=True)
-            seconds, how = (told["seconds"], f"measured whole: {told['epochs']} epochs to {told['accuracy']:.2%}")
-            section.facts.append({"peer": peer.title, "whole": told})
+            answer = child.request(whole=True)
+            seconds, how = (answer["seconds"], f"measured whole: {answer['epochs']} epochs to {answer['accuracy']:.2%}")
+            section.facts.append({"peer": peer.title, "whole": answer})
     ratio = "" if ours is None or not shown else f"{seconds / ours:,.0f} × ours"
     remarks = "; ".join(text for text in (ratio, remark) if text)
     section.rows.append([peer.title, rounded(seconds) if shown else "–", how, remarks])
     if ours is not None and shown:
-        told = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else ' (extrapolated)'}"
-        section.summary.append(("training to 83.06% of IMDB", f"{rounded(ours)} s", told, f"{seconds / ours:,.0f} ×"))
+        text = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else ' (extrapolated)'}"
+        section.summary.append(("training to 83.06% of IMDB", f"{rounded(ours)} s", text, f"{seconds / ours:,.0f} ×"))
 
 
 def save_reviews(path: Path) -> int:

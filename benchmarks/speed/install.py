@@ -27,8 +27,8 @@ def install(name: str) -> bool:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "-r", str(lock)], check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
-        told = [line for line in (error.stderr or "").splitlines() if line.strip()] or [str(error)]
-        reason = next((line for line in told if line.startswith("ERROR")), told[-1])
+        lines = [line for line in (error.stderr or "").splitlines() if line.strip()] or [str(error)]
+        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failed.txt").write_text(f"does not install: {reason}\n", encoding="utf-8")
         print(f"{name}: {reason}", file=sys.stderr)

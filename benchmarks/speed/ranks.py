@@ -21,7 +21,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import our_precision, say, spec_of, wait_for_quiet
+from benchmarks.speed.training import log, our_precision, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
 
 LOOPS = (0, 1)
@@ -75,7 +75,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
                     speed, cores = round_of(group, n, options)
                     speeds[layout][n].append(speed)
                     others[layout].append(cores)
-                    say(f"({name}) {layout}, {n} loops: {speed:,.0f} tokens/s, others {cores or 0:.2f}")
+                    log(f"({name}) {layout}, {n} loops: {speed:,.0f} tokens/s, others {cores or 0:.2f}")
     return speeds, others
 
 
@@ -86,8 +86,8 @@ def start(spec: dict[str, Any], layout: tuple[int, int], options: Options, closi
         port = probe.getsockname()[1]
     (processes, threads), group = layout, list[Child]()
     for rank in range(processes):
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
-        variables = options.variables | {name: str(value) for name, value in told.items()}
+        rank_variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
+        variables = options.variables | {name: str(value) for name, value in rank_variables.items()}
         variables["MASTER_ADDR"] = "127.0.0.1"
         if processes > 1:  # as torchrun does; one process chooses by itself, unless it is told
             variables["OMP_NUM_THREADS"] = str(threads)
@@ -103,8 +103,8 @@ def round_of(group: list[Child], n_loops: int, options: Options) -> tuple[float,
     if not options.anyway:
         wait_for_quiet(options.wait)
     with busy_loops(n_loops), OtherLoad() as load, ThreadPoolExecutor(len(group)) as asking:
-        told = list(asking.map(lambda child: child.ask(batches=BATCHES), group))
-    return told[0]["tokens"] / max(answer["seconds"] for answer in told), load.cores
+        measured = list(asking.map(lambda child: child.request(batches=BATCHES), group))
+    return measured[0]["tokens"] / max(answer["seconds"] for answer in measured), load.cores
 
 
 def cells(

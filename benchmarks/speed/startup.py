@@ -15,7 +15,7 @@ from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import ROOT
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import say, wait_for_quiet
+from benchmarks.speed.training import log, wait_for_quiet
 
 N_WORDS, N_TEXTS = 6000, 400
 """Enough words that a classifier of d 128 has about a million parameters."""
@@ -42,7 +42,7 @@ def run_startup(options: Options) -> Section:
                 if i:  # the first of each finds its files on the disk, the others in memory
                     seconds[name].append(took)
                     others[name].append(load.cores)
-                    say(f"{name}: {took:.2f} s, others {load.cores or 0:.2f} cores")
+                    log(f"{name}: {took:.2f} s, others {load.cores or 0:.2f} cores")
     for name in commands:
         shown, remark = busy(others[name], options.anyway)
         section.rows.append([name, Figure(seconds[name]).text() if shown else "–", remark])
@@ -82,10 +82,10 @@ def train_small(folder: Path, options: Options) -> Path:
         "--out",
         str(folder / "run"),
     ]
-    say("training a small classifier")
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(options.variables))
-    if told.returncode:
-        raise SystemExit(f"part g could not train its model: {told.stderr.strip().splitlines()[-1]}")
+    log("training a small classifier")
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(options.variables))
+    if finished.returncode:
+        raise SystemExit(f"part g could not train its model: {finished.stderr.strip().splitlines()[-1]}")
     return folder / "run"
 
 

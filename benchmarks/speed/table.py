@@ -117,8 +117,8 @@ def busy(others: Sequence[float | None], anyway: bool) -> tuple[bool, str]:
     cores = statistics.median(known)
     if cores <= MOST_OTHERS:
         return True, ""
-    told = f"busy: others took {cores:.2f} cores"
-    return anyway, told if anyway else f"{told}; not shown (--anyway shows it)"
+    remark = f"busy: others took {cores:.2f} cores"
+    return anyway, remark if anyway else f"{remark}; not shown (--anyway shows it)"
 
 
 def write_between(path: Path, name: str, text: str) -> None:

@@ -51,7 +51,7 @@ class Row:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     others: list[float | None] = field(default_factory=list)
     why_not: str = ""
-    beside: list[float] = field(default_factory=list)
+    our_speeds: list[float] = field(default_factory=list)
     """Speeds of ours in the rounds that this row was measured in."""
 
     @property
@@ -73,21 +73,21 @@ class Row:
     @property
     def facts(self) -> dict[str, Any]:
         """Return the row for the JSON file."""
-        told = {
+        facts = {
             "peer": self.title,
             "row": self.name,
             "settings": asdict(self.settings),
             "others": self.others,
-            "beside": self.beside,
+            "our_speeds": self.our_speeds,
         }
-        return told | self.about | {"rounds": self.rounds, "why_not": self.why_not}
+        return facts | self.about | {"rounds": self.rounds, "why_not": self.why_not}
 
     @staticmethod
     def from_facts(facts: dict[str, Any]) -> Row:
         """Return the row from the JSON file."""
         peer = next(name for name, peer in PEERS.items() if peer.title == facts["peer"])
         about = {name: facts[name] for name in ("parameters", "curve", "warm_up") if name in facts}
-        kept = {name: facts[name] for name in ("rounds", "others", "why_not", "beside")}
+        kept = {name: facts[name] for name in ("rounds", "others", "why_not", "our_speeds")}
         return Row(peer, facts["row"], Settings(**facts["settings"]), about=about, **kept)
 
 
@@ -121,7 +121,7 @@ def measured_before(name: str, w: Workload, rows: list[Row], options: Options) -
     if not found or found[0]["facts"][-1]["workload"] != asdict(w):
         return []
     now = {(row.title, row.name) for row in rows if row.peer != "ours" and row.rounds}
-    earlier = [Row.from_facts(told) for told in found[0]["facts"][:-1] if (told["peer"], told["row"]) not in now]
+    earlier = [Row.from_facts(facts) for facts in found[0]["facts"][:-1] if (facts["peer"], facts["row"]) not in now]
     return [] if all(row.peer == "ours" for row in earlier) else earlier
 
 
@@ -133,8 +133,8 @@ def groups_of(rows: list[Row], most: int) -> list[list[Row]]:
     ours, others = [[row for row in rows if (row.peer == "ours") == own] for own in (True, False)]
     n = max(1, -(-len(others) // max(1, most - len(ours))))
     size = -(-len(others) // n)
-    mine = [[Row(row.peer, row.name, row.settings) for row in ours] for _ in range(n)]
-    return [mine[i] + others[i * size : (i + 1) * size] for i in range(n)]
+    our_groups = [[Row(row.peer, row.name, row.settings) for row in ours] for _ in range(n)]
+    return [our_groups[i] + others[i * size : (i + 1) * size] for i in range(n)]
 
 
 def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> None:
@@ -149,7 +149,7 @@ def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> Non
         finally:
             ours = next((row for row in running if row.peer == "ours"), None)
             for row in running:
-                row.beside = ours.speeds if ours is not None else []
+                row.our_speeds = ours.speeds if ours is not None else []
 
 
 def joined(groups: list[list[Row]]) -> list[Row]:
@@ -160,7 +160,7 @@ def joined(groups: list[list[Row]]) -> list[Row]:
     for row in (row for group in groups for row in group):
         before = found.get((row.peer, row.name))
         if before is not None and row.peer == "ours":
-            together = {name: getattr(before, name) + getattr(row, name) for name in ("rounds", "others", "beside")}
+            together = {name: getattr(before, name) + getattr(row, name) for name in ("rounds", "others", "our_speeds")}
             row = replace(row, about=row.about or before.about, **together)
         if before is None or row.rounds or not before.rounds:
             found[row.peer, row.name] = row
@@ -172,7 +172,7 @@ def interruptible(measuring: Callable[[], object]) -> bool:
     try:
         measuring()
     except KeyboardInterrupt:
-        say("interrupted: what is measured is shown")
+        log("interrupted: what is measured is shown")
         return True
     return False
 
@@ -207,7 +207,7 @@ def spec_of(w: Workload, data: Path, settings: Settings) -> dict[str, Any]:
 
 def start(row: Row, spec: dict[str, Any], options: Options, closing: ExitStack) -> str:
     """Start a row's process and wait until it is warm; why that failed, or nothing."""
-    say(f"{row.title}, {row.name}: warming up")
+    log(f"{row.title}, {row.name}: warming up")
     peer = PEERS[row.peer]
     module = f"benchmarks.speed.peers.{peer.module}"
     row.child = closing.enter_context(Child(peer.python, module, spec, options.variables))
@@ -227,17 +227,17 @@ def measure(row: Row, options: Options) -> None:
     if not options.anyway:
         wait_for_quiet(options.wait)
     try:
-        settle(lambda: child.ask(batches=1))
+        settle(lambda: child.request(batches=1))
         with OtherLoad() as load:
-            row.rounds.append(child.ask())
+            row.rounds.append(child.request())
     except ChildError as error:
         row.why_not = (
             f"ended after {len(row.rounds)} rounds: {error} (-9: the rows together may need more memory than there is)"
         )
-        say(f"{row.title}, {row.name}: {row.why_not}")
+        log(f"{row.title}, {row.name}: {row.why_not}")
         return
     row.others.append(load.cores)
-    say(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} a second, others {load.cores or 0:.2f} cores")
+    log(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} a second, others {load.cores or 0:.2f} cores")
 
 
 def settle(work: Callable[[], object]) -> None:
@@ -256,13 +256,13 @@ def wait_for_quiet(most: float) -> None:
 
 def floor_of(spec: dict[str, Any]) -> dict[str, float]:
     """Return seconds and FLOPs of the matrix products of a round, timed in a separate process."""
-    say("the floor: every matrix product alone")
+    log("the floor: every matrix product alone")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(spec, file)
         file.flush()
         command = [sys.executable, "-m", "benchmarks.speed.floor", file.name]
-        told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment())
-    return json.loads(told.stdout)
+        finished = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment())
+    return json.loads(finished.stdout)
 
 
 def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: Options) -> Section:
@@ -276,13 +276,13 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     verdicts = [verdict(row, w, ours, reference, options.anyway) for row in rows]
     for row, (shown, remarks) in zip(rows, verdicts, strict=True):
         section.rows.append(cells(row, shown, remarks))
-    comparable = [row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown and row.beside]
+    comparable = [row for row, (shown, _) in zip(rows, verdicts, strict=True) if shown and row.our_speeds]
     others = [row for row in comparable if row.peer != "ours"]
     if ours in comparable and others:
         best = max(others, key=share_of_ours)
-        told = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (ours, best)]
+        figures = [f"{Figure(row.speeds).text()} {w.counted}/s" for row in (ours, best)]
         ratio = f"{1 / share_of_ours(best):.2f} ×"
-        section.summary.append((f"training {w.title}", told[0], f"{best.title}, {best.name}: {told[1]}", ratio))
+        section.summary.append((f"training {w.title}", figures[0], f"{best.title}, {best.name}: {figures[1]}", ratio))
     section.facts = [row.facts for row in rows] + [{"floor": floor, "workload": asdict(w)}]
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
@@ -303,7 +303,7 @@ def rounds_told(rows: list[Row]) -> str:
 
 def share_of_ours(row: Row) -> float:
     """Return a row's speed relative to ours, in the rounds that both ran."""
-    return Figure(row.speeds).median / Figure(row.beside).median
+    return Figure(row.speeds).median / Figure(row.our_speeds).median
 
 
 def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyway: bool) -> tuple[bool, str]:
@@ -326,7 +326,7 @@ def cells(row: Row, shown: bool, remarks: str) -> list[str]:
     if row.why_not:
         return [row.title, row.name, *["–"] * 8, remarks]
     speed, floors = Figure(row.speeds), Figure([r["seconds"] / r["floor"] for r in row.rounds])
-    ratio = f"{share_of_ours(row):.2f}" if row.beside else "–"
+    ratio = f"{share_of_ours(row):.2f}" if row.our_speeds else "–"
     figures = [speed.text(), ratio] if shown else ["–", "–"]
     last = row.rounds[-1]
     over_floor = f"{floors.median:.2f}" if shown else "–"
@@ -344,6 +344,6 @@ def cells(row: Row, shown: bool, remarks: str) -> list[str]:
     ]
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Print progress to stderr."""
     print(text, file=sys.stderr, flush=True)

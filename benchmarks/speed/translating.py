@@ -20,7 +20,7 @@ from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.training import interruptible, our_precision, say, settle, wait_for_quiet
+from benchmarks.speed.training import interruptible, log, our_precision, settle, wait_for_quiet
 from benchmarks.speed.workloads import FIRST_WORD, make_texts, word_of
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Row:
             f"{how} {beam}": [{k: v for k, v in r.items() if k != "found"} for r in some]
             for (how, beam), some in self.rounds.items()
         }
-        told = {"peer": self.title, "row": self.name, "settings": self.settings, "others": self.others}
-        return told | self.about | {"rounds": rounds, "why_not": self.why_not}
+        facts = {"peer": self.title, "row": self.name, "settings": self.settings, "others": self.others}
+        return facts | self.about | {"rounds": rounds, "why_not": self.why_not}
 
 
 def run_translating(options: Options) -> Section:
@@ -139,9 +139,9 @@ def wanted_rows(options: Options) -> list[Row]:
 def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     """Write the checkpoint for all peers (`peers/translating.py`); what it is, for the table."""
     if options.checkpoint is None:
-        model, told = random_translator(options)
+        model, answer = random_translator(options)
     else:
-        model, told = trained_translator(options)
+        model, answer = trained_translator(options)
     from glassformer.models.build import d_ff_of
     from glassformer.nn.positions import sinusoidal
 
@@ -149,10 +149,10 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
     weights["positions"] = sinusoidal(model.max_len, c.d_model).numpy()
     vocab_size = len(weights["tgt_embedding.weight"])
-    told["sizes"] = asdict(c) | {"d_ff": d_ff_of(c), "vocab_size": vocab_size, "max_len": model.max_len}
+    answer["sizes"] = asdict(c) | {"d_ff": d_ff_of(c), "vocab_size": vocab_size, "max_len": model.max_len}
     np.savez(folder / "weights.npz", allow_pickle=False, **weights)
-    (folder / "model.json").write_text(json.dumps(told), encoding="utf-8")
-    return {"n": len(told["sources"]), "steps": told["steps"], "sizes": told["sizes"], "run": told["run"]}
+    (folder / "model.json").write_text(json.dumps(answer), encoding="utf-8")
+    return {"n": len(answer["sources"]), "steps": answer["steps"], "sizes": answer["sizes"], "run": answer["run"]}
 
 
 def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
@@ -192,13 +192,13 @@ def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     texts = [texts[i % len(texts)] for i in range(options.sentences)]
     eos = run.task.tokenizer.eos_id
     sources = [[*ids[: run.config.text.max_len], eos] for ids in run.task.tokenizer.encode_batch(texts)]
-    told = {"sources": sources, "words": texts, "steps": None, "run": str(Path(str(options.checkpoint)).resolve())}
-    return run.model, told  # pyright: ignore[reportReturnType]
+    answer = {"sources": sources, "words": texts, "steps": None, "run": str(Path(str(options.checkpoint)).resolve())}
+    return run.model, answer  # pyright: ignore[reportReturnType]
 
 
 def start(row: Row, folder: str, options: Options, closing: ExitStack) -> str:
     """Start a row's process and wait until it is warm; why that failed, or nothing."""
-    say(f"{row.title}, {row.name}: warming up")
+    log(f"{row.title}, {row.name}: warming up")
     peer = PEERS[row.peer]
     module = {"ours": "ours_translating", "transformers": "hugging_face_translating"}.get(row.peer, peer.module)
     spec = {"checkpoint": folder, "settings": row.settings}
@@ -214,7 +214,7 @@ def sentences_for(row: Row, most: int) -> int:
     """Return how many sentences the first row translates with a beam of 4 in `BULK_SECONDS` on this machine."""
     assert row.child is not None
     probe = min(most, 128)
-    seconds = row.child.ask(how="bulk", beam=4, which=list(range(probe)))["seconds"]
+    seconds = row.child.request(how="bulk", beam=4, which=list(range(probe)))["seconds"]
     return min(most, max(probe, round(probe / seconds * BULK_SECONDS / 100) * 100))
 
 
@@ -223,13 +223,13 @@ def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
     if not options.anyway:
         wait_for_quiet(options.wait)
     assert row.child is not None
-    settle(lambda: row.child and row.child.ask(how="one", beam=beam, which=[0]))
+    settle(lambda: row.child and row.child.request(how="one", beam=beam, which=[0]))
     with OtherLoad() as load:
-        told = row.child.ask(how=how, beam=beam, which=list(range(n)))
-    row.rounds[how, beam].append(told)
+        answer = row.child.request(how=how, beam=beam, which=list(range(n)))
+    row.rounds[how, beam].append(answer)
     row.others.append(load.cores)
-    speed = n / told["seconds"]
-    say(f"{row.title}, {row.name}: {how}, beam {beam}: {speed:,.1f} sentences/s, others {load.cores or 0:.2f} cores")
+    speed = n / answer["seconds"]
+    log(f"{row.title}, {row.name}: {how}, beam {beam}: {speed:,.1f} sentences/s, others {load.cores or 0:.2f} cores")
 
 
 def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Options) -> Section:

@@ -187,8 +187,8 @@ def make_texts(w: Workload, n: int, seed: int = 0) -> Texts:
         labels = rng.integers(2, size=n)
         # A tenth of the words speaks for a class, and nine in ten of those for the right one.
         speaks = rng.random(len(ids)) < 0.1
-        said = np.where(rng.random(len(ids)) < 0.9, labels.repeat(lengths), 1 - labels.repeat(lengths))
-        ids = np.where(speaks, FIRST_WORD + 20 + 2 * rng.integers(50, size=len(ids)) + said, ids)
+        signal = np.where(rng.random(len(ids)) < 0.9, labels.repeat(lengths), 1 - labels.repeat(lengths))
+        ids = np.where(speaks, FIRST_WORD + 20 + 2 * rng.integers(50, size=len(ids)) + signal, ids)
         return Texts(ids, offsets, none, flat, labels)
     ids[offsets[1:] - 1] = EOS
     ratio = TARGET_RATIO * np.exp(TARGET_SPREAD * rng.standard_normal(n))

@@ -24,7 +24,7 @@ from glassformer.data.splits import Split
 from glassformer.distributed.process_group import launched_processes
 from glassformer.errors import DataError, UsageError
 from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.models.quantize import at_precision
+from glassformer.models.quantize import quantize_for_inference
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, JsonObject
@@ -205,7 +205,7 @@ class Run:
     @cached_property
     def _answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""
-        return at_precision(self.model, self.precision)
+        return quantize_for_inference(self.model, self.precision)
 
     def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """Return one dictionary per text, in order; options are fields of `DecodeConfig` (`beam_size=1`).

@@ -92,8 +92,8 @@ def test_one_class_and_no_class_are_refused(train: Callable[..., Ended]) -> None
 def test_texts_that_are_all_equal_are_refused(train: Callable[..., Ended], parts: dict[str, Rows]) -> None:
     ended = train([("the same", label) for _, label in reviews(60)], **parts)
     assert ended.code == 3 and len(ended.err.splitlines()) == 2
-    told = "all 60 texts are the same" if parts else "60 examples with 1 different text leave nothing to validate on"
-    assert told in ended.err
+    message = "all 60 texts are the same" if parts else "60 examples with 1 different text leave nothing to validate on"
+    assert message in ended.err
 
 
 def test_a_class_with_one_example_stays_in_training(train: Callable[..., Ended]) -> None:
@@ -138,9 +138,9 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
     ended = train(rows[:200], "--batch-size", "64", "--lr", "1e-3", steps=16, test=rows[200:])
     assert ended.code == 0, ended.err
     answers = r"It answers `common` to (every text|1\d\d of 200 texts), whatever they say, and 50 of 200 are something"
-    for told in (ended.err, ended.report.split("## Result")[0], ended.card):
-        assert re.search(answers, told)
-        assert "is not better than that by more than chance" in told
+    for message in (ended.err, ended.report.split("## Result")[0], ended.card):
+        assert re.search(answers, message)
+        assert "is not better than that by more than chance" in message
 
 
 def test_a_class_that_is_nearly_all_there_is(train: Callable[..., Ended]) -> None:
@@ -167,8 +167,8 @@ def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
     ],
 )
 def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], one: str, guessing: bool) -> None:
-    told = one_answer(scored(confusion))
-    assert one in told[0] if one else told == []
+    message = one_answer(scored(confusion))
+    assert one in message[0] if one else message == []
     assert bool(no_better_than_guessing(scored(confusion))) == guessing
 
 
@@ -182,9 +182,10 @@ def test_pairs_and_texts_too_few(
     tgt.write_text("".join(f"Nummer {i}\n" for i in range(10)), encoding="utf-8")
     pairs = ["train", "translate", "--src-file", str(src), "--tgt-file", str(tgt), "--out", str(tmp_path / "run")]
     assert main([*pairs, "--steps", "3", *SMALL]) == 0
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert (
-        "only 9 examples to train on: expect little more than guessing" in told and "Only 1 sentence was scored" in told
+        "only 9 examples to train on: expect little more than guessing" in message
+        and "Only 1 sentence was scored" in message
     )
     src.write_text("the same\n" * 10, encoding="utf-8")
     assert main([*pairs[:-1], str(tmp_path / "other"), "--steps", "3", *SMALL]) == 3

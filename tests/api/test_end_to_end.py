@@ -244,5 +244,5 @@ def test_a_long_text_is_announced_before_it_is_read(
     assert "reading " not in capsys.readouterr().err  # the file has more in it than its texts
     monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", 1000)
     glassformer.train("classify", out=tmp_path / "long", train_file=reviews, **TINY | {"steps": 1})
-    told = capsys.readouterr().err.splitlines()
-    assert "million characters: tokenizer and encoding can take minutes" in told[0]
+    message = capsys.readouterr().err.splitlines()
+    assert "million characters: tokenizer and encoding can take minutes" in message[0]

@@ -93,10 +93,10 @@ def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> 
     run = glassformer.load(trained["a"], trained["b"], trained["wide"])
     assert isinstance(run.model, Ensemble) and len(run.model.members) == 3
     assert run.path == trained["a"] and run.joined == (trained["b"], trained["wide"])
-    said = [row["score"] for row in run.predict(["one red", "two blue"])]
+    output = [row["score"] for row in run.predict(["one red", "two blue"])]
     alone = glassformer.load(trained["a"])
     assert alone.joined == () and not isinstance(alone.model, Ensemble)
-    assert said != [row["score"] for row in alone.predict(["one red", "two blue"])]
+    assert output != [row["score"] for row in alone.predict(["one red", "two blue"])]
     scores = run.evaluate()
     assert scores["joined"] == [str(trained[name]) for name in ("a", "b", "wide")]
     assert "joined" not in alone.evaluate()

@@ -22,8 +22,8 @@ FLAGS = (
 
 
 def start(tmp_path: Path, *arguments: str) -> Command:
-    said = tmp_path / f"said-{len(list(tmp_path.glob('said-*')))}"
-    return Command(said, ("train", *arguments), {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
+    output = tmp_path / f"said-{len(list(tmp_path.glob('output-*')))}"
+    return Command(output, ("train", *arguments), {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
 
 
 def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
@@ -43,8 +43,8 @@ def wait_for(condition: Callable[[], bool], process: Command) -> None:
 
 
 def finish(tmp_path: Path, name: str) -> bytes:
-    code, said = start(tmp_path, "--resume", str(tmp_path / name)).wait(180)
-    assert code == 0, said
+    code, output = start(tmp_path, "--resume", str(tmp_path / name)).wait(180)
+    assert code == 0, output
     return weights(tmp_path, name)
 
 
@@ -69,10 +69,10 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Pa
         folder = tmp_path / name / "checkpoints"
         wait_for(lambda folder=folder: any(folder.glob("step-*")), process)
         process.send(number)
-        code, said = process.wait(60)
-        assert code == expected_code, said
+        code, output = process.wait(60)
+        assert code == expected_code, output
         if number != signal.SIGKILL:
-            assert "--resume" in said, "it must say how to go on"
+            assert "--resume" in output, "it must say how to go on"
         assert finish(tmp_path, name) == expected
         lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(lines) == len(log), "the log has every update once"
@@ -81,8 +81,8 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Pa
 @pytest.mark.slow
 def test_random_kills_over_and_over(tmp_path: Path) -> None:
     """SIGKILL at random instants of start, training and saving, each followed by a resume."""
-    code, said = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
-    assert code == 0, said
+    code, output = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
+    assert code == 0, output
     process = start(tmp_path, *new_run(tmp_path, "hit"))
     wait_for(lambda: (tmp_path / "hit" / "config.toml").exists(), process)
     for i in range(8):
@@ -90,6 +90,6 @@ def test_random_kills_over_and_over(tmp_path: Path) -> None:
         process.send(signal.SIGKILL)
         process.wait(60)
         process = start(tmp_path, "--resume", str(tmp_path / "hit"))
-    code, said = process.wait(180)
-    assert code == 0, said
+    code, output = process.wait(180)
+    assert code == 0, output
     assert weights(tmp_path, "hit") == weights(tmp_path, "whole")

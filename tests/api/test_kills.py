@@ -39,12 +39,12 @@ def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...]
     for process in processes:  # as torchrun does: who waits for the dead to come would wait on
         if process.returncode is None:
             process.send(signal.SIGTERM)
-    codes, said = ended(processes, 90)
-    assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, 143, -signal.SIGTERM}, said
+    codes, output = ended(processes, 90)
+    assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, 143, -signal.SIGTERM}, output
     after, warnings = latest_checkpoint(folder)
     assert not warnings, "every committed checkpoint is sound"
     assert saved(tmp_path, name)[-1:] >= before
-    resumed = re.findall(r"resumed at step ([\d,]+)", "".join(said))
+    resumed = re.findall(r"resumed at step ([\d,]+)", "".join(output))
     assert not resumed or before == [f"step-{int(resumed[0].replace(',', '')):08d}"]
     if codes[lost] != -signal.SIGKILL:
         return "had ended"
@@ -63,8 +63,8 @@ def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -
     )
     ended(start(tmp_path, 1, "--version"))  # what all are forked from has imported torch: not a run's time
     began = time.monotonic()
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *flags)))
-    assert codes == [0, 0], said
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *flags)))
+    assert codes == [0, 0], output
     seconds = time.monotonic() - began
     found: Counter[str] = Counter()
     finished, run = 0, 0
@@ -75,8 +75,8 @@ def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -
             found[strike(tmp_path, rng, name, flags, seconds)] += 1
             print(f"{sum(found.values())} starts, {finished} runs finished: {dict(found)}", flush=True)
         if done or rng.random() < 0.05 or (tmp_path / name / "report.md").exists():
-            codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *flags)))
-            assert codes == [0, 0], said
+            codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *flags)))
+            assert codes == [0, 0], output
             for key, values in curve(tmp_path, "whole").items():
                 assert curve(tmp_path, name)[key] == pytest.approx(values, rel=1e-5), (name, key)
             assert not list((tmp_path / name).rglob(".tmp-*"))

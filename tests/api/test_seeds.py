@@ -68,7 +68,7 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     assert report["test"]["sd"] == pytest.approx(statistics.stdev(accuracies))
     assert (report["test"]["min"], report["test"]["max"]) == (min(accuracies), max(accuracies))
     best = max(report["runs"], key=lambda run: run["valid"])
-    said = [
+    output = [
         [
             json.loads(line)
             for line in (three / f"seed-{s}" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
@@ -77,9 +77,9 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     ]
     means = [
         {name: sum(a["probabilities"][name] for a in rows) for name in ("awful", "fine", "great")}
-        for rows in zip(*said, strict=True)
+        for rows in zip(*output, strict=True)
     ]
-    right = [max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, said[0], strict=True)]
+    right = [max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, output[0], strict=True)]
     assert report["ensemble"]["metric"] == "accuracy"
     assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
@@ -91,10 +91,10 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
 def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: Path) -> None:
     evaluation = SeedsFolder(three).read_ensemble()
     assert evaluation is not None and "predictions" not in evaluation.scores
-    said = [RunFolder(three / f"seed-{seed}").read_predictions() or [] for seed in (4, 5, 6)]
-    names = list(said[0][0]["probabilities"])
-    table = np.array([[[row["probabilities"][name] for name in names] for row in rows] for rows in said])
-    expected = score([names.index(row["truth"]) for row in said[0]], table.mean(axis=0), names)
+    output = [RunFolder(three / f"seed-{seed}").read_predictions() or [] for seed in (4, 5, 6)]
+    names = list(output[0][0]["probabilities"])
+    table = np.array([[[row["probabilities"][name] for name in names] for row in rows] for rows in output])
+    expected = score([names.index(row["truth"]) for row in output[0]], table.mean(axis=0), names)
     for name in ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"):
         assert evaluation.value(name) == pytest.approx(expected[name], rel=1e-5), name
     assert evaluation.interval("accuracy") == pytest.approx(expected["ci95"])
@@ -127,8 +127,8 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert run.predict("film plot great") == glassformer.load(three / best).predict("film plot great")
     capsys.readouterr()
     assert main(["predict", str(three), "film plot great"]) == 0
-    told = capsys.readouterr()
-    assert f"{three / best} is the best by validation" in told.err
+    message = capsys.readouterr()
+    assert f"{three / best} is the best by validation" in message.err
     assert main(["evaluate", str(three), "--split", "valid", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
 
@@ -136,16 +136,16 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
 def test_named_together_they_predict_the_mean(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")]
     runs = SeedsFolder(three).finished
-    said = [[a["probabilities"] for a in glassformer.load(run.path).predict(lines)] for run in runs]
+    output = [[a["probabilities"] for a in glassformer.load(run.path).predict(lines)] for run in runs]
     capsys.readouterr()
     assert main(["predict", ",".join(str(run.path) for run in runs), *lines, "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["text"] for row in rows] == lines
     for i, row in enumerate(rows):
-        mean = {name: statistics.mean(one[i][name] for one in said) for name in said[0][i]}
+        mean = {name: statistics.mean(one[i][name] for one in output) for name in output[0][i]}
         assert row["label"] == max(mean, key=mean.__getitem__)
         assert row["probability"] == pytest.approx(mean[row["label"]], abs=1e-6)
-    assert len({one[0]["great"] for one in said}) == 3, "the seeds are not of one mind"
+    assert len({one[0]["great"] for one in output}) == 3, "the seeds are not of one mind"
 
 
 class Killed(Exception):
@@ -222,9 +222,9 @@ def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
 
 def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:
     file = write_reviews(tmp_path / "r.csv")
-    for asked in ({"seeds": 1}, {"seeds": 3, "dry_run": True}, {"seeds": 3, "overfit_batch": True}):
+    for requested in ({"seeds": 1}, {"seeds": 3, "dry_run": True}, {"seeds": 3, "overfit_batch": True}):
         with pytest.raises(UsageError, match="seeds"):
-            glassformer.train("classify", out=tmp_path / "x", train_file=file, **asked, **TINY)
+            glassformer.train("classify", out=tmp_path / "x", train_file=file, **requested, **TINY)
     assert not (tmp_path / "x").exists()
 
 
@@ -234,9 +234,9 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
     assert (
         main(["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json", *small]) == 0
     )
-    told = capsys.readouterr()
-    assert json.loads(told.out)["test"]["n"] == 2
-    assert f"report: {out / 'report.md'}" in told.err and "seed 2, run 2 of 2" in told.err
+    message = capsys.readouterr()
+    assert json.loads(message.out)["test"]["n"] == 2
+    assert f"report: {out / 'report.md'}" in message.err and "seed 2, run 2 of 2" in message.err
     assert main(["train", "--resume", str(out)]) == 0
     assert main(["compare", str(out), str(out / "seed-1")]) == 0
     assert "2 seeds" not in capsys.readouterr().out

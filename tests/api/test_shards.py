@@ -91,8 +91,8 @@ def test_text_encoded_ahead_brings_its_tokenizer_and_what_was_held_out(
 ) -> None:
     encode(tmp_path / "shards", files / "train.txt", "--kind", "char", "--lowercase", "--valid-fraction", "0.3")
     run = train(tmp_path / "run", tmp_path / "shards", None)
-    said = capsys.readouterr().err
-    assert "taken from" in said and "tokenizer char" in said and "held out when" in said
+    output = capsys.readouterr().err
+    assert "taken from" in output and "tokenizer char" in output and "held out when" in output
     config = glassformer.load(run).config.text
     assert (config.tokenizer, config.lowercase) == ("char", True)
     assert Tokenizer.load(run / "tokenizer.json").sha256 == Tokenizer.load(tmp_path / "shards/tokenizer.json").sha256
@@ -138,7 +138,7 @@ def test_the_commands_that_look_at_data_look_at_shards(
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "message"),
     [
         ([], "data encode needs files of text"),
         (["a.txt"], "data encode needs files of text, and --out"),
@@ -149,10 +149,10 @@ def test_the_commands_that_look_at_data_look_at_shards(
         (["a.txt", "--out", "x", "--separators", ""], "no flag --separators"),
     ],
 )
-def test_what_cannot_be_encoded_is_a_sentence(argv, told, tmp_path, monkeypatch, capsys) -> None:
+def test_what_cannot_be_encoded_is_a_sentence(argv, message, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["data", "encode", *argv]) == UsageError.exit_code
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_encoding_tells_what_it_did(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,8 +50,8 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     facts = found["three"]
     report = json.loads((runs / "three" / "report.json").read_text(encoding="utf-8"))
     assert facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"} and facts["score"]["n"] == 2
-    beside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
-    assert set(facts["baselines"]) == beside
+    alongside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
+    assert set(facts["baselines"]) == alongside
     seeds = [
         json.loads((runs / "three" / f"seed-{n}" / "report.json").read_text(encoding="utf-8"))["evaluation"]
         for n in (1, 2)
@@ -82,7 +82,7 @@ def test_the_page_is_made_again_without_the_runs(
     assert "## Reviews: made" in text and "- three: Not in earnest." in text and "2026" not in text
     assert "glassformer train classify --seeds 3 --out runs/results/three" in text
     assert "(docs/images/results-reviews.png)" in text and first["results-reviews.png"].startswith(b"\x89PNG")
-    assert "missing: " in (told := capsys.readouterr().err) and "gone; it is not in the page" in told
+    assert "missing: " in (message := capsys.readouterr().err) and "gone; it is not in the page" in message
     monkeypatch.setattr(sys, "argv", ["results", "--runs", str(tmp_path / "nothing")])
     results.main(tmp_path)
     assert {p.name: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == first

@@ -41,10 +41,10 @@ def test_what_a_child_used_is_not_lost_when_it_ends() -> None:
 
 def test_a_busy_machine_s_row_is_refused_or_marked() -> None:
     assert busy([0.02, 0.05, 3.0], anyway=False) == (True, "")  # one moment is not the rule
-    shown, told = busy([0.3, 0.5, 0.0], anyway=False)
-    assert not shown and "0.30 cores" in told
-    shown, told = busy([0.3, 0.5, 0.0], anyway=True)
-    assert shown and told == "busy: others took 0.30 cores"
+    shown, message = busy([0.3, 0.5, 0.0], anyway=False)
+    assert not shown and "0.30 cores" in message
+    shown, message = busy([0.3, 0.5, 0.0], anyway=True)
+    assert shown and message == "busy: others took 0.30 cores"
     assert busy([None, None], anyway=False) == (True, "load unknown")
 
 
@@ -122,7 +122,7 @@ def row(peer: str, seconds: list[float], loss: float = 1.0, parameters: int = 10
 
 def test_a_row_is_measured_against_ours_and_the_floor() -> None:
     ours, theirs = row("ours", [2.0, 3.0, 4.0]), row("torch", [6.0, 5.0, 10.0])
-    theirs.beside = ours.speeds
+    theirs.our_speeds = ours.speeds
     line = cells(theirs, True, "")
     assert line[2:7] == ["100 (60.0–120)", "0.50", "1,000", "25.0%", "4.00"]
 
@@ -133,7 +133,7 @@ def test_rows_that_do_not_fit_in_memory_together_are_compared_with_ours_beside_t
     for group, seconds in zip(groups, (1.0, 2.0), strict=True):
         for r in group:
             r.rounds = row("x", [seconds if r.peer == "ours" else 4.0]).rounds
-            r.others, r.beside = [0.0], [600 / seconds]
+            r.others, r.our_speeds = [0.0], [600 / seconds]
     ours, *others = training.joined(groups)
     assert ours.speeds == [600, 300] and len(ours.others) == 2
     assert [training.share_of_ours(r) for r in others] == [0.25, 0.25, 0.5, 0.5]
@@ -147,11 +147,11 @@ def named(peer: str, name: str) -> Row:
 def test_rows_of_an_earlier_sitting_stay_with_ours_beside_them(tmp_path: Path) -> None:
     file, w, floor = tmp_path / "speed.json", WORKLOADS["b"], {"seconds": 2.0, "flops": 1.0}
     options = read_options(["--json", str(file)])
-    before = [row("ours", [1.0]), replace(row("torch", [4.0]), beside=[600.0])]
+    before = [row("ours", [1.0]), replace(row("torch", [4.0]), our_speeds=[600.0])]
     section = training.section_of(w, before, floor, options)
     section.part, section.machine = "b", table.machine()
     file.write_text(json.dumps({"sections": [vars(section)]}), encoding="utf-8")
-    now = [row("ours", [2.0]), replace(row("joeynmt", [3.0]), beside=[300.0])]
+    now = [row("ours", [2.0]), replace(row("joeynmt", [3.0]), our_speeds=[300.0])]
     earlier = training.measured_before("b", w, now, options)
     ours, torch, joey = training.joined([earlier, now])
     assert ours.speeds == [600, 300] and [training.share_of_ours(r) for r in (torch, joey)] == [0.25, 2 / 3]
@@ -165,11 +165,11 @@ def test_rows_of_an_earlier_sitting_stay_with_ours_beside_them(tmp_path: Path) -
 def test_rows_that_are_not_the_same_work_are_void() -> None:
     w, ours = WORKLOADS["b"], row("ours", [1.0])
     assert verdict(row("torch", [1.0], loss=1.1), w, ours, ours, False) == (True, "")
-    shown, told = verdict(row("torch", [1.0], loss=1.3), w, ours, ours, False)
-    assert not shown and "void: its loss" in told
-    shown, told = verdict(row("torch", [1.0], parameters=1006), w, ours, ours, False)
-    assert not shown and "parameters" in told
-    assert "–" in cells(row("torch", [1.0]), shown, told)
+    shown, message = verdict(row("torch", [1.0], loss=1.3), w, ours, ours, False)
+    assert not shown and "void: its loss" in message
+    shown, message = verdict(row("torch", [1.0], parameters=1006), w, ours, ours, False)
+    assert not shown and "parameters" in message
+    assert "–" in cells(row("torch", [1.0]), shown, message)
 
 
 def test_translations_that_are_shorter_are_another_work() -> None:
@@ -237,8 +237,8 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchmarks.speed.registry.ENVIRONMENTS", tmp_path / "none")
         assert main(["--only", "b,d", *flags, "--json", str(found), "--write", str(page)]) == 0
-    told, table = json.loads(found.read_text()), page.read_text()
-    training, translation = told["sections"]
+    message, table = json.loads(found.read_text()), page.read_text()
+    training, translation = message["sections"]
     assert [len(fact["rounds"]) for fact in training["facts"] if fact.get("rounds")] == [2] * len(
         [fact for fact in training["facts"] if fact.get("peer") == "glassformer"]
     )
@@ -269,7 +269,7 @@ def test_shares_are_of_the_same_row_s_speed_alone() -> None:
 
 def test_help_tells_every_part() -> None:
     root = Path(__file__).parents[2]
-    told = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-m", "benchmarks.speed", "--help"],
         capture_output=True,
         text=True,
@@ -277,7 +277,7 @@ def test_help_tells_every_part() -> None:
         env=dict(os.environ, PYTHONPATH=str(root / "src")),
         check=True,
     ).stdout
-    assert all(f"\n  {part}  " in told for part in "abcdefgh")
+    assert all(f"\n  {part}  " in message for part in "abcdefgh")
 
 
 def test_processes_are_measured_against_threads_on_the_same_batches() -> None:

@@ -70,7 +70,7 @@ class App:
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base
         self.waiting: set[Request] = set()
-        self.listeners = {"request": self.asked, "requestfinished": self.over, "requestfailed": self.over}
+        self.listeners = {"request": self.requested, "requestfinished": self.over, "requestfailed": self.over}
         for event, listener in self.listeners.items():
             page.on(event, listener)  # type: ignore[call-overload]
 
@@ -81,7 +81,7 @@ class App:
         for event, listener in self.listeners.items():
             self.page.remove_listener(event, listener)
 
-    def asked(self, request: Request) -> None:
+    def requested(self, request: Request) -> None:
         self.waiting.add(request)
 
     def over(self, request: Request) -> None:

@@ -108,7 +108,7 @@ def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str])
             init_script: str = "",
             **params: object,
         ) -> App:
-            page = stack.enter_context(windows.lent(watch, options or {}, init_script))
+            page = stack.enter_context(windows.open_page(watch, options or {}, init_script))
             base = model.as_uri() if isinstance(model, Path) else address(model)
             return stack.enter_context(App(page, base)).open(screen, **params)
 
@@ -132,7 +132,7 @@ class Windows:
         self.free: dict[str, list[Page]] = {}
 
     @contextmanager
-    def lent(self, watch: Watch, options: dict[str, Any], init_script: str) -> Iterator[Page]:
+    def open_page(self, watch: Watch, options: dict[str, Any], init_script: str) -> Iterator[Page]:
         free = self.free.setdefault(repr([sorted(options.items()), init_script]), [])
         page = free.pop() if free else self._new_page(options, init_script)
         with watch.over(page.context):

@@ -25,8 +25,8 @@ def test_an_erased_word_moves_the_probability_as_in_python(app: Callable[..., Ap
     assert float(readout.get_attribute("data-value") or "nan") == pytest.approx(math.exp(best.log_prob), rel=1e-5)
     page.page.locator("[data-word='2']").click()
     page.page.wait_for_selector("[data-word='2'][aria-pressed=true]")
-    told = erase(explanation, EraseRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
-    expected = next(math.exp(c.log_prob) for c in told.prediction.top if c.id == best.id)
+    message = erase(explanation, EraseRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
+    expected = next(math.exp(c.log_prob) for c in message.prediction.top if c.id == best.id)
     page.until(
         "expected => Math.abs(document.querySelector('main [data-role=probability]').dataset.value - expected) < 1e-5",
         expected,

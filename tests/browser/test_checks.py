@@ -71,8 +71,8 @@ def test_the_arithmetic_of_a_cell_sums_to_the_cell(app: Callable[..., App]) -> N
     for q, k, product in numbers:
         assert product == pytest.approx(q * k, rel=2e-3)
     assert sum(product for _, _, product in numbers) == pytest.approx(value, abs=5e-3 * abs(value))
-    said = next(row for row in cells if row[0] == "sum")
-    assert float(said[-1].replace("−", "-") or said[-2].replace("−", "-")) == pytest.approx(value, rel=1e-3)
+    output = next(row for row in cells if row[0] == "sum")
+    assert float(output[-1].replace("−", "-") or output[-2].replace("−", "-")) == pytest.approx(value, rel=1e-3)
 
 
 def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[..., App]) -> None:
@@ -86,14 +86,14 @@ def test_the_code_shown_marks_the_line_that_computes_the_step(app: Callable[...,
 def test_a_window_says_what_is_cut_and_leaves_a_short_stream_whole(app: Callable[..., App]) -> None:
     """A source of 560 characters is shown in part, its short translation as it is."""
     run = subject_of(("translate", {"n_layers": 1}), max_len=600)
-    asked = {"text": "abcdefg" * 80, "target": "abc", "window": 300}
-    page = app(run, "step", node="encoder.0.self.weights", **asked)
+    requested = {"text": "abcdefg" * 80, "target": "abc", "window": 300}
+    page = app(run, "step", node="encoder.0.self.weights", **requested)
     assert page.check("encoder.0.self.weights") == "unavailable"
     assert "a row here sums to less" in page.page.inner_text(".step-says")
     for node in ("src_embedding.ids", "tgt_embedding.ids", "tgt_embedding.positions", "decoder.0.self.weights"):
-        page.go("step", node=node, **asked)
+        page.go("step", node=node, **requested)
         assert page.check(node) == "ok", node
     assert "sums to less" not in page.page.inner_text(".step-says")
-    page.go("attention", node="encoder.0.self.weights", **asked)
+    page.go("attention", node="encoder.0.self.weights", **requested)
     assert page.page.locator("[data-sort=entropy]").count() == 0
     assert "every row sums to 1" not in page.page.inner_text("main")

@@ -52,10 +52,10 @@ def test_128_tokens_within_two_seconds(app: Callable[..., App], run: Run, screen
     for attempt in range(5):
         page.page.goto("about:blank")
         page.open(screen, text="abc", max_new_tokens=1)
-        asked = REQUEST.text[attempt:] + "defga"[:attempt]
+        requested = REQUEST.text[attempt:] + "defga"[:attempt]
         began = stopwatch.read()
-        page.page.evaluate("hash => { location.hash = hash }", f"#/{screen}?max_new_tokens=1&text={asked}")
-        page.until("text => document.querySelector('[data-role=text]').value === text", asked)
+        page.page.evaluate("hash => { location.hash = hash }", f"#/{screen}?max_new_tokens=1&text={requested}")
+        page.until("text => document.querySelector('[data-role=text]').value === text", requested)
         page.ready(screen)
         page.until(DRAWN)
         page.press("2")  # and it listens

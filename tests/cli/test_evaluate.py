@@ -12,20 +12,22 @@ from .conftest import Runs
 
 
 def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    told = cli("evaluate", runs.classify, "--test-file", runs.table, "--json")
-    assert told.code == 0, told.err
-    scores = json.loads(told.out)
+    message = cli("evaluate", runs.classify, "--test-file", runs.table, "--json")
+    assert message.code == 0, message.err
+    scores = json.loads(message.out)
     assert (scores["task"], scores["n"]) == ("classify", 60)
     assert {"accuracy", "ci95", "macro_f1"} <= scores.keys()
     assert "predictions" not in scores and "examples" not in scores
 
-    told = cli("evaluate", runs.translate, "--src-file", runs.src, "--ref-file", runs.tgt, "--json", "--beam-size", "2")
-    scores = json.loads(told.out)
+    message = cli(
+        "evaluate", runs.translate, "--src-file", runs.src, "--ref-file", runs.tgt, "--json", "--beam-size", "2"
+    )
+    scores = json.loads(message.out)
     assert (scores["task"], scores["n"], scores["beam_size"]) == ("translate", 60, 2)
     assert {"bleu", "bleu_signature", "chrf", "exact_match"} <= scores.keys()
 
-    told = cli("evaluate", runs.lm, "--test-file", runs.book, "--json")
-    scores = json.loads(told.out)
+    message = cli("evaluate", runs.lm, "--test-file", runs.book, "--json")
+    scores = json.loads(message.out)
     assert scores["task"] == "lm"
     assert {"nats_per_token", "bits_per_char", "perplexity"} <= scores.keys()
 
@@ -38,13 +40,13 @@ def test_the_runs_own_splits(cli: Callable, runs: Runs) -> None:
 
 
 def test_people_get_a_table(cli: Callable, runs: Runs) -> None:
-    told = cli("evaluate", runs.classify, "--split", "valid")
-    assert told.out.startswith("score")
-    assert any(line.startswith("accuracy ") for line in told.out.splitlines())
+    message = cli("evaluate", runs.classify, "--split", "valid")
+    assert message.out.startswith("score")
+    assert any(line.startswith("accuracy ") for line in message.out.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         (["--src-file", "a"], 2, "--src-file and --ref-file go together"),
         (["--test-file", "a", "--src-file", "b", "--ref-file", "c"], 2, "two test sets"),
@@ -55,18 +57,18 @@ def test_people_get_a_table(cli: Callable, runs: Runs) -> None:
     ],
     ids=str,
 )
-def test_what_a_person_mistypes(cli: Callable, runs: Runs, options: list[str], code: int, told: str) -> None:
+def test_what_a_person_mistypes(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
     outcome = cli("evaluate", runs.classify, *options)
     assert outcome.code == code
-    assert told in outcome.err
+    assert message in outcome.err
 
 
 def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\ngood,pos\nbad,awful\n", encoding="utf-8")
-    told = cli("evaluate", runs.classify, "--test-file", path, "--json")
-    assert told.code == 3
-    assert f"{path}:3" in json.loads(told.out)["error"]["message"]
+    message = cli("evaluate", runs.classify, "--test-file", path, "--json")
+    assert message.code == 3
+    assert f"{path}:3" in json.loads(message.out)["error"]["message"]
 
 
 def test_help_counts_the_baselines_there_are(cli: Callable) -> None:

@@ -18,9 +18,9 @@ from .conftest import Runs
 
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
-    told = cli("explain", runs.classify, "a good film", "--json")
-    assert told.code == 0, told.err
-    [line] = told.out.splitlines()
+    message = cli("explain", runs.classify, "a good film", "--json")
+    assert message.code == 0, message.err
+    [line] = message.out.splitlines()
     facts = json.loads(line)
     assert set(facts) == {"manifest", "attribution"}
     assert facts["manifest"]["streams"][0]["text"] == "a good film"
@@ -30,24 +30,24 @@ def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
 
 
 def test_two_texts_and_a_method(cli: Callable, runs: Runs) -> None:
-    told = cli("explain", runs.classify, "good", "--compare", "bad", "--json", "--method", "integrated_gradients")
-    facts = json.loads(told.out)
+    message = cli("explain", runs.classify, "good", "--compare", "bad", "--json", "--method", "integrated_gradients")
+    facts = json.loads(message.out)
     assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
     assert facts["attribution"]["completeness"]["n_steps"] >= 16
 
 
 def test_a_translation_of_ones_own(cli: Callable, runs: Runs) -> None:
-    told = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
-    manifest = json.loads(told.out)["manifest"]
+    message = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
+    manifest = json.loads(message.out)["manifest"]
     assert manifest["decode"]["kind"] == "given"
     assert manifest["streams"][1]["text"] == "Nummer 3"
 
 
 def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
-    told = cli("explain", runs.classify, "a good film", "-o", path)
-    assert told.code == 0, told.err
-    assert told.out == "" and str(path) in told.err
+    message = cli("explain", runs.classify, "a good film", "-o", path)
+    assert message.code == 0, message.err
+    assert message.out == "" and str(path) in message.err
     assert "glassformer-data" in path.read_text(encoding="utf-8")
 
 
@@ -55,21 +55,21 @@ def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
 def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     flags = ["--figure", "attention", "--layer", "1", "--head", "2"]
-    told = cli("explain", runs.classify, "a good film", *flags, "--out", path)
-    assert told.code == 0, told.err
+    message = cli("explain", runs.classify, "a good film", *flags, "--out", path)
+    assert message.code == 0, message.err
     assert path.stat().st_size > 1000
 
 
 def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
-    told = cli("explain", runs.lm, "-", "--json", stdin=b"In the\n")
-    assert told.code == 0, told.err
-    assert json.loads(told.out)["manifest"]["request"]["text"] == "In the"
+    message = cli("explain", runs.lm, "-", "--json", stdin=b"In the\n")
+    assert message.code == 0, message.err
+    assert json.loads(message.out)["manifest"]["request"]["text"] == "In the"
     broken = cli("explain", runs.lm, "-", "--json", stdin=b"\xff")
     assert broken.code == 3 and "0xff" in broken.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "takes a run folder"),
         (["RUN", "a", "b"], "takes one text; 2 came"),
@@ -99,11 +99,11 @@ def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_go_together(cli: Callable, runs: Runs, tmp_path: Path, words: list[str], told: str) -> None:
+def test_what_does_not_go_together(cli: Callable, runs: Runs, tmp_path: Path, words: list[str], message: str) -> None:
     words = [w.replace("RUN", str(runs.classify)).replace("OUT", str(tmp_path)) for w in words]
     outcome = cli("explain", *words)
     assert outcome.code == 2, outcome
-    assert told in outcome.err and outcome.err.count("\n") <= 2
+    assert message in outcome.err and outcome.err.count("\n") <= 2
 
 
 def test_no_run_is_a_checkpoint_error(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(address, timeout=20)
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=20)
+        rest, output = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert process.returncode == 0, said
-    assert rest == "" and "Traceback" not in said and "Ctrl-C" in said
-    assert f"for another browser: {address.partition('token=')[0]}" in said and said.count(address) == 1
+    assert process.returncode == 0, output
+    assert rest == "" and "Traceback" not in output and "Ctrl-C" in output
+    assert f"for another browser: {address.partition('token=')[0]}" in output and output.count(address) == 1

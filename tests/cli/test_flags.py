@@ -70,7 +70,7 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: li
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "text"),
     [
         (["--minuts", "3"], "did you mean '--minutes'?"),
         (["--n-layers", "3"], "did you mean --model.n-layers?"),
@@ -83,10 +83,10 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: li
     ],
     ids=str,
 )
-def test_wrong_flags_get_a_hint(argv: list[str], told: str) -> None:
+def test_wrong_flags_get_a_hint(argv: list[str], text: str) -> None:
     with pytest.raises(UsageError) as caught:
         flags.split_words(train.TrainArguments, argv, "train")
-    assert told in caught.value.hint
+    assert text in caught.value.hint
 
 
 def test_values_that_do_not_fit_are_one_line() -> None:
@@ -142,8 +142,8 @@ OFFERED = {
 
 @pytest.mark.parametrize("recipe", OFFERED)
 def test_the_help_of_a_recipe_shows_what_it_can_use(recipe: str, cli: Callable) -> None:
-    told = cli("train", recipe, "--help").out
-    shown = set(re.findall(r"--[a-z0-9.-]+", told))
+    text = cli("train", recipe, "--help").out
+    shown = set(re.findall(r"--[a-z0-9.-]+", text))
     offered, hidden = OFFERED[recipe]
     assert offered <= shown and not hidden & shown
     assert {"--minutes", "--lr", "--out", "--model.n-layers", "--text.max-len"} <= shown
@@ -160,7 +160,7 @@ def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         (["imdb", "--beam-size", "3"], "the task classify has no use for --beam-size"),
         (["imdb", "--n-dates", "3"], "data.dates.n_dates is for dates, and this recipe reads imdb"),
@@ -173,9 +173,9 @@ def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
     ],
     ids=str,
 )
-def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], told: str, cli: Callable) -> None:
+def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], text: str, cli: Callable) -> None:
     outcome = cli("train", *words)
-    assert outcome.code == 2 and told in outcome.err
+    assert outcome.code == 2 and text in outcome.err
 
 
 def test_settings_of_what_is_chosen_arrive() -> None:

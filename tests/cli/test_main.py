@@ -44,13 +44,13 @@ def test_every_error_ends_in_its_exit_code(
         raise error
 
     monkeypatch.setattr(module, "_dispatch", fail)
-    told = cli("train")
-    assert told.code == code
-    assert told.out == ""
-    assert "Traceback" not in told.err
+    message = cli("train")
+    assert message.code == code
+    assert message.out == ""
+    assert "Traceback" not in message.err
     if code not in (0, 130, 143):
-        assert told.err.startswith("error: ")
-    assert ("bug" in told.err) == (code == 1 and not isinstance(error, errors.GlassformerError))
+        assert message.err.startswith("error: ")
+    assert ("bug" in message.err) == (code == 1 and not isinstance(error, errors.GlassformerError))
 
 
 def test_debug_shows_the_traceback_and_keeps_the_code(cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,16 +59,16 @@ def test_debug_shows_the_traceback_and_keeps_the_code(cli: Callable, monkeypatch
         raise errors.DataError("a.csv:3: no label", "mend it")
 
     monkeypatch.setattr(module, "_dispatch", fail)
-    told = cli("train", "--debug")
-    assert told.code == 3
-    assert "Traceback" in told.err
-    assert told.err.endswith("error: a.csv:3: no label\nhint: mend it\n")
+    message = cli("train", "--debug")
+    assert message.code == 3
+    assert "Traceback" in message.err
+    assert message.err.endswith("error: a.csv:3: no label\nhint: mend it\n")
 
 
 def test_json_errors_are_on_stdout_too(cli: Callable) -> None:
-    told = cli("train", "imbd", "--json")
-    assert told.code == 2
-    error = json.loads(told.out)["error"]
+    message = cli("train", "imbd", "--json")
+    assert message.code == 2
+    error = json.loads(message.out)["error"]
     assert error["kind"] == "UsageError"
     assert error["exit_code"] == 2
     assert "imdb" in error["hint"]
@@ -76,19 +76,19 @@ def test_json_errors_are_on_stdout_too(cli: Callable) -> None:
 
 def test_help_names_every_command_and_version_answers(cli: Callable) -> None:
     for words in (["--help"], ["-h"], ["help"], []):
-        told = cli(*words)
-        assert told.code == 0 and "verb" not in told.out.lower()
-        assert all(f"\n  {verb} " in told.out for verb in module.COMMANDS)
+        message = cli(*words)
+        assert message.code == 0 and "verb" not in message.out.lower()
+        assert all(f"\n  {verb} " in message.out for verb in module.COMMANDS)
     assert cli("--version").out.startswith("glassformer 0.")
 
 
 @pytest.mark.parametrize("verb", sorted(module.COMMANDS))
 def test_every_verb_has_help(verb: str, cli: Callable) -> None:
-    told = cli(verb, "--help")
-    assert told.code == 0
-    assert told.out.startswith(f"usage: glassformer {verb}")
-    assert "--json" in told.out
-    assert told.err == ""
+    message = cli(verb, "--help")
+    assert message.code == 0
+    assert message.out.startswith(f"usage: glassformer {verb}")
+    assert "--json" in message.out
+    assert message.err == ""
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_every_verb_has_help(verb: str, cli: Callable) -> None:
     ],
 )
 def test_unknown_commands_get_a_suggestion(verb: str, hint: str, cli: Callable) -> None:
-    told = cli(verb)
-    assert told.code == 2
-    assert hint in told.err
+    message = cli(verb)
+    assert message.code == 2
+    assert hint in message.err
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
@@ -126,10 +126,10 @@ def test_a_closed_pipe_is_no_error() -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()  # as `| head -0` does
-    told = process.stderr.read().decode()
+    message = process.stderr.read().decode()
     process.stderr.close()
     assert process.wait() == 0
-    assert "Traceback" not in told and "BrokenPipe" not in told
+    assert "Traceback" not in message and "BrokenPipe" not in message
 
 
 def test_the_streams_are_utf8_whatever_the_locale() -> None:

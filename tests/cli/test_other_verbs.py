@@ -24,12 +24,12 @@ def test_demo_trains_shows_and_points_to_the_report(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL)
-    assert told.code == 0, told.err
-    assert told.out.startswith("exact match 0.")
-    assert "as written" in told.out and "wrong" in told.out
+    message = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL)
+    assert message.code == 0, message.err
+    assert message.out.startswith("exact match 0.")
+    assert "as written" in message.out and "wrong" in message.out
     report = Path("runs/demo/report.md")
-    assert str(report) in told.err and report.is_file()
+    assert str(report) in message.err and report.is_file()
     assert cli("demo", "dates").code == 2
     assert cli("demo", "--out", "runs/demo").code == 2
 
@@ -71,14 +71,14 @@ def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
 
 
 def test_data_help_names_every_recipe_for_own_files(cli: Callable) -> None:
-    told = " ".join(cli("data", "--help").out.split())
-    assert f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]} for files" in told
+    message = " ".join(cli("data", "--help").out.split())
+    assert f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]} for files" in message
 
 
 def test_data_show(cli: Callable, runs: Runs) -> None:
-    told = cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt)
-    assert told.code == 0
-    assert "54" in told.out and "Nummer" in told.out
+    message = cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt)
+    assert message.code == 0
+    assert "54" in message.out and "Nummer" in message.out
     facts = json.loads(cli("data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt, "--json").out)
     assert (facts["splits"]["train"]["n"], facts["splits"]["valid"]["n"]) == (54, 6)
 
@@ -104,9 +104,9 @@ def test_a_recipe_is_printed_with_its_comments_or_resolved(cli: Callable) -> Non
 
 
 def test_compare(cli: Callable, runs: Runs) -> None:
-    told = cli("compare", runs.classify, runs.lm)
-    assert told.code == 0, told.err
-    assert str(runs.classify) in told.out and str(runs.lm) in told.out
+    message = cli("compare", runs.classify, runs.lm)
+    assert message.code == 0, message.err
+    assert str(runs.classify) in message.out and str(runs.lm) in message.out
     assert [r["task"] for r in json.loads(cli("compare", runs.classify, runs.lm, "--json").out)["rows"]] == [
         "classify",
         "lm",
@@ -122,9 +122,9 @@ def test_doctor_knows_the_machine(cli: Callable) -> None:
 
 
 def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
-    told = cli("doctor", runs.classify)
-    assert told.code == 0
-    assert "only 54 training examples" in told.out and "try: " in told.out
+    message = cli("doctor", runs.classify)
+    assert message.code == 0
+    assert "only 54 training examples" in message.out and "try: " in message.out
     assert json.loads(cli("doctor", runs.classify, "--json").out)["diagnostics"]
 
 

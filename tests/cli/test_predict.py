@@ -33,10 +33,10 @@ def test_classify_plain_is_label_and_probability(cli: Callable, runs: Runs) -> N
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 def test_translate_keeps_line_for_line(cli: Callable, runs: Runs, end: bytes) -> None:
     lines = ["number 3", "", "two\u2028parts", "\u0085", "number 4"]
-    told = cli("predict", runs.translate, "--beam-size", "1", stdin=end.join(s.encode() for s in lines))
-    assert told.code == 0
-    assert told.out.endswith("\n")
-    answers = told.out[:-1].split("\n")
+    message = cli("predict", runs.translate, "--beam-size", "1", stdin=end.join(s.encode() for s in lines))
+    assert message.code == 0
+    assert message.out.endswith("\n")
+    answers = message.out[:-1].split("\n")
     assert len(answers) == len(lines)
     assert answers[1] == ""
 
@@ -49,8 +49,8 @@ def test_translate_does_not_depend_on_what_comes_with_it(cli: Callable, runs: Ru
 
 
 def test_n_best_is_ranked(cli: Callable, runs: Runs) -> None:
-    told = cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3")
-    rows = [line.split("\t") for line in told.out.rstrip("\n").split("\n")]
+    message = cli("predict", runs.translate, "number 3", "--beam-size", "3", "--n-best", "3")
+    rows = [line.split("\t") for line in message.out.rstrip("\n").split("\n")]
     assert [row[0] for row in rows] == ["1", "2", "3"]
     scores = [float(row[1]) for row in rows]
     assert scores == sorted(scores, reverse=True)
@@ -91,12 +91,12 @@ def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
 
 
 def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
-    told = cli("predict", runs.classify, "--json", stdin=b"\xef\xbb\xbfgood\n")
-    assert json.loads(told.out)["text"] == "good"
+    message = cli("predict", runs.classify, "--json", stdin=b"\xef\xbb\xbfgood\n")
+    assert json.loads(message.out)["text"] == "good"
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         (["--top-p", "0"], 2, "decode.top_p must be in (0, 1]"),
         (["--temperature", "-1"], 2, "decode.temperature"),
@@ -104,9 +104,9 @@ def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
     ],
     ids=str,
 )
-def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, told: str) -> None:
+def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
     outcome = cli("predict", runs.lm, "--prompt", "In", *options)
-    assert outcome.code == code and told in outcome.err and outcome.out == ""
+    assert outcome.code == code and message in outcome.err and outcome.out == ""
 
 
 def test_no_run_is_a_checkpoint_error(cli: Callable, tmp_path: Path) -> None:
@@ -155,5 +155,5 @@ def test_an_answer_waits_for_no_library_that_it_does_not_need(runs: Runs) -> Non
         f"main(['predict', {str(runs.translate)!r}, 'number 3']); "
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines()[1:] == ["[]"]
+    message = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert message.stdout.splitlines()[1:] == ["[]"]

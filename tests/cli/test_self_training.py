@@ -16,8 +16,8 @@ TEXTS = [f"a {'good' if i % 2 else 'bad'} film, take {i}" for i in range(20)]
 @pytest.fixture
 def predictions(cli: Callable, runs: Runs, tmp_path: Path) -> Path:
     path = tmp_path / "predictions.jsonl"
-    told = cli("predict", runs.classify, "--json", stdin="\n".join(TEXTS).encode())
-    path.write_text(told.out, encoding="utf-8", newline="\n")
+    message = cli("predict", runs.classify, "--json", stdin="\n".join(TEXTS).encode())
+    path.write_text(message.out, encoding="utf-8", newline="\n")
     return path
 
 

@@ -23,7 +23,7 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "there are: classify, dates"),
         (["imbd"], "did you mean 'imdb'"),
@@ -45,10 +45,10 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
     ],
     ids=str,
 )
-def test_what_a_person_mistypes(words: list[str], told: str, cli: Callable) -> None:
+def test_what_a_person_mistypes(words: list[str], message: str, cli: Callable) -> None:
     outcome = cli("train", *words)
     assert outcome.code == 2
-    assert told in outcome.err
+    assert message in outcome.err
     assert outcome.out == ""
     assert len(outcome.err.splitlines()) <= 2
 
@@ -66,13 +66,13 @@ def test_missing_and_empty_data_files_are_data_errors_before_training(cli: Calla
 
 def test_a_folder_in_use_is_refused_with_the_way_on(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     before = sorted(p.name for p in runs.classify.iterdir())
-    told = cli("train", "classify", "--train-file", runs.table, "--out", runs.classify)
-    assert told.code == 2
-    assert f"glassformer train --resume {runs.classify}" in told.err
+    message = cli("train", "classify", "--train-file", runs.table, "--out", runs.classify)
+    assert message.code == 2
+    assert f"glassformer train --resume {runs.classify}" in message.err
     assert sorted(p.name for p in runs.classify.iterdir()) == before
     (tmp_path / "mine.txt").write_text("precious", encoding="utf-8")
-    told = cli("train", "dates", "--out", tmp_path)
-    assert told.code == 2 and "is not empty" in told.err and "--resume" not in told.err
+    message = cli("train", "dates", "--out", tmp_path)
+    assert message.code == 2 and "is not empty" in message.err and "--resume" not in message.err
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,19 +85,19 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_json_is_the_evaluation_alone(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    told = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "run", "--json", *SMALL)
-    assert told.code == 0
-    scores = json.loads(told.out)
+    message = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "run", "--json", *SMALL)
+    assert message.code == 0
+    scores = json.loads(message.out)
     assert scores["task"] == "classify" and 0 <= scores["accuracy"] <= 1
-    assert "step 4" in told.err and "report:" in told.err
+    assert "step 4" in message.err and "report:" in message.err
 
 
 def test_a_recipe_by_path_with_flags_over_it(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     text = (runs.classify / "config.toml").read_text(encoding="utf-8")
     recipe.write_text(text.replace("steps = 4", "steps = 2"), encoding="utf-8")
-    told = cli("train", recipe, "--out", tmp_path / "run", "--train.seed", "7", "--model.n_layers=2")
-    assert told.code == 0, told.err
+    message = cli("train", recipe, "--out", tmp_path / "run", "--train.seed", "7", "--model.n_layers=2")
+    assert message.code == 0, message.err
     config = load_recipe(tmp_path / "run")
     assert (config.train.steps, config.train.seed, config.model.n_layers) == (2, 7, 2)
 

@@ -161,14 +161,14 @@ def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "output"),
     [(b"task = \n", "not TOML"), (b"note = '\xff'", "not UTF-8"), (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle")],
     ids=["toml", "utf8", "key"],
 )
-def test_a_broken_file_is_named(content: bytes, told: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_named(content: bytes, output: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=output) as caught:
         load_recipe(path)
     assert str(path) in caught.value.message
 
@@ -183,10 +183,10 @@ def test_a_recipe_names_its_task(tmp_path: Path) -> None:
 
 def test_a_section_that_is_not_chosen_is_refused_at_its_defaults_too() -> None:
     train = {"optimizer": "muon", "adamw": {"weight_decay": 0.01}}
-    told = r"\[train.adamw\] is set, and train.optimizer is muon"
-    with pytest.raises(UsageError, match=told):
+    output = r"\[train.adamw\] is set, and train.optimizer is muon"
+    with pytest.raises(UsageError, match=output):
         config_from_dict({"task": "lm", "train": train})
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=output):
         override(Config(task="lm"), {"train": train})
     assert config_from_dict({"task": "lm", "train": train}, of_a_run=True).train.optimizer == "muon"
 
@@ -230,8 +230,8 @@ def test_any_configuration_survives_toml(note: str, file: str, lr: float, seed: 
 def test_a_budget_that_is_asked_for_replaces_the_recipes() -> None:
     """`--minutes 10` on a recipe of ten epochs trains ten minutes; no budget named leaves the recipe's."""
     base = override(Config(), {"epochs": 10})
-    asked = override(base, {"minutes": 2}).train
-    assert (asked.epochs, asked.steps, asked.minutes) == (None, None, 2.0)
+    requested = override(base, {"minutes": 2}).train
+    assert (requested.epochs, requested.steps, requested.minutes) == (None, None, 2.0)
     assert override(base, {"lr": 0.1}).train.epochs == 10
     both = override(base, {"minutes": 2, "steps": 5}).train
     assert (both.epochs, both.steps, both.minutes) == (None, 5, 2.0), "two that are named both hold"
@@ -258,12 +258,12 @@ def test_a_removed_setting_loads_at_the_value_that_changes_nothing(
     assert config == replace(load_recipe(path), recipe="")
     assert config == Config(task="lm", train=TrainConfig(optimizer="muon"))
     assert "gone" not in dump_config(config)
-    for key, told in [
+    for key, output in [
         ("[train]\ngone = 2.0", "train.gone was removed and can only be 0.0; got 2.0"),
         (f"{muon}[train.muon]\ngone = 6", "train.muon.gone was removed and can only be 5; got 6"),
     ]:
         path.write_text(f'task = "lm"\n{key}\n', encoding="utf-8")
-        with pytest.raises(CheckpointError, match=told) as caught:
+        with pytest.raises(CheckpointError, match=output) as caught:
             RunFolder(tmp_path).read_config()
         assert str(path) in caught.value.message
 

@@ -58,8 +58,8 @@ def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
     lines = "\n".join(facts.lines())
     assert "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
     assert ("(in 3 of 5 texts)" in lines) == (task != "lm")
-    told = [sentence for sentence in facts.warnings if "unknown to the model" in sentence]
-    assert len(told) == 2 and "--text.tokenizer byte-bpe" in told[0]
+    message = [sentence for sentence in facts.warnings if "unknown to the model" in sentence]
+    assert len(message) == 2 and "--text.tokenizer byte-bpe" in message[0]
     described = describe_data(context, facts)
     assert described.splits == splits and described.preflight["warnings"] == facts.warnings
 
@@ -75,7 +75,7 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "n_texts", "told"),
+    ("rate", "n_texts", "message"),
     [
         (0.0, 0, False),
         (None, None, False),
@@ -87,8 +87,8 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
         (0.3, None, True),
     ],
 )
-def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, told: bool) -> None:
+def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
     sentence = warning("validation", rate, n_texts, 100)
-    assert (sentence is not None) == told
+    assert (sentence is not None) == message
     if sentence and n_texts:
         assert f"in {n_texts} of 100 texts" in sentence

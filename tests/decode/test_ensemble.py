@@ -11,7 +11,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import Special, generate_ids, translate_ids
 from glassformer.decode.incremental import EnsembleDecoder, TranslationDecoder, lm_decoder, translation_decoder
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
-from glassformer.models.quantize import at_precision
+from glassformer.models.quantize import quantize_for_inference
 
 BEAM = DecodeConfig(beam_size=4, n_best=3, max_new_tokens=16)
 
@@ -30,8 +30,8 @@ def log_prob_of(model, toy, source, ids):
     """Of a whole translation, end included, in one pass over all of it."""
     with torch.inference_mode():
         logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *ids]]))[0]
-    said = logits.log_softmax(-1)
-    return sum(said[i, token].item() for i, token in enumerate([*ids, toy.EOS]))
+    output = logits.log_softmax(-1)
+    return sum(output[i, token].item() for i, token in enumerate([*ids, toy.EOS]))
 
 
 def test_the_mean_is_of_probabilities_not_of_logits() -> None:
@@ -67,8 +67,8 @@ def test_together_they_say_what_none_says_alone(toy, translators) -> None:
 def test_a_cache_changes_nothing(toy, translators) -> None:
     sources = toy.sentences(5, 6)
     for way in (BEAM, DecodeConfig(beam_size=1), DecodeConfig(sample=True, n_best=2, top_p=0.9)):
-        cached, anew = (translate(toy, translators, sources, way, use_cache=use) for use in (True, False))
-        assert [[h.ids for h in found] for found in cached] == [[h.ids for h in found] for found in anew]
+        cached, again = (translate(toy, translators, sources, way, use_cache=use) for use in (True, False))
+        assert [[h.ids for h in found] for found in cached] == [[h.ids for h in found] for found in again]
 
 
 def test_twice_the_same_model_is_that_model(toy) -> None:
@@ -107,11 +107,11 @@ def test_one_model_has_a_stepper_of_its_own_and_the_shortest_context_counts(toy)
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_every_member_is_cut_to_the_precision(toy, precision) -> None:
     whole = Ensemble([toy.translator(0, tie_embeddings=True), toy.translator(1)]).eval()
-    cut = at_precision(whole, precision)
+    cut = quantize_for_inference(whole, precision)
     assert not cut.training and len(members_of(cut)) == 2
     src, tgt = torch.tensor([[4, 5, 2]]), torch.tensor([[toy.BOS, 7]])
     with torch.inference_mode():
-        said = [at_precision(member, precision)(src, tgt) for member in whole.members]
-        assert torch.allclose(cut(src, tgt), mean_logits(said))
+        output = [quantize_for_inference(member, precision)(src, tgt) for member in whole.members]
+        assert torch.allclose(cut(src, tgt), mean_logits(output))
         assert not torch.equal(cut(src, tgt), whole(src, tgt))
     assert math.isfinite(float(cut(src, tgt).sum()))

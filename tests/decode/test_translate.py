@@ -15,7 +15,7 @@ from glassformer.data.ragged import RaggedArray
 from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
 from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
-from glassformer.models.quantize import at_precision
+from glassformer.models.quantize import quantize_for_inference
 
 VARIANTS = [
     {},
@@ -71,7 +71,7 @@ def test_batch_size_and_order_change_nothing(toy, model, translate, way):
 @pytest.mark.parametrize("precision", ["bf16", with_fbgemm("fp16"), "int8"])
 @pytest.mark.parametrize("way", WAYS[:2], ids=["greedy", "beam"])
 def test_batch_size_and_order_change_nothing_within_a_precision(toy, model, translate, way, precision):
-    sources, model = toy.sentences(1, 8), at_precision(model, precision)
+    sources, model = toy.sentences(1, 8), quantize_for_inference(model, precision)
     expected = [translate(model, [source], **way)[0] for source in sources]
     assert_same(translate(model, sources, **way), expected)
     assert_same(translate(model, sources[::-1], **way)[::-1], expected)
@@ -195,8 +195,10 @@ def test_a_source_beyond_the_model_is_named(toy, translate):
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
 def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
-    asked = np.flatnonzero(np.array(lengths, np.int64))  # as `translate_ids` does: nothing is asked of no tokens
-    batches = [asked[batch[::-1]].tolist() for batch in length_buckets(np.array(lengths, np.int64)[asked], max_tokens)]
+    requested = np.flatnonzero(np.array(lengths, np.int64))  # as `translate_ids` does: nothing is asked of no tokens
+    batches = [
+        requested[batch[::-1]].tolist() for batch in length_buckets(np.array(lengths, np.int64)[requested], max_tokens)
+    ]
     assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens

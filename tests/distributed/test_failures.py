@@ -40,29 +40,29 @@ def fill_disk() -> None:
 
 
 def poison() -> None:
-    """The loss of the last process is no number from the fifth update on."""
-    update = loop.update
+    """The loss of the last process is NaN from the fifth step on."""
+    step = loop.optimizer_step
 
     def poisoned(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
         if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
             own = run.task.loss_sum
             run.task.loss_sum = lambda *args: own(*args) * math.nan
-        return update(state, run, batches, lr)
+        return step(state, run, batches, lr)
 
-    loop.update = poisoned
+    loop.optimizer_step = poisoned
 
 
 def fall_silent() -> None:
-    """The last process answers no more from the ninth update on, and nobody waits long."""
+    """The last process stops responding from the ninth step on, and nobody waits long."""
     process_group.TIMEOUT = timedelta(seconds=6)
-    update = loop.update
+    step = loop.optimizer_step
 
     def silent(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
         if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
             time.sleep(600)
-        return update(state, run, batches, lr)
+        return step(state, run, batches, lr)
 
-    loop.update = silent
+    loop.optimizer_step = silent
 
 
 def terminate_in_validation() -> None:
@@ -79,9 +79,9 @@ def terminate_in_validation() -> None:
 
 @pytest.mark.slow
 def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_path: Path) -> None:
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run"), before=terminate_in_validation))
-    assert codes == [143, 143], said
-    assert said[0].count("everything is saved") == 1 and said[1] == "", said
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "run"), before=terminate_in_validation))
+    assert codes == [143, 143], output
+    assert output[0].count("everything is saved") == 1 and output[1] == "", output
     validated = [row["step"] for row in rows(tmp_path, "run") if row.get("valid")]
     assert saved(tmp_path, "run")[-1] == f"step-{validated[0] + 1:08d}" and len(validated) == 1
 
@@ -89,20 +89,20 @@ def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_pa
 @pytest.mark.slow
 def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
     short = ("--epochs", "2")
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
-    assert codes == [0, 0], said
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))
-    assert codes == [0, 0], said
-    assert said[0].count("this checkpoint is not saved, the previous one stands") == 1 and said[1] == "", said
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
+    assert codes == [0, 0], output
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))
+    assert codes == [0, 0], output
+    assert output[0].count("this checkpoint is not saved, the previous one stands") == 1 and output[1] == "", output
     assert "step-00000014" not in saved(tmp_path, "cut") and "step-00000028" in saved(tmp_path, "cut")
     assert curve(tmp_path, "cut") == curve(tmp_path, "whole")
 
 
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_in_one_stops_all_at_one_update(tmp_path: Path) -> None:
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "run", "--save-every", "2"), before=poison))
-    assert codes[0] == codes[1] != 0, said
-    assert said[0].count("error: loss nan") == 1 and "at step 5 " in said[0] and said[1] == "", said
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "run", "--save-every", "2"), before=poison))
+    assert codes[0] == codes[1] != 0, output
+    assert output[0].count("error: loss nan") == 1 and "at step 5 " in output[0] and output[1] == "", output
     assert saved(tmp_path, "run")[-1] == "step-00000004"
 
 
@@ -110,13 +110,13 @@ def test_a_loss_that_is_no_number_in_one_stops_all_at_one_update(tmp_path: Path)
 def test_one_that_does_not_answer_ends_the_others_with_a_sentence(tmp_path: Path) -> None:
     processes = start(tmp_path, 3, *new_run(tmp_path, "run"), before=fall_silent)
     began = time.monotonic()
-    codes, said = ended(processes[:2], 90)
+    codes, output = ended(processes[:2], 90)
     assert time.monotonic() - began < 90 and processes[2].returncode is None
     processes[2].send(signal.SIGKILL)
-    assert codes == [6, 6], said
-    told = "".join(said)
-    assert told.count("or kept the others waiting for 0.1 minutes, at step 9") == 1, said
-    assert saved(tmp_path, "run")[-1] == "step-00000007" and f"--resume {tmp_path / 'run'}" in told
+    assert codes == [6, 6], output
+    message = "".join(output)
+    assert message.count("or kept the others waiting for 0.1 minutes, at step 9") == 1, output
+    assert saved(tmp_path, "run")[-1] == "step-00000007" and f"--resume {tmp_path / 'run'}" in message
 
 
 @pytest.mark.slow
@@ -128,9 +128,9 @@ def test_a_port_that_is_taken_is_said_and_not_waited_for(tmp_path: Path) -> None
         other.listen()
         port = other.getsockname()[1]
         first = Command(tmp_path / "said", arguments, environment_of(0, 2, port))
-        code, said = first.wait(60)
-        assert code == 2 and "the 2 processes of this run cannot meet" in said and "EADDRINUSE" in said, said
-        assert "--master-port that is free" in said
+        code, output = first.wait(60)
+        assert code == 2 and "the 2 processes of this run cannot meet" in output and "EADDRINUSE" in output, output
+        assert "--master-port that is free" in output
         launcher = torchrun(tmp_path, 2, "--master-port", str(port), "-m", "glassformer", *arguments)
         assert launcher.wait(60) == 1
     assert not os.path.exists(tmp_path / "run")

@@ -192,14 +192,14 @@ def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(tas
 
 @pytest.mark.slow
 def test_processes_with_other_versions_are_told_so() -> None:
-    told = together(2, other_versions)
-    assert told == ["the 2 processes of this run differ in: versions"] * 2
+    message = together(2, other_versions)
+    assert message == ["the 2 processes of this run differ in: versions"] * 2
 
 
 @pytest.mark.slow
 def test_processes_on_gpus_and_on_cpus_are_told_so() -> None:
-    told = together(2, mixed_devices)
-    assert told == ["the 2 processes of this run differ in: device"] * 2
+    message = together(2, mixed_devices)
+    assert message == ["the 2 processes of this run differ in: device"] * 2
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_what_one_process_cannot_do_none_does() -> None:
     assert first[0].startswith("loss nan")
     paces = together(2, pace)
     assert paces[0] == paces[1], "one clock is believed"
-    told = together(2, differ)
-    assert told[0] == told[1]
-    assert told[0][0].startswith("UsageError the 2 processes of this run differ in: data start the same")
-    assert told[0][1] == "DataError process 1: no such file: ä look"
+    message = together(2, differ)
+    assert message[0] == message[1]
+    assert message[0][0].startswith("UsageError the 2 processes of this run differ in: data start the same")
+    assert message[0][1] == "DataError process 1: no such file: ä look"

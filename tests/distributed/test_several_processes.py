@@ -56,7 +56,7 @@ def start(
 def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
     """The exit code of each, and what each said."""
     outcomes = [process.wait(seconds) for process in processes]
-    return [code for code, _ in outcomes], [said for _, said in outcomes]
+    return [code for code, _ in outcomes], [output for _, output in outcomes]
 
 
 def wait_for(condition: Callable[[], bool], process: Command) -> None:
@@ -88,9 +88,9 @@ def curve(tmp_path: Path, name: str) -> dict[str, list]:
 
 @pytest.mark.slow
 def test_only_the_first_process_writes_and_talks(tmp_path: Path) -> None:
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "two", "--steps", "3")))
-    assert codes == [0, 0], said
-    assert "report:" in said[0] and said[1] == ""
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "two", "--steps", "3")))
+    assert codes == [0, 0], output
+    assert "report:" in output[0] and output[1] == ""
     [alone] = start(tmp_path, 1, *new_run(tmp_path, "one", "--steps", "3"))
     assert alone.wait(120)[0] == 0
     files = [{p.relative_to(tmp_path / name) for p in (tmp_path / name).rglob("*")} for name in ("one", "two")]
@@ -102,28 +102,30 @@ def test_only_the_first_process_writes_and_talks(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: Path) -> None:
     """And an exit code of all, so that none waits for another."""
-    mine, other = new_run(tmp_path, "x"), tmp_path / "other.csv"
+    ours, other = new_run(tmp_path, "x"), tmp_path / "other.csv"
     write_reviews(other, 90)
-    theirs = tuple(str(other) if word.endswith("r.csv") else word for word in mine)
-    missing = tuple(word.replace("r.csv", "none.csv") for word in mine)
+    theirs = tuple(str(other) if word.endswith("r.csv") else word for word in ours)
+    missing = tuple(word.replace("r.csv", "none.csv") for word in ours)
     few = new_run(tmp_path, "x", "--batch-size", "1")
     cases = [
-        (mine, theirs, 2, "differ in:"),
-        (mine, (*mine, "--lr", "0.5"), 2, "differ in: configuration"),
-        (mine, missing, 3, "process 1: "),
+        (ours, theirs, 2, "differ in:"),
+        (ours, (*ours, "--lr", "0.5"), 2, "differ in: configuration"),
+        (ours, missing, 3, "process 1: "),
         (few, few, 2, "an update has 1 examples at most, too few for 2 processes"),
-        ((*mine, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
-        ((*mine, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
+        ((*ours, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
+        ((*ours, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
         (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),
         (("explain", "x"), None, 2, "explain is the work of one process, and 2 were started"),
     ]
-    for arguments, others, code, told in cases:
-        codes, said = ended(start(tmp_path, 2, *arguments, others=others))
-        assert codes == [code, code], (told, said)
-        assert told in said[0] and said[0].count("error:") == 1 and said[1] == "", (told, said)
+    for arguments, others, code, message in cases:
+        codes, output = ended(start(tmp_path, 2, *arguments, others=others))
+        assert codes == [code, code], (message, output)
+        assert message in output[0] and output[0].count("error:") == 1 and output[1] == "", (message, output)
     assert not (tmp_path / "x").exists()
-    codes, said = ended(start(tmp_path, 2, *mine, others=new_run(tmp_path, "elsewhere")))
-    assert codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in said[0], said
+    codes, output = ended(start(tmp_path, 2, *ours, others=new_run(tmp_path, "elsewhere")))
+    assert codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in output[0], (
+        output
+    )
 
 
 @pytest.mark.slow
@@ -136,11 +138,11 @@ def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> 
         processes = start(tmp_path, size, *arguments)
         wait_for(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:], processes[0])
         processes[struck].send(signal.SIGTERM)  # one alone is told, and all stop after the same update
-        codes, said = ended(processes)
-        assert codes == [143] * size, said
-        assert said[0].count("everything is saved") == 1 and not any(said[1:])
-    codes, said = ended(start(tmp_path, 3, *go_on))
-    assert codes == [0, 0, 0], said
+        codes, output = ended(processes)
+        assert codes == [143] * size, output
+        assert output[0].count("everything is saved") == 1 and not any(output[1:])
+    codes, output = ended(start(tmp_path, 3, *go_on))
+    assert codes == [0, 0, 0], output
     for name, values in curve(tmp_path, "whole").items():
         assert curve(tmp_path, "parts")[name] == pytest.approx(values, rel=1e-5), name
 
@@ -152,12 +154,12 @@ def test_a_lost_process_ends_the_others_with_one_sentence(lost: int, tmp_path: P
     wait_for(lambda: bool(saved(tmp_path, "cut")), processes[0])
     began = time.monotonic()
     processes[lost].send(signal.SIGKILL)
-    codes, said = ended(processes, 60)
+    codes, output = ended(processes, 60)
     assert time.monotonic() - began < 30
-    assert [code for rank, code in enumerate(codes) if rank != lost] == [6, 6], said
-    told = "".join(said)
-    assert told.count("error: another process of this run was lost") == 1, said
-    assert f"glassformer train --resume {tmp_path / 'cut'}" in told
+    assert [code for rank, code in enumerate(codes) if rank != lost] == [6, 6], output
+    message = "".join(output)
+    assert message.count("error: another process of this run was lost") == 1, output
+    assert f"glassformer train --resume {tmp_path / 'cut'}" in message
 
 
 @pytest.mark.slow
@@ -174,10 +176,10 @@ def test_killed_at_any_moment_the_run_goes_on_to_the_curve_it_would_have_had(tmp
         for process in processes:  # as torchrun does: one that still waits for the dead to come would wait on
             if process.returncode is None:
                 process.send(signal.SIGTERM)
-        codes, said = ended(processes, 60)
-        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, -signal.SIGTERM}, (codes, said)
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", "--auto-resume")))
-    assert codes == [0, 0], said
+        codes, output = ended(processes, 60)
+        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, -signal.SIGTERM}, (codes, output)
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", "--auto-resume")))
+    assert codes == [0, 0], output
     for name, values in curve(tmp_path, "whole").items():
         assert curve(tmp_path, "cut")[name] == pytest.approx(values, rel=1e-5), name
     assert not list(out.rglob(".tmp-*"))
@@ -187,8 +189,8 @@ def torchrun(tmp_path: Path, size: int, *arguments: str) -> subprocess.Popen[str
     """The command under torch's own launcher."""
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
     own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
-    with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as said:
-        return subprocess.Popen([*launcher, *arguments], env=os.environ | own, text=True, stdout=said, stderr=said)
+    with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as output:
+        return subprocess.Popen([*launcher, *arguments], env=os.environ | own, text=True, stdout=output, stderr=output)
 
 
 def workers(tmp_path: Path, launcher: subprocess.Popen[str]) -> list[int]:
@@ -217,8 +219,8 @@ def test_torchrun_of_one_is_a_plain_run_to_the_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("meeting", ["--standalone", "--master-port"])
 def test_torchrun_restarts_a_run_that_lost_a_process(lost: int, meeting: str, tmp_path: Path) -> None:
-    codes, said = ended(start(tmp_path, 2, *new_run(tmp_path, "whole")))
-    assert codes == [0, 0], said
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole")))
+    assert codes == [0, 0], output
     where = [meeting] if meeting == "--standalone" else [meeting, str(free_port())]
     arguments = ("--max-restarts=1", *where, "-m", "glassformer", *new_run(tmp_path, "cut"))
     launcher = torchrun(tmp_path, 2, *arguments)
@@ -251,8 +253,8 @@ def test_a_signal_to_torchrun_saves_once_and_stops_all(number: signal.Signals, t
     finally:
         if launcher.poll() is None:
             launcher.kill()
-    said = (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
-    assert said.count("everything is saved") == 1, said
+    output = (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
+    assert output.count("everything is saved") == 1, output
     steps = len((tmp_path / "cut" / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     assert saved(tmp_path, "cut")[-1] == f"step-{steps:08d}"
 
@@ -268,13 +270,13 @@ def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) ->
     for leftover in leftovers:
         leftover.write_text("killed while writing", encoding="utf-8")
     [again] = start(tmp_path, 1, *arguments)
-    code, said = again.wait(120)
+    code, output = again.wait(120)
     assert not any(leftover.exists() for leftover in leftovers)
-    assert code == 0 and "going on with it" in said, said
+    assert code == 0 and "going on with it" in output, output
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.json").write_text("precious", encoding="utf-8")
     [refused] = start(tmp_path, 1, *new_run(tmp_path, "mine", "--auto-resume"))
-    code, said = refused.wait(120)
-    assert code == 2 and "is not empty" in said
+    code, output = refused.wait(120)
+    assert code == 2 and "is not empty" in output
     assert (tmp_path / "mine" / "data.json").read_text(encoding="utf-8") == "precious"

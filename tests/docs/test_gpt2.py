@@ -30,7 +30,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
     flops = 3 * decoder_flops(config.model, 2 * config.text.max_len, vocab_size, cross=False)
     hours = update * (c.steps or 0) * flops / (0.4 * 989e12) / 3600
     bf16 = replace(small("lm").context.with_config(config), precision="bf16")
-    for told in (
+    for message in (
         f"{n_parameters(model):,} parameters",
         f"{c.steps:,} updates of {update:,} tokens",
         f"{flops / 1e9:.3f} GFLOP a token",
@@ -39,7 +39,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
         f"about {memory(model, bf16, c.max_tokens) / 1e9:.0f} GB",
         f"{12 * MAX_LOGITS / 1e9:.1f} GB for the logits of {MAX_LOGITS // vocab_size:,} tokens",
     ):
-        assert told in PAGE, told
+        assert message in PAGE, message
 
 
 def test_its_dry_run_counts_the_rows_that_eight_processes_share(
@@ -53,6 +53,6 @@ def test_its_dry_run_counts_the_rows_that_eight_processes_share(
     small = "--text.max-len 32 --max-tokens 64 --model.n-layers 1 --model.d-model 24 --model.n-heads 2 --no-compile"
     given = ["train", "gpt2-124m", "--train-file", str(text), "--device", "cpu", *small.split(), "--dry-run"]
     assert main([*given, "--out", str(tmp_path / "run")]) == 0
-    told = "".join(capsys.readouterr())
-    assert re.search(r"model +[\d,]+ parameters", told) and "speed" in told, told
+    message = "".join(capsys.readouterr())
+    assert re.search(r"model +[\d,]+ parameters", message) and "speed" in message, message
     assert not (tmp_path / "run").exists()

@@ -52,8 +52,8 @@ def test_a_hybrid_is_the_mean_of_two_opinions() -> None:
 def test_a_class_that_the_bag_of_words_never_saw_keeps_its_place() -> None:
     """Its columns are those of the labels, not of the classes that were in its training texts."""
     train = ["red", "red red", "blue", "blue blue"], [0, 0, 2, 2]
-    said = np.eye(3)[[1, 1, 1]] * 0.2 + 0.8 / 3
-    result = fit_baselines(*train, ["red", "blue", "blue"], [0, 2, 2], said)
+    output = np.eye(3)[[1, 1, 1]] * 0.2 + 0.8 / 3
+    result = fit_baselines(*train, ["red", "blue", "blue"], [0, 2, 2], output)
     assert result["tfidf_logistic"]["accuracy"] == result["hybrid"]["accuracy"] == 1.0
 
 

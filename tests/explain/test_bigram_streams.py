@@ -71,13 +71,13 @@ def test_trace_adds_bigrams_without_ngrams() -> None:
 def test_erase_removes_bigrams(method: str) -> None:
     run = ngram_run(bigrams=40, word_mask_prob=0.05)
     e, n = run.explain(TEXT), len(TEXT.split())
-    attribution, spelling = e.attribute(method), e.model_inputs["spelling"]
+    attribution, ngram_batch = e.attribute(method), e.model_inputs["ngram_batch"]
 
     def value(positions: list[int]) -> float:
-        ids, which = e.model_inputs["ids"].clone(), spelling.index.clone()
+        ids, which = e.model_inputs["ids"].clone(), ngram_batch.index.clone()
         ids[0, positions], which[0, positions] = run.task.tokenizer.mask_id, 0
         with torch.no_grad():
-            logits = run.model(ids, None, replace(spelling, index=which))[0]
+            logits = run.model(ids, None, replace(ngram_batch, index=which))[0]
         return float(logits[attribution.target.id] - logits[attribution.foil.id])
 
     assert attribution.value == pytest.approx(value([]), abs=1e-5)

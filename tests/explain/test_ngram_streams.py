@@ -119,13 +119,13 @@ def test_erase_removes_ngrams(method: str, mask_prob: float) -> None:
     t, e = run.task.tokenizer, run.explain("refunds xyzzy card")
     attribution = e.attribute(method)
     erased_id = t.mask_id if mask_prob else t.unk_id
-    spelling = e.model_inputs["spelling"]
+    ngram_batch = e.model_inputs["ngram_batch"]
 
     def value(positions: list[int]) -> float:
-        ids, which = e.model_inputs["ids"].clone(), spelling.index.clone()
+        ids, which = e.model_inputs["ids"].clone(), ngram_batch.index.clone()
         ids[0, positions], which[0, positions] = erased_id, 0
         with torch.no_grad():
-            logits = run.model(ids, None, replace(spelling, index=which))[0]
+            logits = run.model(ids, None, replace(ngram_batch, index=which))[0]
         return float(logits[attribution.target.id] - logits[attribution.foil.id])
 
     assert attribution.value == pytest.approx(value([]), abs=1e-5)

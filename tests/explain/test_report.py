@@ -188,17 +188,17 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
         sizes.append(len(data["attributions"]) + len(data["erased"]))
     assert dropped == [] and sizes[0] <= sizes[-1]
     least = size_of(data["attributions"][0]) + size_of(data["erased"][0]) + 60  # seconds differ in length
-    told: list[str] = []
-    attributions, erasures = saved_attributions([explanation], time.monotonic() + 60, told, ByteBudget(least))
+    output: list[str] = []
+    attributions, erasures = saved_attributions([explanation], time.monotonic() + 60, output, ByteBudget(least))
     assert size_of(attributions) + size_of(erasures) <= least + 2, "and the brackets"
-    assert len(erasures) == 1 and any("as the file is full" in said for said in told)
+    assert len(erasures) == 1 and any("as the file is full" in printed for printed in output)
 
 
 def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     explanation = explain(tiny_run("translate"), TEXTS["translate"])
     dropped: list[str] = []
     attributions, _ = saved_attributions([explanation], time.monotonic() - 1, dropped, ByteBudget(10**9))
-    assert attributions == [] and len(dropped) == 2 and all("written tokens" in told for told in dropped)
+    assert attributions == [] and len(dropped) == 2 and all("written tokens" in output for output in dropped)
     assert "by erasing" in dropped[0] and "by integrated gradients" in dropped[1]
 
 

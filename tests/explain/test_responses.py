@@ -7,7 +7,7 @@ from glassformer.explain.page.responses import MAX_F16, MAX_TENSOR_BYTES, Reques
 
 
 @pytest.mark.parametrize(
-    ("array", "asked", "sent", "layout"),
+    ("array", "requested", "sent", "layout"),
     [
         (np.linspace(-3, 3, 12).reshape(3, 4), "f32", "f32", "<f4"),
         (np.linspace(-3, 3, 12).reshape(3, 4), "f16", "f16", "<f2"),
@@ -20,8 +20,8 @@ from glassformer.explain.page.responses import MAX_F16, MAX_TENSOR_BYTES, Reques
         (np.arange(6, dtype=">f4").reshape(2, 3).T, "f32", "f32", "<f4"),
     ],
 )
-def test_bytes_are_little_endian_rows(array: np.ndarray, asked: str, sent: str, layout: str) -> None:
-    response = tensor_response(array, asked)
+def test_bytes_are_little_endian_rows(array: np.ndarray, requested: str, sent: str, layout: str) -> None:
+    response = tensor_response(array, requested)
     assert response.headers["X-Dtype"] == sent
     shape = tuple(int(n) for n in response.headers["X-Shape"].split(",") if n)
     assert shape == array.shape

@@ -143,9 +143,9 @@ def test_host_and_origin_must_be_ours(client: Client, host: str, own_host: bool)
             "Origin": None if origin is None else origin.format(port=client.port),
         }
         for method, path, body in (("GET", "/api/run", None), ("POST", "/api/trace", {"text": "a"})):
-            status = client.ask(method, path, body, headers).status
+            status = client.request(method, path, body, headers).status
             assert status == (200 if own_host and own_origin else 403), (origin, path)
-        status = client.ask("GET", "/app.js", None, headers).status
+        status = client.request("GET", "/app.js", None, headers).status
         assert status in ((200, 500) if own_host and own_origin else (403,)), origin
 
 
@@ -170,14 +170,14 @@ def test_questions_need_the_cookie(client: Client, cookie: str) -> None:
         ("POST", "/api/erase", {}),
         ("POST", "/api/decode", {}),
     ):
-        answer = client.ask(method, path, body, {"Cookie": cookie.format(client.cookie) or None})
+        answer = client.request(method, path, body, {"Cookie": cookie.format(client.cookie) or None})
         assert answer.status == 401
         assert answer.json()["error"]["kind"] == "RequestError"
 
 
 def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
     for query in ("", "?token=", "?token=secre", "?token=%00", "?token=secret&token=x"):
-        answer = client.ask("GET", f"/{query}", None, {"Cookie": None})
+        answer = client.request("GET", f"/{query}", None, {"Cookie": None})
         assert answer.status == 403
         assert b"glassformer explain" in answer.body and b"<script" not in answer.body
 
@@ -185,18 +185,18 @@ def test_the_page_needs_the_token_in_its_address(client: Client) -> None:
 def test_a_token_ends_at_the_door(client: Client) -> None:
     """What stands in the bar and in the history afterwards opens nothing, and no script reads the cookie."""
     token = doors[client.port].once()
-    entered = client.ask("GET", f"/?token={token}", None, {"Cookie": None})
+    entered = client.request("GET", f"/?token={token}", None, {"Cookie": None})
     assert entered.status == 303 and token not in entered.headers["location"]
     cookie, *bounds = (part.strip() for part in entered.headers["set-cookie"].split(";"))
     assert token not in cookie and cookie == client.cookie
     assert set(bounds) == {f"Path={client.place}", "HttpOnly", "SameSite=Lax"} and len(client.place) > 8
-    assert client.ask("GET", client.place, None, {"Cookie": None}).status == 403
-    assert client.ask("GET", client.place).status == 200
+    assert client.request("GET", client.place, None, {"Cookie": None}).status == 403
+    assert client.request("GET", client.place).status == 200
 
 
 def test_the_place_of_an_earlier_server_says_how_to_come_in(client: Client) -> None:
     """A tab that outlived its server is reloaded: each server draws another place."""
-    answer = client.ask("GET", "/0123abcd/")
+    answer = client.request("GET", "/0123abcd/")
     assert answer.status == 404 and b"glassformer explain" in answer.body and b"<script" not in answer.body
 
 
@@ -214,14 +214,14 @@ def test_the_printed_address_opens_a_single_time_and_the_next_is_told(client: Cl
     door, next_ones = doors[client.port], list[str]()
     token = door.once(lambda: next_ones.append(door.once()))
     address, anyone = f"/?token={token}", {"Cookie": None}
-    assert client.ask("HEAD", address, None, anyone).status == 503
-    assert client.ask("GET", address, None, anyone | {"Sec-Purpose": "prefetch;prerender"}).status == 503
+    assert client.request("HEAD", address, None, anyone).status == 503
+    assert client.request("GET", address, None, anyone | {"Sec-Purpose": "prefetch;prerender"}).status == 503
     assert not next_ones
-    assert client.ask("GET", address, None, anyone).status == 303
-    again = client.ask("GET", address, None, anyone)
+    assert client.request("GET", address, None, anyone).status == 303
+    again = client.request("GET", address, None, anyone)
     assert again.status == 403 and b"a single time" in again.body and b"the last address printed" in again.body
-    assert client.ask("GET", f"/?token={next_ones[0]}", None, anyone).status == 303
-    assert client.ask("GET", client.place).status == 200, "a browser that has come in stays in"
+    assert client.request("GET", f"/?token={next_ones[0]}", None, anyone).status == 303
+    assert client.request("GET", client.place).status == 200, "a browser that has come in stays in"
 
 
 def test_tokens_are_long_and_compared_whole() -> None:
@@ -235,9 +235,9 @@ def test_tokens_are_long_and_compared_whole() -> None:
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
 )
 def test_questions_are_json(client: Client, kind: str | None) -> None:
-    assert client.ask("POST", "/api/trace", b'{"text": "a"}', {"Content-Type": kind}).status == 415
+    assert client.request("POST", "/api/trace", b'{"text": "a"}', {"Content-Type": kind}).status == 415
     charset = {"Content-Type": "application/json; charset=utf-8"}
-    assert client.ask("POST", "/api/trace", b'{"text": "a"}', charset).status == 200
+    assert client.request("POST", "/api/trace", b'{"text": "a"}', charset).status == 200
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_questions_are_json(client: Client, kind: str | None) -> None:
     ids=lambda b: repr(b[:12]),
 )
 def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
-    answer = client.ask("POST", "/api/trace", body)
+    answer = client.request("POST", "/api/trace", body)
     assert answer.status == 400
     assert answer.json()["error"]["message"]
 
@@ -270,7 +270,7 @@ def test_bodies_have_a_size(client: Client) -> None:
     most = security.MAX_BODY_BYTES
     fits = b'{"text": "' + b"a" * (most - 12) + b'"}'
     assert len(fits) == most
-    assert client.ask("POST", "/api/trace", fits).status == 200
+    assert client.request("POST", "/api/trace", fits).status == 200
     for length in (str(most + 1), "9" * 30, "-1", "1e3", "²"):
         head = head_of(client)
         head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
@@ -289,7 +289,7 @@ def test_who_sends_too_much_is_told_so(client: Client, headers: dict[str, str], 
     """An answer given before the body was read is not lost with the connection: uvicorn reads on."""
     large = b'{"text": "' + b"a" * (3 * security.MAX_BODY_BYTES) + b'"}'
     for _ in range(5):
-        answer = client.ask("POST", "/api/trace", large, headers)
+        answer = client.request("POST", "/api/trace", large, headers)
         assert answer.status == status
         assert answer.json()["error"]["message"]
 
@@ -304,7 +304,7 @@ def test_a_body_in_pieces_has_the_same_size(client: Client) -> None:
         for _ in range(security.MAX_BODY_BYTES // 0x10000 + 2):
             raw.sendall(piece)
         assert raw.recv(100).split()[1] == b"413"
-    assert client.ask("GET", "/api/run").status == 200
+    assert client.request("GET", "/api/run").status == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,12 +318,12 @@ def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch
 
 def test_every_answer_carries_the_policy(client: Client) -> None:
     answers = [
-        client.ask("GET", "/"),
-        client.ask("GET", "/api/run"),
-        client.ask("GET", "/nothing"),
-        client.ask("GET", "/api/run", None, {"Host": "evil.example"}),
-        client.ask("POST", "/api/trace", {"raise": "bug"}),
-        client.ask("PUT", "/api/trace", b"{}"),
+        client.request("GET", "/"),
+        client.request("GET", "/api/run"),
+        client.request("GET", "/nothing"),
+        client.request("GET", "/api/run", None, {"Host": "evil.example"}),
+        client.request("POST", "/api/trace", {"raise": "bug"}),
+        client.request("PUT", "/api/trace", b"{}"),
     ]
     assert [a.status for a in answers] == [403, 200, 404, 403, 500, 405]
     for answer in answers:
@@ -339,7 +339,7 @@ def test_every_answer_carries_the_policy(client: Client) -> None:
 
 def test_another_page_is_not_told_that_it_may_ask(client: Client) -> None:
     preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    answer = client.ask("OPTIONS", "/api/trace", None, preflight)
+    answer = client.request("OPTIONS", "/api/trace", None, preflight)
     assert answer.status == 403
     assert not any(name.startswith("access-control") for name in answer.headers)
 
@@ -359,7 +359,7 @@ def test_another_page_is_not_told_that_it_may_ask(client: Client) -> None:
     ],
 )
 def test_no_path_reaches_a_file(client: Client, path: str) -> None:
-    assert client.ask("GET", path).status in (404, 405)
+    assert client.request("GET", path).status in (404, 405)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_errors_are_told_and_survived(
     assert error["kind"] == named and error["message"] and set(error) == {"kind", "message", "hint"}
     assert b"Traceback" not in answer.body and b".py" not in answer.body
     assert "Traceback" not in capsys.readouterr().err
-    assert client.ask("GET", "/api/run").status == 200
+    assert client.request("GET", "/api/run").status == 200
 
 
 def test_json_has_no_nan(client: Client) -> None:
@@ -402,11 +402,11 @@ def test_a_hundred_at_once(start: Start) -> None:
     """One is worked on, eight wait, the others are told to come back; then all is as before."""
     client, service = start(n_waiting=8)
     with ThreadPoolExecutor(100) as pool:
-        asked = [pool.submit(client.post, "/api/trace", {"wait": True, "i": i}) for i in range(100)]
+        requested = [pool.submit(client.post, "/api/trace", {"wait": True, "i": i}) for i in range(100)]
         # Until the thread has taken the first from the queue one more may find the queue full.
-        until(lambda: sum(f.done() for f in asked) >= 91)
+        until(lambda: sum(f.done() for f in requested) >= 91)
         service.gate.set()
-        answers = [f.result() for f in asked]
+        answers = [f.result() for f in requested]
     statuses = [a.status for a in answers]
     assert statuses.count(503) in (91, 92) and statuses.count(200) + statuses.count(503) == 100
     assert service.most_running == 1
@@ -446,5 +446,5 @@ def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
         until(lambda: all(future.cancelled() for future in service.work[1:]))
         service.gate.set()
         assert busy.result().status == 200
-    assert client.ask("GET", "/api/run").status == 200
+    assert client.request("GET", "/api/run").status == 200
     assert service.n_done == 1

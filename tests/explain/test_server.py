@@ -46,7 +46,7 @@ def values(answer: Answer) -> np.ndarray:
 @everyone
 def test_the_run_is_described(clients: Clients, name: str) -> None:
     _, client = clients[name]
-    facts = client.ask("GET", "/api/run").json()
+    facts = client.request("GET", "/api/run").json()
     assert facts["model"]["task"] == name
     assert facts["model"]["run"] == name, "the folder's name, never its path"
     assert facts["start"] == [{"text": TEXTS[name]}]
@@ -61,13 +61,13 @@ def test_every_tensor_of_a_manifest_is_what_python_has(clients: Clients, name: s
     assert manifest["format"] == "glassformer-trace-1"
     assert [n["id"] for n in manifest["nodes"]] == [n["id"] for n in reference.manifest()["nodes"]]
     for node in manifest["nodes"]:
-        answer = client.ask("GET", f"/api/trace/{manifest['id']}/t/{quote(node['id'], safe='')}")
+        answer = client.request("GET", f"/api/trace/{manifest['id']}/t/{quote(node['id'], safe='')}")
         got, expected = values(answer), reference.tensor(node["id"])
         assert list(got.shape) == [axis["size"] for axis in node["axes"]], node["id"]
         assert answer.headers["x-dtype"] == node["dtype"]
         np.testing.assert_array_equal(got, expected, err_msg=node["id"])
     for param, facts in manifest["params"].items():
-        got = values(client.ask("GET", f"/api/trace/{manifest['id']}/t/{quote(param, safe='')}"))
+        got = values(client.request("GET", f"/api/trace/{manifest['id']}/t/{quote(param, safe='')}"))
         assert list(got.shape) == [axis["size"] for axis in facts["axes"]]
         np.testing.assert_array_equal(got, reference.tensor(param))
 
@@ -77,9 +77,9 @@ def test_slices_and_half_precision(clients: Clients) -> None:
     manifest = client.post("/api/trace", {"text": TEXTS["classify"]}).json()
     weights = next(n["id"] for n in manifest["nodes"] if n["id"].endswith("self.weights"))
     base = f"/api/trace/{manifest['id']}/t/{weights}"
-    whole = values(client.ask("GET", base))
-    np.testing.assert_array_equal(values(client.ask("GET", f"{base}?slice=head:1")), whole[1])
-    half = client.ask("GET", f"{base}?slice=head:1%3Btoken:0-2&dtype=f16")
+    whole = values(client.request("GET", base))
+    np.testing.assert_array_equal(values(client.request("GET", f"{base}?slice=head:1")), whole[1])
+    half = client.request("GET", f"{base}?slice=head:1%3Btoken:0-2&dtype=f16")
     assert half.headers["x-dtype"] == "f16"
     np.testing.assert_allclose(values(half), whole[1, :2], atol=5e-4)
 
@@ -99,7 +99,7 @@ def test_slices_and_half_precision(clients: Clients) -> None:
 def test_what_is_not_there_is_said(clients: Clients, path: str, status: int) -> None:
     _, client = clients["classify"]
     trace = client.post("/api/trace", {"text": "a"}).json()["id"]
-    answer = client.ask("GET", "/api/trace/" + path.format(id=trace))
+    answer = client.request("GET", "/api/trace/" + path.format(id=trace))
     assert answer.status == status
     assert answer.json()["error"]["message"]
 
@@ -138,10 +138,10 @@ def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, name: 
 def test_words_are_weighed_and_erased(clients: Clients, name: str) -> None:
     _, client = clients[name]
     manifest = client.post("/api/trace", {"text": TEXTS[name], "decode": {"max_new_tokens": 3}}).json()
-    told = client.post("/api/attribute", {"trace": manifest["id"], "method": "erase"})
-    assert told.status == 200, told.body
+    message = client.post("/api/attribute", {"trace": manifest["id"], "method": "erase"})
+    assert message.status == 200, message.body
     stream = manifest["streams"][0]
-    scores = told.json()["scores"][stream["name"]]
+    scores = message.json()["scores"][stream["name"]]
     assert len(scores) == len(stream["ids"])
     first = [i for i, word in enumerate(stream["words"]) if word == 0]
     erased = client.post("/api/erase", {"trace": manifest["id"], "erase": {stream["name"]: first}}).json()
@@ -156,15 +156,15 @@ def test_words_are_weighed_and_erased(clients: Clients, name: str) -> None:
 def test_the_ways_to_align_are_measured(clients: Clients, name: str) -> None:
     run, client = clients[name]
     trace = client.post("/api/trace", {"text": TEXTS[name]}).json()["id"]
-    told = client.ask("GET", f"/api/trace/{trace}/alignment")
+    message = client.request("GET", f"/api/trace/{trace}/alignment")
     if name != "translate":
-        assert told.status == 400 and "cross attention" in told.json()["error"]["message"]
+        assert message.status == 400 and "cross attention" in message.json()["error"]["message"]
         return
-    assert told.json() == readings_json(explain(run, TEXTS[name]).readings())
-    assert {(r["layer"], r["shifted"]) for r in told.json()["readings"]} >= {(0, False), (0, True)}
-    assert client.ask("GET", "/api/trace/t0/alignment").status == 404
+    assert message.json() == readings_json(explain(run, TEXTS[name]).readings())
+    assert {(r["layer"], r["shifted"]) for r in message.json()["readings"]} >= {(0, False), (0, True)}
+    assert client.request("GET", "/api/trace/t0/alignment").status == 404
     assert client.post(f"/api/trace/{trace}/alignment", {}).status == 405
-    unasked = client.ask("GET", f"/api/trace/{trace}/alignment", headers={"Cookie": None})
+    unasked = client.request("GET", f"/api/trace/{trace}/alignment", headers={"Cookie": None})
     assert unasked.status in (401, 403)
 
 
@@ -181,10 +181,10 @@ def test_four_traces_are_kept_the_least_used_goes() -> None:
         client = Client(server.port, server.door.once())
         ids = [client.post("/api/trace", {"text": word}).json()["id"] for word in ("a", "b", "c", "d")]
         assert len(set(ids)) == 4
-        assert client.ask("GET", f"/api/trace/{ids[0]}/t/logits").status == 200  # used again, so kept
+        assert client.request("GET", f"/api/trace/{ids[0]}/t/logits").status == 200  # used again, so kept
         client.post("/api/trace", {"text": "e"})
-        assert client.ask("GET", f"/api/trace/{ids[0]}/t/logits").status == 200
-        gone = client.ask("GET", f"/api/trace/{ids[1]}/t/logits")
+        assert client.request("GET", f"/api/trace/{ids[0]}/t/logits").status == 200
+        gone = client.request("GET", f"/api/trace/{ids[1]}/t/logits")
         assert gone.status == 404 and "trace the text again" in gone.json()["error"]["hint"]
 
 
@@ -212,7 +212,7 @@ def test_tensors_are_looked_at_while_words_are_weighed(clients: Clients, monkeyp
     with ThreadPoolExecutor(1) as pool:
         weighing = pool.submit(client.post, "/api/attribute", {"trace": trace, "method": "erase"})
         assert begun.wait(20)
-        assert client.ask("GET", f"/api/trace/{trace}/t/logits").status == 200
+        assert client.request("GET", f"/api/trace/{trace}/t/logits").status == 200
         assert not weighing.done()
         gate.set()
         assert weighing.result().status == 400
@@ -228,7 +228,7 @@ def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
         client = Client(server.port, server.door.once())
         manifest = client.post("/api/trace", request).json()
         names = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
-        answers = list(pool.map(lambda n: client.ask("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
+        answers = list(pool.map(lambda n: client.request("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
     assert len(names) == 3
     for name, answer in zip(names, answers, strict=True):
         np.testing.assert_array_equal(values(answer), reference.tensor(name))
@@ -250,9 +250,9 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
         short = client.post("/api/trace", {"text": "abc"}).json()["id"]
         weighing = pool.submit(client.post, "/api/attribute", {"trace": short})
         assert begun.wait(10)
-        layer = pool.submit(client.ask, "GET", f"/api/trace/{long}/t/encoder.0.self.weights")
+        layer = pool.submit(client.request, "GET", f"/api/trace/{long}/t/encoder.0.self.weights")
         try:
-            held = [pool.submit(client.ask, "GET", f"/api/trace/{id}/t/logits") for id in (short, long)]
+            held = [pool.submit(client.request, "GET", f"/api/trace/{id}/t/logits") for id in (short, long)]
             assert [answer.result(timeout=10).status for answer in held] == [200, 200]
             assert not layer.done()
         finally:
@@ -262,13 +262,13 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
 
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:
     _, client = clients["classify"]
-    page = client.ask("GET", client.place)
+    page = client.request("GET", client.place)
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     for name, kind in (("app.js", "text/javascript"), ("app.css", "text/css")):
         assert name.encode() in page.body
-        file = client.ask("GET", f"/{name}", None, {"Cookie": None})
+        file = client.request("GET", f"/{name}", None, {"Cookie": None})
         assert file.status == 200 and file.headers["content-type"].startswith(kind) and len(file.body) > 100
-    assert client.ask("GET", "/favicon.ico").status == 204
+    assert client.request("GET", "/favicon.ico").status == 204
 
 
 def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_a_server_ends_and_lets_go_of_its_port() -> None:
     with PageServer(tiny_run("classify"), port=0) as server:
-        assert Client(server.port, server.door.once()).ask("GET", "/api/run").status == 200
+        assert Client(server.port, server.door.once()).request("GET", "/api/run").status == 200
     with listen(server.port):
         pass
 

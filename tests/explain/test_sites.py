@@ -37,8 +37,8 @@ def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:
 
 def test_an_edit_acts_on_what_is_on_the_way() -> None:
     """What is taken again beside the forward pass, or is no tensor of it, cannot be replaced."""
-    beside = {key for key, site in SITES.items() if not site.edit}
-    assert beside == {
+    alongside = {key for key, site in SITES.items() if not site.edit}
+    assert alongside == {
         "input",
         "ids",
         "rows",

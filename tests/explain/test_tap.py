@@ -47,7 +47,7 @@ variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.ke
 @families
 def test_a_tap_that_hands_back_what_it_saw_changes_no_bit(family: str, changes: dict[str, object]) -> None:
     model, args = a_model(family, **changes)
-    plain, said = traced(model, *args)
+    plain, text = traced(model, *args)
     seen: list[str] = []
 
     def look(id: str, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def test_a_tap_that_hands_back_what_it_saw_changes_no_bit(family: str, changes: 
         return x
 
     t, output = tapped(model, args, look)
-    assert torch.equal(output, said) and not t.edited
+    assert torch.equal(output, text) and not t.edited
     assert list(t) == list(plain) and all(torch.equal(t[id].value, plain[id].value) for id in t)
     assert sorted(seen) == sorted(on_the_way(t)), "every step on the way, each once"
 
@@ -71,7 +71,7 @@ def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(
     family: str, changes: dict[str, object]
 ) -> None:
     model, args = a_model(family, **changes)
-    plain, said = traced(model, *args)
+    plain, text = traced(model, *args)
     every = [id for id in on_the_way(plain) if not bool((plain[id].value == 0).all())]
     for some in (set(every[first::6]) for first in range(6)):  # each once, six traces for all
         t, output = tapped(model, args, lambda id, x, some=some: other_than(x) if id in some else x)
@@ -85,8 +85,8 @@ def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(
                 torch.testing.assert_close(
                     record.value.double(), made, atol=1e-4, rtol=1e-4, msg=f"{sorted(some)}: {record}"
                 )
-        assert torch.equal(t["logits"].value, output) and not torch.equal(output, said)
-    assert torch.equal(traced(model, *args)[1], said), "nothing is left behind"
+        assert torch.equal(t["logits"].value, output) and not torch.equal(output, text)
+    assert torch.equal(traced(model, *args)[1], text), "nothing is left behind"
 
 
 @families
@@ -94,9 +94,9 @@ def test_the_steps_of_another_text_give_its_answer(family: str) -> None:
     """Every step of B in its place is B, whatever text was asked; A's own steps change nothing."""
     model, a = a_model(family)
     b = (*(torch.randint(20, x.shape) if x.dtype == torch.int64 else x for x in a),)
-    other, said = traced(model, *b)
+    other, text = traced(model, *b)
     t, output = tapped(model, a, lambda id, x: other[id].value.reshape(x.shape))
-    assert torch.equal(output, said) and t.edited
+    assert torch.equal(output, text) and t.edited
 
 
 def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> None:

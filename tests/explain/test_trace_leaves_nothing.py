@@ -237,5 +237,5 @@ with torch.no_grad():
 
 def test_a_compiled_model_is_traced_uncompiled() -> None:
     """In a process of its own: torch cannot compile functions whose shapes are checked."""
-    told = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
-    assert told.returncode == 0, told.stderr
+    message = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert message.returncode == 0, message.stderr

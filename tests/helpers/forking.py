@@ -32,7 +32,7 @@ def forking() -> ForkServerContext:
 
 
 def run(
-    arguments: tuple[str, ...], environment: Mapping[str, str], said: Path, before: Callable[[], None] | None
+    arguments: tuple[str, ...], environment: Mapping[str, str], output: Path, before: Callable[[], None] | None
 ) -> None:
     """In the new process: what `python -m glassformer` does, with all it says in a file; `before` may break something."""
     import torch
@@ -41,9 +41,9 @@ def run(
 
     os.environ.update(environment)
     torch.set_num_threads(1)
-    told = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(told, 1)
-    os.dup2(told, 2)
+    message = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(message, 1)
+    os.dup2(message, 2)
     if before is not None:
         before()
     sys.exit(main(arguments))
@@ -54,13 +54,13 @@ class Command:
 
     def __init__(
         self,
-        said: Path,
+        output: Path,
         arguments: tuple[str, ...],
         environment: Mapping[str, str],
         before: Callable[[], None] | None = None,
     ) -> None:
-        self.said = said
-        given = arguments, environment, said, before
+        self.said = output
+        given = arguments, environment, output, before
         self.process = forking().Process(target=run, args=given, daemon=True)
         self.process.start()
 

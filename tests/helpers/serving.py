@@ -45,7 +45,7 @@ class Client:
 
     def __init__(self, port: int, token: str) -> None:
         self.port, self.token, self.place, self.cookie = port, token, "", ""
-        entered = self.ask("GET", f"/?token={token}")
+        entered = self.request("GET", f"/?token={token}")
         if entered.status == 303:
             self.place, self.cookie = entered.headers["location"], entered.headers["set-cookie"].split(";")[0]
 
@@ -53,7 +53,7 @@ class Client:
         """Where questions and files are, which is not known before."""
         return self.place + path[1:] if path.startswith(("/api/", "/app.")) else path
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -79,4 +79,4 @@ class Client:
             connection.close()
 
     def post(self, path: str, body: dict[str, Any]) -> Answer:
-        return self.ask("POST", path, body)
+        return self.request("POST", path, body)

@@ -164,12 +164,12 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     request, validator = StopRequest(), Validator(run)
     score = validator.score
 
-    def told(*args: Any) -> dict[str, float]:
+    def output(*args: Any) -> dict[str, float]:
         if ranks.rank == ranks.world_size - 1:
             request.signal = signal.SIGTERM
         return score(*args)
 
-    validator.score, seen = told, []
+    validator.score, seen = output, []
     for report in train_steps(state, run, validator, request):
         seen.append([report.valid is not None, report.stop])
         if report.stop is not None:
@@ -188,14 +188,14 @@ def pace(ranks: ProcessGroup) -> list[float]:
 
 def differ(ranks: ProcessGroup) -> list[str]:
     """What processes that differ in one of two facts are told, and those of which the second fails."""
-    told = []
+    output = []
     ranks.assert_same(configuration="a", data="b")
     for work in (lambda: ranks.assert_same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
         try:
             work()
         except GlassformerError as error:
-            told.append(f"{type(error).__name__} {error.message} {error.hint}")
-    return told
+            output.append(f"{type(error).__name__} {error.message} {error.hint}")
+    return output
 
 
 def other_versions(ranks: ProcessGroup) -> str:

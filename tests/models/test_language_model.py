@@ -80,8 +80,8 @@ def test_a_row_may_change_places_in_the_cache(max_ngram: int) -> None:
     cache = model.new_cache()
     model(ids[:, :4], cache=cache)
     cache.select(rows)
-    came = model(ids[rows][:, 4:], cache=cache)
-    torch.testing.assert_close(came, model(ids[rows])[:, 4:], atol=1e-5, rtol=1e-5)
+    got = model(ids[rows][:, 4:], cache=cache)
+    torch.testing.assert_close(got, model(ids[rows])[:, 4:], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()

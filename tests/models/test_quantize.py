@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
-from glassformer.models.quantize import Bf16Linear, Fp16Linear, Int8Linear, at_precision
+from glassformer.models.quantize import Bf16Linear, Fp16Linear, Int8Linear, quantize_for_inference
 from glassformer.utils.device import Precision, tuned
 
 SMALL = ModelConfig(n_layers=2, d_model=32, n_heads=2, d_ff=64)
@@ -98,7 +98,7 @@ def test_a_trained_model_answers_a_text_the_same_alone_and_in_a_batch(
     trained: tuple[Small, nn.Module], precision: Precision
 ) -> None:
     """The same labels and texts; probabilities and scores to five decimal places."""
-    run, model = trained[0], at_precision(trained[1], precision).eval()
+    run, model = trained[0], quantize_for_inference(trained[1], precision).eval()
     texts = ["a", "b c", "d e f", "a b c d", "good f g", "bad a", "abcdefg", "g f e d c b a"]
 
     def answers(texts: list[str]) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def test_a_copy_is_near_the_model_and_leaves_it_alone(name: str, precision: Prec
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with torch.inference_mode():
         expected = model.eval()(*inputs)
-        found = at_precision(model, precision)(*inputs)
+        found = quantize_for_inference(model, precision)(*inputs)
         assert torch.equal(model(*inputs), expected)
     assert not torch.equal(found, expected)
     assert found.dtype == torch.float32
@@ -139,4 +139,4 @@ def test_a_copy_is_near_the_model_and_leaves_it_alone(name: str, precision: Prec
 
 def test_fp32_is_the_model_itself() -> None:
     model, _ = models()["translator"]
-    assert at_precision(model, "fp32") is model
+    assert quantize_for_inference(model, "fp32") is model

@@ -97,10 +97,10 @@ def test_sentences_leave_and_hypotheses_change_places() -> None:
     sentences, rows = torch.tensor([2, 0]), torch.tensor([5, 5, 1, 0])
     cache.select(rows)
     cache.select_memory(sentences)
-    came = model.decode(tgt[rows][:, 3:], memory[sentences], real[sentences], cache)
+    got = model.decode(tgt[rows][:, 3:], memory[sentences], real[sentences], cache)
     repeated = sentences.repeat_interleave(2)
     whole = model(src[repeated], tgt[rows], real[repeated])
-    torch.testing.assert_close(came, whole[:, 3:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(got, whole[:, 3:], atol=1e-5, rtol=1e-5)
 
 
 # Marian: post-norm, everything tied, embeddings scaled: the paper's model but for the layout of its sinusoids.

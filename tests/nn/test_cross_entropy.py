@@ -65,8 +65,8 @@ def test_the_fast_twin_is_torchs(smoothing: float, dtype: torch.dtype) -> None:
         loss = kernel.CrossEntropySum.apply(logits, labels, smoothing, IGNORE_INDEX)
         (loss / 3).backward()
     found, logits.grad = logits.grad, None
-    told = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": smoothing}
-    expected = F.cross_entropy(logits.float(), labels, **told)
+    message = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": smoothing}
+    expected = F.cross_entropy(logits.float(), labels, **message)
     (expected / 3).backward()
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-4)
     tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-5  # two roundings to bf16 for one

@@ -147,9 +147,9 @@ def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:
 
 def seeds(path: Path, scores: list[float]) -> Path:
     path.mkdir()
-    asked = {"seeds": list(range(1, len(scores) + 1)), "config": {"task": "classify"}}
-    (path / "seeds.json").write_text(json.dumps(asked), encoding="utf-8")
-    for seed, score in zip(asked["seeds"], scores, strict=True):
+    requested = {"seeds": list(range(1, len(scores) + 1)), "config": {"task": "classify"}}
+    (path / "seeds.json").write_text(json.dumps(requested), encoding="utf-8")
+    for seed, score in zip(requested["seeds"], scores, strict=True):
         run = make_run(path / f"seed-{seed}", "classify", labelled(round(200 * score)), accuracy=score)
         line = {"step": 5, "loss": 1.0, "valid": {"loss": 1.0, "accuracy": 1 - score}}
         (run / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")

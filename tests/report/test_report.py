@@ -289,20 +289,22 @@ def test_nothing_that_tells_spells_a_tasks_name() -> None:
 
 def test_what_is_unknown_in_unseen_texts_is_told_with_the_remedy(fake_run: MakeRun) -> None:
     run = fake_run("classify")
-    told = "31.0% of the validation tokens are unknown to the model, in 60 of 80 texts: --text.tokenizer byte-bpe knows"
+    message = (
+        "31.0% of the validation tokens are unknown to the model, in 60 of 80 texts: --text.tokenizer byte-bpe knows"
+    )
 
     def change(data: dict) -> None:
         data["splits"]["test"] = {"n": 90, "n_tokens": 1000, "unknown_rate": 0.31, "n_texts_unknown": 77}
-        data["preflight"]["warnings"] = [told]
+        data["preflight"]["warnings"] = [message]
 
     edit(run / "data.json", change)
     text = report_of(run)
     opening, table = text.split("## Result")[0], text.split("## Data")[1]
-    assert f"**Mind:** {told}." in opening
+    assert f"**Mind:** {message}." in opening
     assert "31.0% of the validation tokens" in model_card(run, {})
     row = next(line for line in table.splitlines() if line.startswith("| test"))
     assert "31.00%" in row and "| 77 |" in row
-    edit(run / "data.json", lambda data: data["tokenizer"].update(spelled=True))
+    edit(run / "data.json", lambda data: data["tokenizer"].update(has_ngrams=True))
     assert "read by how they are spelled" in report_of(run)
 
 

@@ -75,9 +75,9 @@ def command(place: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
-    return said
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    return output
 
 
 def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:

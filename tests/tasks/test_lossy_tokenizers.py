@@ -19,15 +19,15 @@ LOSES = {
 
 @pytest.mark.parametrize("name", [*LOSES, "nothing"])
 def test_bits_per_character_are_headlined_only_where_they_compare(name: str) -> None:
-    text, told = LOSES.get(name, (TextConfig(tokenizer="byte-bpe", vocab_size=300, max_len=24), ""))
+    text, message = LOSES.get(name, (TextConfig(tokenizer="byte-bpe", vocab_size=300, max_len=24), ""))
     config = config_of("lm")
     parts = [Split([TEXT]), Split([TEXT[:200]]), Split([TEXT[:200] + ("ßß" if name == "unknown" else "")])]
     run = small_run(type(config)(task="lm", text=text, model=config.model, train=config.train), TextData(*parts))
     torch.manual_seed(0)
     scores = run.task.evaluate(run.task.build_model().eval(), parts[2], config.decode)
     assert scores["bits_per_char"] > 0
-    if told:
+    if message:
         assert scores["headline"] == "nats_per_token"
-        assert told in scores["notes"][0] and "do not compare" in scores["notes"][0]
+        assert message in scores["notes"][0] and "do not compare" in scores["notes"][0]
     else:
         assert "headline" not in scores and "notes" not in scores

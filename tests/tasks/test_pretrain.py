@@ -114,8 +114,8 @@ def test_a_text_of_one_token_is_guessed_and_masking_follows_its_generator() -> N
 def test_a_hidden_word_hides_its_spelling_and_an_exchanged_one_brings_its_own() -> None:
     torch.manual_seed(0)
     ids = torch.randint(5, 50, (64, 20))
-    spelling = NgramBatch(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
-    seen, spelled, _ = mask_tokens(ids, spelling, MASK)
+    ngram_batch = NgramBatch(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
+    seen, spelled, _ = mask_tokens(ids, ngram_batch, MASK)
     assert spelled is not None
     assert torch.equal(spelled.index, (seen - 4).clamp(min=0))
 
@@ -123,9 +123,9 @@ def test_a_hidden_word_hides_its_spelling_and_an_exchanged_one_brings_its_own() 
 def test_what_stands_before_a_hidden_character_does_not_spell_it() -> None:
     """In a script without spaces a token's n-grams hold the next two characters."""
     ahead = torch.tensor([False, True, False])
-    spelling = NgramBatch(torch.tensor([[1, 1, 1, 2, 1, 1]]), torch.tensor([[0], [1], [2]]))
+    ngram_batch = NgramBatch(torch.tensor([[1, 1, 1, 2, 1, 1]]), torch.tensor([[0], [1], [2]]))
     guessed = torch.tensor([[False, False, False, False, True, False]])
-    assert without_previews(spelling, ahead, guessed).index.tolist() == [[1, 1, 0, 2, 1, 1]]
+    assert without_previews(ngram_batch, ahead, guessed).index.tolist() == [[1, 1, 0, 2, 1, 1]]
 
 
 # The model
@@ -274,9 +274,9 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
 
 def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: Path, capsys) -> None:
     run = tune(base, tmp_path, "run")
-    said = capsys.readouterr().err
-    assert f"taken from {base}: model.d_model 32" in said
-    assert f"initialised from {base}: " in said and "new: head.weight, head.bias" in said
+    printed = capsys.readouterr().err
+    assert f"taken from {base}: model.d_model 32" in printed
+    assert f"initialised from {base}: " in printed and "new: head.weight, head.bias" in printed
     (step, path) = snapshot_folders(RunFolder(run).snapshots)[0]
     start, before = load_snapshot(path), weights_of(base)
     assert step == 0
@@ -356,7 +356,7 @@ def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"model": {"d_model": 64}}, "model.d_model must be 32, as in .*; got 64"),
         ({"model": {"n_layers": 2}}, "model.n_layers must be 1, as in .*; got 2"),
@@ -368,8 +368,10 @@ def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_told_by_its_setting(base: Path, tmp_path: Path, given: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_does_not_fit_is_told_by_its_setting(
+    base: Path, tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
         tune(base, tmp_path, "run", **given)
     assert not (tmp_path / "run").exists()
 
@@ -380,8 +382,8 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
     assert main([*words, "--model.dropout", "0.4"]) == 0
     assert "taken from" in capsys.readouterr().err
     assert main([*words, "--model.d-model", "64"]) == UsageError.exit_code
-    said = capsys.readouterr().err
-    assert "model.d_model must be 32, as in" in said and "remove the setting" in said
+    printed = capsys.readouterr().err
+    assert "model.d_model must be 32, as in" in printed and "remove the setting" in printed
     assert main([*words[:5], str(tmp_path)]) == CheckpointError.exit_code
     assert "holds no trained model" in capsys.readouterr().err
 
@@ -427,11 +429,11 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     glassformer.train("lm", out=tmp_path / "first", train_file=book, steps=4, **TINY)
     tiny = {key: value for key, value in TINY.items() if key != "model"}
     glassformer.train("lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny)
-    said = capsys.readouterr().err
-    assert re.search(r"initialised from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", said), said
+    printed = capsys.readouterr().err
+    assert re.search(r"initialised from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", printed), printed
     (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
     pairs = {"src_file": tmp_path / "s.txt", "tgt_file": tmp_path / "s.txt", "limit": 20}
     pairs["valid_src_file"] = pairs["valid_tgt_file"] = tmp_path / "s.txt"
     glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
-    said = capsys.readouterr().err
-    assert "initialised from" in said and "new: tgt_embedding.weight, decoder." in said
+    printed = capsys.readouterr().err
+    assert "initialised from" in printed and "new: tgt_embedding.weight, decoder." in printed

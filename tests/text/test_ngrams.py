@@ -53,10 +53,10 @@ def test_a_tokenizer_with_ngrams_is_the_same_after_it_was_saved(tmp_path: Path) 
     assert loaded.sha256 == trained.sha256 != Tokenizer.train(TEXTS, TextConfig("word", 200, True)).sha256
     text = ["A FUNDED 😀 我喜欢猫"]
     assert list(loaded.encode_with_surfaces(text)) == list(trained.encode_with_surfaces(text))
-    [(ids, spelled)] = loaded.encode_with_surfaces(text)
-    assert spelled == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
+    [(ids, surfaces)] = loaded.encode_with_surfaces(text)
+    assert surfaces == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
     assert ids == loaded.encode(text[0])
-    assert all(loaded.ngrams.lookup(word) for word in spelled)
+    assert all(loaded.ngrams.lookup(word) for word in surfaces)
 
 
 def test_other_readers_of_the_format_pass_over_the_ngrams(tmp_path: Path) -> None:

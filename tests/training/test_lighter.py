@@ -87,11 +87,11 @@ def test_compiled_layers_give_the_same_curve() -> None:
     """In a process of its own, for here the shapes of all arguments are checked, which cannot be traced."""
     root = Path(__file__).parents[2]
     paths = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    told = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=root, env=os.environ | paths, check=False
     )
-    assert told.returncode == 0, told.stderr
-    for compiled, plain in json.loads(told.stdout):
+    assert message.returncode == 0, message.stderr
+    for compiled, plain in json.loads(message.stdout):
         near(compiled, plain)
 
 

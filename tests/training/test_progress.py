@@ -75,14 +75,14 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
             if step == 60:
                 logger.info("kept")
         logger.info("evaluating")
-    told = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "50%" in told and "loss 2.5000  lr 1.0e-03  grad 0.80  12,345 tok/s  pad 4%" in told
-    assert "validation: loss 1.0000" in told
-    assert told.index("kept") < told.index("evaluating")
+    message = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "50%" in message and "loss 2.5000  lr 1.0e-03  grad 0.80  12,345 tok/s  pad 4%" in message
+    assert "validation: loss 1.0000" in message
+    assert message.index("kept") < message.index("evaluating")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "message"),
     [
         (0, "0 s"),
         (5.32, "5.3 s"),
@@ -94,10 +94,10 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
         (-1, "0 s"),
     ],
 )
-def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_durations(seconds: float, message: str) -> None:
+    assert duration(seconds) == message
 
 
-@pytest.mark.parametrize(("n", "told"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
-def test_how_many(n: int, told: str) -> None:
-    assert counted(n, "texts") == told
+@pytest.mark.parametrize(("n", "message"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
+def test_how_many(n: int, message: str) -> None:
+    assert counted(n, "texts") == message

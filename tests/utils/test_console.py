@@ -81,9 +81,9 @@ def test_colour_is_for_terminals_that_want_it(no_color: bool, monkeypatch: pytes
     if no_color:
         monkeypatch.setenv("NO_COLOR", "1")
     console.write_error("broken [b]")
-    told = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "broken [b]" in told
-    assert ("\x1b[1;31m" in told) == (not no_color)
+    message = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "broken [b]" in message
+    assert ("\x1b[1;31m" in message) == (not no_color)
 
 
 def test_a_dumb_or_missing_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +107,8 @@ def test_tables_are_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     console.write_table(("score",), [("[red]1",)])
-    told = sys.stdout.getvalue()  # type: ignore[attr-defined]
-    assert "[red]1" in told and "━" in told
+    message = sys.stdout.getvalue()  # type: ignore[attr-defined]
+    assert "[red]1" in message and "━" in message
 
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:

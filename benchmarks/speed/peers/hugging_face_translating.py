@@ -102,8 +102,8 @@ def model_of(checkpoint: Checkpoint) -> M2M100ForConditionalGeneration:
             for ours, theirs in NAMES.items():
                 name = name.replace(ours, theirs)
             state["model." + name.replace("coder.norm.", "coder.layer_norm.")] = array
-    told = model.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()}, strict=False)
-    assert not told.unexpected_keys and all("embed" in n or "lm_head" in n for n in told.missing_keys), told
+    result = model.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()}, strict=False)
+    assert not result.unexpected_keys and all("embed" in n or "lm_head" in n for n in result.missing_keys), result
     model.tie_weights()
     for half in (model.model.encoder, model.model.decoder):
         table = half.embed_positions.weights

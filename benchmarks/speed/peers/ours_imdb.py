@@ -57,8 +57,8 @@ def main() -> None:
                 if finished or accuracy >= spec["accuracy"] - NEAR:
                     accuracy = run.task.validate(model, corpus, test)["accuracy"]
                 next_look = seconds + spec["every"]
-    told = {"preparing": preparing, "seconds": seconds, "accuracy": accuracy, "steps": n_steps}
-    answer(answers, told | {"reached": accuracy >= spec["accuracy"]})
+    measured = {"preparing": preparing, "seconds": seconds, "accuracy": accuracy, "steps": n_steps}
+    answer(answers, measured | {"reached": accuracy >= spec["accuracy"]})
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ class Spec:
     def read(path: str) -> Spec:
         """Read a spec from a JSON file."""
         with open(path, encoding="utf-8") as file:
-            told = json.load(file)
-        return Spec(Workload(**told["workload"]), told["data"], Settings(**told["settings"]), told["seed"])
+            spec = json.load(file)
+        return Spec(Workload(**spec["workload"]), spec["data"], Settings(**spec["settings"]), spec["seed"])
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
     for _, ready in prepared:
         trainer.update(ready)
     answer(answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began})
-    for asked in questions():
-        some = prepared[: asked.get("batches") or None]
+    for question in questions():
+        some = prepared[: question.get("batches") or None]
         began = time.perf_counter()
         for _, ready in some:
             trainer.update(ready)
@@ -135,8 +135,8 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
         n_tokens, n_slots, n_real = (
             sum(getattr(batch, name) for batch, _ in some) for name in ("n_tokens", "n_slots", "n_real")
         )
-        told = {"seconds": seconds, "tokens": n_tokens, "padding": 1 - n_real / n_slots, "peak_mb": peak_mb()}
-        answer(answers, told)
+        measured = {"seconds": seconds, "tokens": n_tokens, "padding": 1 - n_real / n_slots, "peak_mb": peak_mb()}
+        answer(answers, measured)
 
 
 def keep_large_blocks() -> None:
@@ -166,6 +166,6 @@ def questions() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def answer(answers: TextIO, told: dict[str, Any]) -> None:
-    answers.write(json.dumps(told) + "\n")
+def answer(answers: TextIO, values: dict[str, Any]) -> None:
+    answers.write(json.dumps(values) + "\n")
     answers.flush()

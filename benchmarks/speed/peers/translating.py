@@ -39,10 +39,10 @@ class Checkpoint:
     @staticmethod
     def read(folder: str | Path) -> Checkpoint:
         """Read what the harness wrote."""
-        told = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
+        spec = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
         with np.load(Path(folder) / "weights.npz") as arrays:
             weights = {name: arrays[name] for name in arrays}
-        return Checkpoint(weights, told["sizes"], told["sources"], told["words"], told["steps"], told["run"])
+        return Checkpoint(weights, spec["sizes"], spec["sources"], spec["words"], spec["steps"], spec["run"])
 
     @property
     def most_tokens(self) -> int:
@@ -78,10 +78,10 @@ def serve_translator(make: Any) -> None:
         peer.bulk(list(range(min(64, len(checkpoint.sources)))), beam)
         peer.one(0, beam)
     answer(answers, {"warm_up": time.perf_counter() - began})
-    for asked in questions():
-        which, beam = asked["which"], asked["beam"]
+    for question in questions():
+        which, beam = question["which"], question["beam"]
         began = time.perf_counter()
-        if asked["how"] == "bulk":
+        if question["how"] == "bulk":
             found, latencies = peer.bulk(which, beam), []
             seconds = time.perf_counter() - began
         else:
@@ -91,5 +91,5 @@ def serve_translator(make: Any) -> None:
                 found.append(peer.one(i, beam))
                 latencies.append(time.perf_counter() - at)
             seconds = sum(latencies)
-        told = {"seconds": seconds, "latencies": latencies, "found": found, "peak_mb": peak_mb()}
-        answer(answers, told)
+        measured = {"seconds": seconds, "latencies": latencies, "found": found, "peak_mb": peak_mb()}
+        answer(answers, measured)

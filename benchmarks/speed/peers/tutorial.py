@@ -90,9 +90,9 @@ def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     training = Training(spec["data"], spec["seed"])
     answer(answers, {"warm_up": training.batches(10)})
-    for asked in questions():
-        if not asked.get("whole"):
-            answer(answers, {"seconds": training.batches(asked["batches"]), "reviews": BATCH * asked["batches"]})
+    for question in questions():
+        if not question.get("whole"):
+            answer(answers, {"seconds": training.batches(question["batches"]), "reviews": BATCH * question["batches"]})
             continue
         training = Training(spec["data"], spec["seed"])
         seconds, epochs, accuracy = 0.0, 0, 0.0

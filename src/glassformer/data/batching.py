@@ -29,7 +29,7 @@ class Batch:
         index: which examples these are (of a running text: where the windows begin).
         n_tokens: real tokens that go in, source and target together.
         n_labels: labels that are scored.
-        spelling: how the tokens of `ids` are spelled, for models with n-grams.
+        ngram_batch: how the tokens of `ids` are spelled, for models with n-grams.
     """
 
     ids: Int[Tensor, "B S"]
@@ -39,7 +39,7 @@ class Batch:
     index: np.ndarray
     n_tokens: int
     n_labels: int
-    spelling: NgramBatch | None = None
+    ngram_batch: NgramBatch | None = None
 
     @property
     def n_examples(self) -> int:

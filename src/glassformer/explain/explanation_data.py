@@ -35,7 +35,7 @@ class Inference:
     Attributes:
         subject: the model (one member of an ensemble) with the requested weights, and its task.
         model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
-            is padding, "spelling" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
+            is padding, "ngram_batch" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens.
         predictions: the prediction at each position.
         generation: where the generated tokens begin.

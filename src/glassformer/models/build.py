@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -107,10 +110,10 @@ def initialise(model: nn.Module) -> None:
                 nn.init.zeros_(module.bias)
     for stack in model.modules():
         if isinstance(stack, Encoder | Decoder):
-            for name, weight in stack.named_parameters():
-                if name.endswith(("o_proj.weight", "w_out.weight")):
+            for layer in cast(Iterable[EncoderLayer | DecoderLayer], stack.layers):
+                for projection in layer.output_projections():
                     with torch.no_grad():
-                        weight.mul_((2 * len(stack.layers)) ** -0.5)
+                        projection.weight.mul_((2 * len(stack.layers)) ** -0.5)
 
 
 def _attention(c: ModelConfig) -> MultiHeadAttention:

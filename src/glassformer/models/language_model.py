@@ -37,15 +37,15 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
-        x = self.read(ids, cache)
+        x = self.hidden_states(ids, cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
     @property
-    def projection(self) -> Float[Tensor, "V D"]:
+    def lm_head_weight(self) -> Float[Tensor, "V D"]:
         """Return the weight of the projection to the vocabulary."""
         return self.embedding.weight if self.output is None else self.output.weight
 
-    def read(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
+    def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
         """Return the final hidden states, which `forward` projects to the vocabulary.
 
         Raises:

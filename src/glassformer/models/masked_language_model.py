@@ -1,4 +1,4 @@
-"""`MaskedLanguageModel`: the encoder of a `TextClassifier`, which guesses hidden tokens instead of a class (BERT's form)."""
+"""`MaskedLanguageModel`: the text encoder of a classifier, which predicts masked tokens instead of a class."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
-from glassformer.nn.masks import Mask
-from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
-from glassformer.nn.positions import positions_of
+from glassformer.models.build import initialise, make_norm
+from glassformer.models.text_encoder import TextEncoder
+from glassformer.nn.ngram_embeddings import NgramBatch
 
 
-class MaskedLanguageModel(nn.Module):
-    """Embedding, encoder, and a guess at every token: a layer, GELU and norm, then a score for each token of the
-    vocabulary (Devlin et al. 2019, whose code has this head), its matrix tied to the embedding or not.
+class MaskedLanguageModel(TextEncoder):
+    """Text encoder and a head that predicts tokens: linear layer, GELU, norm, projection to the vocabulary.
 
-    `embedding`, `ngrams`, `bigrams` and `encoder` are named and made as in `TextClassifier`, so that their weights fit there.
+    The head is BERT's (Devlin et al. 2019). The projection is tied to the embedding or not.
 
     Args:
-        config: the Transformer's numbers.
+        config: sizes and choices of the Transformer.
         vocab_size: number of tokens V.
-        max_len: longest text, in tokens.
-        n_ngrams, bigrams: rows of a table of n-grams, and pairs of ids, as `TextClassifier` has them.
+        max_len: maximum length of a text, in tokens.
+        n_ngrams: rows of the table of character n-grams; 0 for none.
+        bigrams: pairs of ids that have an embedding.
     """
 
     def __init__(
@@ -37,15 +36,9 @@ class MaskedLanguageModel(nn.Module):
         n_ngrams: int = 0,
         bigrams: Sequence[tuple[int, int]] = (),
     ) -> None:
-        super().__init__()
-        self.config, self.max_len = config, max_len
-        self.embedding = make_embedding(config, vocab_size, max_len)
-        d_model, std = config.d_model, config.embedding_init_std or 1.0
-        self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
-        self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
-        self.encoder = make_encoder(config)
-        self.guess = nn.Linear(config.d_model, config.d_model)
-        self.guess_norm = make_norm(config)
+        super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
+        self.transform = nn.Linear(config.d_model, config.d_model)
+        self.transform_norm = make_norm(config)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
         initialise(self)
@@ -54,20 +47,16 @@ class MaskedLanguageModel(nn.Module):
         self,
         ids: Int[Tensor, "B S"],
         padding_mask: Bool[Tensor, "B S"] | None = None,
-        spelling: NgramBatch | None = None,
-        wanted: Bool[Tensor, "B S"] | None = None,
+        ngram_batch: NgramBatch | None = None,
+        selected: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "N V"]:
-        """Return logits (N, V) of the N tokens where `wanted` is True, row by row; without it of all B · S.
+        """Return logits (N, V) of the N tokens where `selected` is True, row by row; without it of all B · S.
 
-        Few tokens are predicted and the vocabulary is large, so nothing is computed for the others after the encoder.
-        `padding_mask` is True at real tokens, None if all are.
+        Few tokens are predicted and the vocabulary is large, so the head is not computed for the others. The other
+        arguments are those of `TextEncoder.encode`.
         """
-        positions = positions_of(ids.shape[1], None, ids.device)
-        spelled = [] if self.ngrams is None or spelling is None else [self.ngrams(spelling)]
-        paired = [] if self.bigrams is None else [self.bigrams(ids)]
-        x = self.embedding(ids, positions, *spelled, *paired)
-        x = self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
-        x = x.flatten(0, 1) if wanted is None else x[wanted]  # (N, D)
-        x = self.guess_norm(F.gelu(self.guess(x)))
+        x = self.encode(ids, padding_mask, ngram_batch)
+        x = x.flatten(0, 1) if selected is None else x[selected]  # (N, D)
+        x = self.transform_norm(F.gelu(self.transform(x)))
         weight = self.embedding.weight if self.output is None else self.output.weight
         return F.linear(x, weight, self.output_bias)

@@ -106,20 +106,20 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
-        integers, scale = cut_to_int8(weight.detach().float(), largest_int8_weight())
+        integers, scale = quantize_int8(weight.detach().float(), largest_int8_weight())
         self.register_buffer("integers", integers.t())  # (D, N)
         self.register_buffer("scale", scale.t())  # (1, N)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... N"]:
-        integers, scale = cut_to_int8(x.flatten(0, -2))
+        integers, scale = quantize_int8(x.flatten(0, -2))
         sums = torch._int_mm(integers, self.integers)  # (rows, N), int32  # pyright: ignore[reportPrivateImportUsage]
         y = sums.float().mul_(self.scale)
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
         return y.view(*x.shape[:-1], -1)
 
 
-def cut_to_int8(x: Float[Tensor, "R D"], largest: int = 127) -> tuple[Tensor, Float[Tensor, "R 1"]]:
+def quantize_int8(x: Float[Tensor, "R D"], largest: int = 127) -> tuple[Tensor, Float[Tensor, "R 1"]]:
     """Quantize each row to integers from -largest to largest, (R, D) int8, times a scale, (R, 1)."""
     scale = x.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30) / largest
     return (x / scale).round_().to(torch.int8), scale
@@ -136,7 +136,7 @@ def largest_int8_weight() -> int:
     return 127 if bool((sums == 32 * 127 * 127).all()) else 64
 
 
-def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
+def quantize_for_inference(model: nn.Module, precision: Precision) -> nn.Module:
     """Return the model for inference at a precision: itself in fp32, otherwise a copy without gradients.
 
     Linear layers and the projection to the vocabulary are quantized; everything else stays fp32.
@@ -144,7 +144,7 @@ def at_precision(model: nn.Module, precision: Precision) -> nn.Module:
     if precision == "fp32":
         return model
     if isinstance(model, Ensemble):
-        return Ensemble([at_precision(member, precision) for member in model.members]).train(model.training)
+        return Ensemble([quantize_for_inference(member, precision) for member in model.members]).train(model.training)
     model = copy.deepcopy(model).requires_grad_(False)
     linear = {"bf16": Bf16Linear, "fp16": Fp16Linear, "int8": Int8Linear}[precision]
     for parent in list(model.modules()):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cache import DecoderCache, LayerCache
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.masks import Mask
 from glassformer.nn.positions import Rotation
 
@@ -40,7 +41,7 @@ class EncoderLayer(nn.Module):
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        feed_forward: nn.Module,
+        feed_forward: FeedForward | SwiGLU,
         *,
         self_residual: Residual,
         feed_forward_residual: Residual,
@@ -55,6 +56,10 @@ class EncoderLayer(nn.Module):
         x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation))
         return self.feed_forward_residual(x, self.feed_forward)
 
+    def output_projections(self) -> list[nn.Linear]:
+        """Return the linear layers that end a residual branch."""
+        return [self.self_attention.o_proj, self.feed_forward.w_out]
+
 
 class DecoderLayer(nn.Module):
     """Causal self attention, cross attention, feed-forward, each with a residual connection (paper, 3.1).
@@ -67,7 +72,7 @@ class DecoderLayer(nn.Module):
         self,
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention | None,
-        feed_forward: nn.Module,
+        feed_forward: FeedForward | SwiGLU,
         *,
         self_residual: Residual,
         cross_residual: Residual | None = None,
@@ -103,6 +108,11 @@ class DecoderLayer(nn.Module):
                 raise ValueError("a decoder layer with cross attention needs the encoder's output as `memory`")
             x = self.cross_residual(x, lambda y: self._attend_to_memory(y, memory, memory_mask, cache))
         return self.feed_forward_residual(x, self.feed_forward)
+
+    def output_projections(self) -> list[nn.Linear]:
+        """Return the linear layers that end a residual branch."""
+        cross = [] if self.cross_attention is None else [self.cross_attention.o_proj]
+        return [self.self_attention.o_proj, *cross, self.feed_forward.w_out]
 
     def _attend_to_memory(
         self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"], mask: Mask | None, cache: LayerCache | None

@@ -35,7 +35,7 @@ def model(facts: RunRecord) -> str:
         parts.append(f"{facts.n_parameters:,} parameters{' in all' if model.ensemble_size > 1 else ''}")
     if tokenizer:
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
-        if tokenizer.get("spelled"):
+        if tokenizer.get("has_ngrams"):
             parts.append("words read with their n-grams")
     what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
     if model.ensemble_size > 1:

@@ -140,7 +140,7 @@ def _data(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown", "texts with unknown"]
-    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("spelled") else ""
+    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
         f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the vocabulary "

@@ -60,7 +60,7 @@ class NgramVocabulary:
         return [False] * FIRST + [_UNSPACED.match(ngram) is not None for ngram in self.ngrams]
 
     @staticmethod
-    def train(spelled: Iterable[str], max_ngrams: int) -> NgramVocabulary:
+    def train(surfaces: Iterable[str], max_ngrams: int) -> NgramVocabulary:
         """Train on the most frequent n-grams that are in two different words, or begin at two positions.
 
         An n-gram of a single word adds nothing to that word's own embedding.
@@ -70,16 +70,16 @@ class NgramVocabulary:
             most: bounds the list.
         """
         counts: Counter[str] = Counter()
-        for text, n in Counter(spelled).items():
+        for text, n in Counter(surfaces).items():
             for ngram in dict.fromkeys(ngrams_of(text)):
                 counts[ngram] += 1 if text[0] == "<" else n
         shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
         return NgramVocabulary([ngram for _, ngram in shared[:max_ngrams]])
 
-    def lookup(self, spelled: str) -> list[int]:
+    def lookup(self, surfaces: str) -> list[int]:
         """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
-        known = [self._number[ngram] for ngram in ngrams_of(spelled) if ngram in self._number]
-        characters = spelled[1:-1] if spelled[0] == "<" else spelled[0]
+        known = [self._number[ngram] for ngram in ngrams_of(surfaces) if ngram in self._number]
+        characters = surfaces[1:-1] if surfaces[0] == "<" else surfaces[0]
         return known[:MOST] or [1 + byte for byte in characters.encode("utf-8", "replace")[:MOST]]
 
 
@@ -92,23 +92,23 @@ def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
         spans: the characters of each token, in order.
     """
     places = list(spans)
-    spelled = []
+    surfaces = []
     for i, (start, end) in enumerate(places):
         if not _UNSPACED.match(text, start):
-            spelled.append(f"<{text[start:end]}>")
+            surfaces.append(f"<{text[start:end]}>")
             continue
         for later, stop in places[i + 1 : i + 1 + AHEAD]:
             if later != end or not _UNSPACED.match(text, later):
                 break
             end = stop
-        spelled.append(text[start:end])
-    return spelled
+        surfaces.append(text[start:end])
+    return surfaces
 
 
-def ngrams_of(spelled: str) -> Iterator[str]:
+def ngrams_of(surfaces: str) -> Iterator[str]:
     """Yield all n-grams of one surface form, listed or not."""
-    if spelled[0] == "<":
-        for start in range(len(spelled)):
-            yield from (spelled[start : start + n] for n in LENGTHS if start + n <= len(spelled))
+    if surfaces[0] == "<":
+        for start in range(len(surfaces)):
+            yield from (surfaces[start : start + n] for n in LENGTHS if start + n <= len(surfaces))
     else:
-        yield from (spelled[:n] for n in range(2, len(spelled) + 1))
+        yield from (surfaces[:n] for n in range(2, len(surfaces) + 1))

@@ -80,8 +80,8 @@ class Tokenizer:
                 message = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
                 raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
-            spelling = NgramVocabulary.train(trained._spelled(texts), config.ngrams)
-            more += [f" {ngram}" for ngram in spelling.ngrams]
+            ngram_batch = NgramVocabulary.train(trained._surfaces(texts), config.ngrams)
+            more += [f" {ngram}" for ngram in ngram_batch.ngrams]
         if config.bigrams:
             more += trained._common_bigrams(texts, config.bigrams)
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
@@ -112,8 +112,8 @@ class Tokenizer:
             except (TypeError, UnicodeEncodeError) as error:
                 raise _not_text(some) from error
             for text, encoding in zip(some, encodings, strict=True):
-                spelled = surface_forms(text, encoding.offsets)
-                yield encoding.ids, [word.lower() for word in spelled] if lowercase else spelled
+                surfaces = surface_forms(text, encoding.offsets)
+                yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
 
     @cached_property
     def lowercases(self) -> bool:
@@ -121,9 +121,9 @@ class Tokenizer:
         normalizer = self._backend.normalizer
         return normalizer is not None and normalizer.normalize_str("A") == "a"
 
-    def _spelled(self, texts: Sequence[str]) -> Iterator[str]:
-        for _, spelled in self.encode_with_surfaces(texts):
-            yield from spelled
+    def _surfaces(self, texts: Sequence[str]) -> Iterator[str]:
+        for _, surfaces in self.encode_with_surfaces(texts):
+            yield from surfaces
 
     def _common_bigrams(self, texts: Sequence[str], max_bigrams: int) -> list[str]:
         starts = range(0, len(texts), 1024)

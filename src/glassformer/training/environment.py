@@ -49,7 +49,7 @@ def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
         label_names=p.task.label_names,
         hashes=p.data.hashes,
         notes=p.data.notes,
-        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "spelled": t.ngrams is not None},
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
         preflight=known,
         base={"path": p.pretrained.path, "sha256": p.pretrained.sha256} if p.pretrained else {},
     )

@@ -173,9 +173,9 @@ def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_p
     if mask_prob > 0.0:
         chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
         batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.mask_id))
-        if batch.spelling is not None:
-            spelling = replace(batch.spelling, index=batch.spelling.index.masked_fill(chosen, 0))
-            batch = replace(batch, spelling=spelling)
+        if batch.ngram_batch is not None:
+            ngram_batch = replace(batch.ngram_batch, index=batch.ngram_batch.index.masked_fill(chosen, 0))
+            batch = replace(batch, ngram_batch=ngram_batch)
     return batch
 
 

@@ -205,8 +205,8 @@ def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
 
 def test_one_text_left_to_train_on_is_refused_by_what_the_file_holds(tmp_path):
     path = write(tmp_path / "a.tsv", "source\ttarget\n" + "one\tuno\ntwo\tdue\n" * 30)
-    told = r"a\.tsv: 60 examples with 2 different texts leave one text to train on, 30 times, and 30 examples"
-    with pytest.raises(DataError, match=told):
+    output = r"a\.tsv: 60 examples with 2 different texts leave one text to train on, 30 times, and 30 examples"
+    with pytest.raises(DataError, match=output):
         load(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 

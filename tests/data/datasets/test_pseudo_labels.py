@@ -44,18 +44,18 @@ def with_file(data: DataConfig, path: str, least: float = 0.9) -> DataConfig:
 
 def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path) -> None:
     alone = load_text_data(FORM, data)
-    mine, held_out = alone.train.text[0], alone.valid.text[0]
+    ours, held_out = alone.train.text[0], alone.valid.text[0]
     other = "bad" if alone.train.answers[0] == "good" else "good"
-    path = write_jsonl(tmp_path / "p.jsonl", [("new", "good"), (mine, other), (held_out, "bad"), ("newer", "bad")])
+    path = write_jsonl(tmp_path / "p.jsonl", [("new", "good"), (ours, other), (held_out, "bad"), ("newer", "bad")])
     both = load_text_data(FORM, with_file(data, path))
     assert both.train.text == [*alone.train.text, "new", "newer"]
     assert both.train.answers == [*alone.train.answers, "good", "bad"]
     assert both.train.n_pseudo == 2 and both.train.human_labelled == alone.train
     assert both.valid == alone.valid and both.test == alone.test
     assert path in both.hashes and set(alone.hashes) < set(both.hashes)
-    told = both.notes[-1]
-    assert told.startswith("self-training: 2 of 18 training texts were labelled by a model")
-    assert "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in told
+    message = both.notes[-1]
+    assert message.startswith("self-training: 2 of 18 training texts were labelled by a model")
+    assert "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in message
 
 
 def test_labels_of_low_probability_are_left_out(data: DataConfig, tmp_path: Path) -> None:
@@ -100,17 +100,17 @@ def test_a_limit_counts_what_people_labelled(data: DataConfig, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([("new", "good"), ("newer", "superb")], r"p\.jsonl:2: label 'superb' is not one of the training data's"),
         ([("text 1", "good"), ("text 2", "bad")], "each of its texts is in the data set already"),
     ],
 )
 def test_what_cannot_be_added_is_refused(
-    data: DataConfig, tmp_path: Path, rows: list[tuple[str, str]], told: str
+    data: DataConfig, tmp_path: Path, rows: list[tuple[str, str]], message: str
 ) -> None:
     path = write_jsonl(tmp_path / "p.jsonl", rows)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         load_text_data(FORM, with_file(data, path))
 
 

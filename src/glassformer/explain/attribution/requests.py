@@ -110,7 +110,7 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
         target=target,
         foil=foil,
         erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
-        spelling=inference.model_inputs.get("spelling"),
+        ngram_batch=inference.model_inputs.get("ngram_batch"),
     )
 
 

@@ -58,7 +58,7 @@ class ValueFunction:
         target: a class or token id.
         foil: the class or token id to contrast with, or None.
         erase_id: the id that replaces an erased token.
-        spelling: the n-grams of the tokens, for a model that reads them; an erased token has none.
+        ngram_batch: the n-grams of the tokens, for a model that reads them; an erased token has none.
     """
 
     model: nn.Module
@@ -70,7 +70,7 @@ class ValueFunction:
     target: int
     foil: int | None
     erase_id: int
-    spelling: NgramBatch | None = None
+    ngram_batch: NgramBatch | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
@@ -80,22 +80,22 @@ class ValueFunction:
 
     def erased_logits(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
         """Return the logits at the explained position of N variants, given the erased tokens of each stream."""
-        return self.logits(self.erased_ids(erased), spelling=self._erased_spelling(erased))
+        return self.logits(self.erased_ids(erased), ngram_batch=self._erased_ngrams(erased))
 
     def logits(
-        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, spelling: NgramBatch | None = None
+        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "N C"]:
         """Return the logits at the explained position of N variants.
 
         Args:
             ids: (N, L) per stream.
             vectors: (N, L, D) per stream: embeddings to use instead of those of `ids`, before positions are added.
-            spelling: the n-grams of `ids`, for a model that reads them; `vectors` include them.
+            ngram_batch: the n-grams of `ids`, for a model that reads them; `vectors` include them.
         """
         mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
         with _replaced_embeddings(self.embeddings, vectors):
             if self.position is None:
-                return exact_forward(self.model, ids[0], mask, *([] if spelling is None else [spelling]))
+                return exact_forward(self.model, ids[0], mask, *([] if ngram_batch is None else [ngram_batch]))
             with _stop_after(cast(nn.Module, self.model.decoder)):
                 try:
                     exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))
@@ -123,24 +123,24 @@ class ValueFunction:
 
     def erased_embeddings(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
         """Return the embeddings of N variants by stream before positions are added: scaled rows, n-grams, bigrams."""
-        spelling = self._erased_spelling(erased)
+        ngram_batch = self._erased_ngrams(erased)
         with torch.no_grad():
             ids = self.erased_ids(erased)
             pairs = zip(ids, self.embeddings, strict=True)
             vectors = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in pairs]
-            if spelling is not None:
-                vectors[0] = vectors[0] + cast(NgramEmbedding, self.model.ngrams)(spelling)
+            if ngram_batch is not None:
+                vectors[0] = vectors[0] + cast(NgramEmbedding, self.model.ngrams)(ngram_batch)
             if isinstance(ngrams := getattr(self.model, "ngrams", None), HashedNgramEmbedding):
                 vectors[0] = vectors[0] + ngrams(ngrams.batch_of(ids[0], ids[0].shape[1]))
             if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
                 vectors[0] = vectors[0] + bigrams(ids[0])
         return vectors
 
-    def _erased_spelling(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
+    def _erased_ngrams(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
         """Return the n-grams of N variants: an erased token loses them, as a masked one does in training."""
-        if self.spelling is None:
+        if self.ngram_batch is None:
             return None
-        return replace(self.spelling, index=self.spelling.index.masked_fill(self._mask(erased[0]), 0))
+        return replace(self.ngram_batch, index=self.ngram_batch.index.masked_fill(self._mask(erased[0]), 0))
 
     def _mask(self, erased: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
         return torch.from_numpy(np.ascontiguousarray(erased)).to(self.ids[0].device)

@@ -147,7 +147,7 @@ class Classify(Task):
         return encoder_flops(self.config.model, length)
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
-        return model(batch.ids, batch.padding_mask, batch.spelling)
+        return model(batch.ids, batch.padding_mask, batch.ngram_batch)
 
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS

@@ -130,18 +130,18 @@ class LanguageModelling(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
 
-    def read(self, model: nn.Module, batch: Batch) -> Tensor:
+    def hidden_states(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the hidden states (B, T, D) that `logits` projects to the vocabulary."""
-        return cast(LanguageModel, model).read(batch.ids)
+        return cast(LanguageModel, model).hidden_states(batch.ids)
 
     def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
         rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
         if batch.labels.numel() <= rows or not model.training:
             return super().single_loss_sum(model, batch, label_smoothing)
-        hidden, labels = self.read(model, batch).flatten(0, 1), batch.labels.flatten()
+        hidden, labels = self.hidden_states(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = ProjectedCrossEntropySum.apply(
-            hidden, cast(LanguageModel, model).projection, labels, label_smoothing, IGNORE_INDEX, rows
+            hidden, cast(LanguageModel, model).lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows
         )
         return cast(Tensor, loss)
 

@@ -20,7 +20,7 @@ which of the tokens it sees are true."""
 
 
 def mask_tokens(
-    ids: Int[Tensor, "B S"], spelling: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
+    ids: Int[Tensor, "B S"], ngram_batch: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
     """Mask tokens of padded ids (B, S) and their n-grams; return both, and labels: the original token where it is
     predicted, else IGNORE_INDEX.
@@ -39,21 +39,21 @@ def mask_tokens(
     drawn = places[torch.randint(len(places), ids.shape, generator=generator)]
     source = torch.where(exchanged, drawn, torch.arange(ids.numel()).view(ids.shape))  # (B, S) into B · S
     seen = ids.flatten()[source].masked_fill(hidden, mask_id)
-    if spelling is not None:
-        spelling = replace(spelling, index=spelling.index.flatten()[source].masked_fill(hidden, 0))
-    return seen, spelling, ids.masked_fill(~chosen, IGNORE_INDEX)
+    if ngram_batch is not None:
+        ngram_batch = replace(ngram_batch, index=ngram_batch.index.flatten()[source].masked_fill(hidden, 0))
+    return seen, ngram_batch, ids.masked_fill(~chosen, IGNORE_INDEX)
 
 
-def without_previews(spelling: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
+def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
     """Return the n-grams without those that reveal masked tokens from in front: in scripts without spaces n-grams look
     ahead.
 
     Args:
-        spelling: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
+        ngram_batch: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
         guessed: the tokens to guess.
     """
-    reveals = ahead[spelling.ngrams].any(dim=1)[spelling.index]  # (B, S)
+    reveals = ahead[ngram_batch.ngrams].any(dim=1)[ngram_batch.index]  # (B, S)
     near = torch.zeros_like(guessed)
     for distance in range(1, AHEAD + 1):
         near[:, :-distance] |= guessed[:, distance:]
-    return replace(spelling, index=spelling.index.masked_fill(reveals & near, 0))
+    return replace(ngram_batch, index=ngram_batch.index.masked_fill(reveals & near, 0))

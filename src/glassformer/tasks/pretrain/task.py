@@ -106,13 +106,13 @@ class Pretrain(Task):
             index = index[:, 0]
         else:
             ids, real = corpus.ids.padded(index, pad_id)
-        spelling, mask_id = ngrams_of_batch(corpus, index), self.tokenizer.mask_id
-        seen, spelling, labels = mask_tokens(torch.from_numpy(ids), spelling, mask_id, generator)
+        ngram_batch, mask_id = ngrams_of_batch(corpus, index), self.tokenizer.mask_id
+        seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, mask_id, generator)
         guessed = labels != IGNORE_INDEX
-        if spelling is not None and self._ahead is not None:
-            spelling = without_previews(spelling, self._ahead, guessed)
+        if ngram_batch is not None and self._ahead is not None:
+            ngram_batch = without_previews(ngram_batch, self._ahead, guessed)
         n_labels = int(guessed.sum())
-        return Batch(seen, padding_mask_of(real), labels, None, index, int(real.sum()), n_labels, spelling)
+        return Batch(seen, padding_mask_of(real), labels, None, index, int(real.sum()), n_labels, ngram_batch)
 
     @cached_property
     def _ahead(self) -> Tensor | None:
@@ -135,7 +135,7 @@ class Pretrain(Task):
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return logits (N, V) of the tokens that have a label."""
-        return model(batch.ids, batch.padding_mask, batch.spelling, batch.labels != IGNORE_INDEX)
+        return model(batch.ids, batch.padding_mask, batch.ngram_batch, batch.labels != IGNORE_INDEX)
 
     def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels = batch.labels[batch.labels != IGNORE_INDEX]
@@ -207,8 +207,8 @@ class Pretrain(Task):
                 row = torch.tensor([ids[start : start + max_len]], device=device)
                 if not bool((wanted := row == t.mask_id).any()):
                     continue
-                spelling = self._spelling(words[start : start + max_len])
-                logits = model(row, None, spelling and spelling.to(device), wanted).float()
+                ngram_batch = self._ngram_batch(words[start : start + max_len])
+                logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float()
                 logits[:, : t.mask_id + 1] = -torch.inf
                 values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
                 guesses += [
@@ -217,7 +217,7 @@ class Pretrain(Task):
                 ]
         return guesses
 
-    def _spelling(self, words: list[str]) -> NgramBatch | None:
+    def _ngram_batch(self, words: list[str]) -> NgramBatch | None:
         """Return the n-grams of one row of tokens; "" has none."""
         if (known := self.tokenizer.ngrams) is None:
             return None
@@ -241,8 +241,8 @@ class Pretrain(Task):
                 continue
             at = places[len(places) // 2]
             hidden = [*ids[:at], t.mask_id, *ids[at + 1 :]]
-            spelled = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
-            ((guess,),) = self._guesses(model, hidden, spelled, 1)
+            surfaces = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
+            ((guess,),) = self._guesses(model, hidden, surfaces, 1)
             text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
             rows.append({"text": text, "guess": guess["token"], "truth": self._word(ids[at])})
         return rows
