@@ -40,6 +40,7 @@ class Measured:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Faithfulness of attributions on a data set's texts.")
     parser.add_argument("run", help="folder of a classifier's run")
     parser.add_argument("--n", type=int, default=100, help="texts")

@@ -40,6 +40,7 @@ def ratios(a: Callable[[], object], b: Callable[[], object], n: int) -> list[flo
 
 
 def print_ratios(what: str, found: list[float]) -> None:
+    """Print the quartiles of ratios."""
     low, middle, high = statistics.quantiles(found, n=4)
     print(f"{what:52} {middle:6.3f}   (quartiles {low:.3f} – {high:.3f}, n = {len(found)})")
 

@@ -135,6 +135,7 @@ def measure(folder: Path, n_typed: int, repeats: int) -> tuple[dict[str, list[tu
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Seconds until the page answers for a large model.")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--d-model", type=int, default=768)

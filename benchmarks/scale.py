@@ -76,6 +76,7 @@ def children(pid: int) -> list[int]:
 
 
 def kilobytes(path: Path, name: str) -> int:
+    """Return a value of a file of /proc, such as "Pss:", in kB; 0 if the process has ended."""
     try:
         return next((int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith(name)), 0)
     except OSError:
@@ -123,6 +124,7 @@ def train_here(task: str, data: str, out: str, steps: int, started: float) -> No
 
 
 def row(what: str, size: str, facts: dict[str, Any]) -> None:
+    """Print a row of the table."""
     first, speed = facts.get("first_update"), facts.get("tokens_per_s")
     cells = [f"{what:22}", f"{size:>14}", f"{facts['own']:9,.0f}", f"{facts['pss']:9,.0f}", f"{facts['seconds']:8.1f}"]
     cells += [f"{first:8.1f}" if first else " " * 8, f"{speed:10,.0f}" if speed else ""]
@@ -158,6 +160,7 @@ def measure(args: argparse.Namespace, size: int, folder: Path) -> dict[str, dict
 
 
 def main() -> None:
+    """Run the command."""
     if sys.argv[1:2] == ["--child"]:
         task, data, out, steps, started = sys.argv[2:]
         return train_here(task, data, out, int(steps), float(started))

@@ -75,7 +75,8 @@ def settle(page: Page) -> None:
 
 def save(data: bytes, path: Path) -> None:
     """A PNG of 256 colours: a third of the size, and the page has few colours. They are chosen so that none is far
-    from its own: others would turn the darkest cells, of which there are few, into those of another scale."""
+    from its own: others would turn the darkest cells, of which there are few, into those of another scale.
+    """
     picture = Image.open(io.BytesIO(data)).convert("RGB")
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     print(path)

@@ -59,8 +59,9 @@ def end_once(*_: object) -> None:
 
 
 def write(sections: list[Section], options: Options) -> None:
-    """Write the JSON file, the tables in one page and the short table in another, as requested; parts of the JSON file
-    that were not measured now stay in all three.
+    """Write the JSON file, the tables in one page and the short table in another, as requested.
+
+    Parts of the JSON file that were not measured now stay in all three.
     """
     if options.json is not None:
         if options.json.exists():

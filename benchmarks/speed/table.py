@@ -77,8 +77,9 @@ def machine() -> str:
 
 
 def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
-    """Merge new sections into earlier ones, in the order of the parts; an incomplete section does not replace a
-    complete one.
+    """Merge new sections into earlier ones, in the order of the parts.
+
+    An incomplete section does not replace a complete one.
     """
     found = {section.part: section for section in earlier}
     for section in now:

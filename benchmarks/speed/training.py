@@ -153,8 +153,9 @@ def run_group(rows: list[Row], w: Workload, data: Path, options: Options) -> Non
 
 
 def joined(groups: list[list[Row]]) -> list[Row]:
-    """Return one row of each peer, in their order, with ours of all groups together. A later row replaces an earlier
-    one, unless it was not measured.
+    """Return one row of each peer, in their order, with ours of all groups together.
+
+    A later row replaces an earlier one, unless it was not measured.
     """
     found: dict[tuple[str, str], Row] = {}
     for row in (row for group in groups for row in group):

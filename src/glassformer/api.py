@@ -57,7 +57,7 @@ def train(
     seeds: int | None = None,
     **overrides: Any,
 ) -> Run | None:
-    """Train, evaluate and report a run; of several processes that `torchrun` started, all but the first return None.
+    """Train, evaluate and report a run; of several processes started by `torchrun`, all but the first return None.
 
     Messages are logged to the logger "glassformer" and shown on stderr, unless the caller has configured logging: to
     silence them, `logging.getLogger("glassformer").setLevel(logging.ERROR)`.
@@ -65,9 +65,9 @@ def train(
     Args:
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
         out: the run folder, new or empty; `runs/<recipe>` when absent.
-        on_step: called with each `StepReport`.
-        dry_run: say what would be trained and how long it would take, and return None.
-        overfit_batch: train on one batch until it is known by heart, and return None.
+        on_step: called with the `StepMetrics` of each step.
+        dry_run: log what would be trained and how long it would take, and return None.
+        overfit_batch: train on a single batch, whose loss must go to zero, and return None.
         seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
             return the best run by validation.
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
@@ -101,9 +101,9 @@ def train(
 
 @log_to_stderr()
 def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> Run | None:
-    """Go on with an interrupted run, or with several seeds, to the same weights as if it had not been.
+    """Resume an interrupted run, or several seeds, to the same weights as without the interruption.
 
-    Of several processes, as many as one likes, all but the first return None.
+    The number of processes may differ from before; all but the first return None.
     """
     if SeedsFolder(out).exists:
         resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
@@ -196,6 +196,14 @@ class Run:
         self.path, self.task, self.model, self.device = path, task, model, device
         self.precision: Precision = precision
         self.joined = joined
+
+    def __repr__(self) -> str:
+        n_parameters = sum(p.numel() for p in self.model.parameters())
+        parts = [f"task={self.task.name}", f"recipe={self.config.recipe or None}", f"parameters={n_parameters:,}"]
+        if evaluation := RunFolder(self.path).read_evaluation():
+            metric, value, _ = self.task.report.score(evaluation)
+            parts += [] if value is None else [f"{evaluation.split} {metric.name}={value:.4f}"]
+        return f"Run({str(self.path)!r}, {', '.join(parts)})"
 
     @property
     def config(self) -> Config:

@@ -115,7 +115,8 @@ class App:
 
     def until(self, holds: str, arg: object = None) -> None:
         """Wait until a JavaScript function of `arg` returns something true. Playwright's own way of waiting
-        for a function evaluates a string, which the page's policy rightly forbids."""
+        for a function evaluates a string, which the page's policy rightly forbids.
+        """
         for began in itertools.repeat(time.monotonic()):
             if self.page.evaluate(holds, arg):
                 return

@@ -1,5 +1,6 @@
 """Every screen, for every family, light and dark, wide and narrow: nothing wrong by axe, nothing cut off, and an
-address that says all that is shown."""
+address that says all that is shown.
+"""
 
 from __future__ import annotations
 

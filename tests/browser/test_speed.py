@@ -31,7 +31,8 @@ def run() -> Run:
 
 class Stopwatch:
     """Processor seconds of this process, which serves, and of the thread that a page's scripts, styles and layout
-    run on."""
+    run on.
+    """
 
     def __init__(self, page: Page) -> None:
         self.session = page.context.new_cdp_session(page)

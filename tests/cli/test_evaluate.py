@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,10 +40,12 @@ def test_the_runs_own_splits(cli: Callable, runs: Runs) -> None:
     assert none.code == 3 and "--split valid" in none.err
 
 
-def test_people_get_a_table(cli: Callable, runs: Runs) -> None:
-    message = cli("evaluate", runs.classify, "--split", "valid")
-    assert message.out.startswith("score")
-    assert any(line.startswith("accuracy ") for line in message.out.splitlines())
+def test_evaluate_prints_headline_and_baselines(cli: Callable, runs: Runs) -> None:
+    headline, *baselines = cli("evaluate", runs.classify, "--split", "valid").out.splitlines()
+    assert re.fullmatch(
+        r"accuracy \d\.\d{4} \(95% interval \d\.\d{4} to \d\.\d{4}\) on [\d,]+ valid examples", headline
+    )
+    assert baselines and all(line.startswith("baseline ") for line in baselines)
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,26 @@ def test_the_help_of_a_recipe_shows_what_it_can_use(recipe: str, cli: Callable) 
     assert {"--minutes", "--lr", "--out", "--model.n-layers", "--text.max-len"} <= shown
 
 
-def test_help_without_a_recipe_shows_everything(cli: Callable) -> None:
-    shown = set(re.findall(r"--[a-z0-9.-]+", cli("train", "--help").out))
-    assert flags.known_flags(train.TrainArguments).keys() <= shown
+def test_help_without_a_recipe_shows_recipes_and_every_flag(cli: Callable) -> None:
+    out = cli("train", "--help").out
+    assert out.index("shakespeare") < out.index("usage: glassformer train")
+    shown = {flag.replace("no-", "") for flag in re.findall(r"--[a-z0-9.-]+", out)}
+    assert {flag.replace("no-", "") for flag in flags.known_flags(train.TrainArguments)} <= shown
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ([], True),
+        (["--no-snapshots"], False),
+        (["--snapshots"], True),
+        (["--no-snapshots", "--snapshots"], True),
+        (["--snapshots", "--no-snapshots"], False),
+    ],
+)
+def test_last_flag_of_a_switch_counts(words: list[str], value: bool) -> None:
+    parsed, _ = flags.parse_for_recipe(train.TrainArguments, words, load_recipe("dates"), "train dates")
+    assert parsed.train.snapshots is value
 
 
 def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:

@@ -75,7 +75,7 @@ def language_model(seed=0, vocab_size=19, max_len=16, **config):
 
 
 def sentences(seed, n, vocab_size=23, longest=9):
-    """n random id lists of 1 … longest tokens."""
+    """N random id lists of 1 … longest tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (n,), generator=generator).tolist()
     return [torch.randint(3, vocab_size, (length,), generator=generator).tolist() for length in lengths]

@@ -127,7 +127,8 @@ def test_source_1_error_the_mask_is_honoured() -> None:
 @pytest.mark.parametrize("k", [4, 24])
 def test_source_1_error_the_mlp_is_wide(k: int) -> None:
     """Wrong there: the MLP's inner width is written 4·4, not 4·k. This was said to keep the block from running
-    at all; beside a width of 4·k it runs at k = 4, the size of its own example, and nowhere else."""
+    at all; beside a width of 4·k it runs at k = 4, the size of its own example, and nowhere else.
+    """
     as_written = nn.Sequential(nn.Linear(k, 4 * 4), nn.ReLU(), nn.Linear(4 * k, k))
     if k == 4:
         assert as_written(torch.zeros(1, 5, k)).shape == (1, 5, k)
@@ -341,7 +342,8 @@ def test_source_4_error_wide_heads_run_with_any_number(n_heads: int) -> None:
 @pytest.mark.parametrize(("d_head", "right"), [(8, True), (2, False)], ids=["wide", "narrow"])
 def test_source_4_error_the_scale_is_wrong_for_narrow_heads_only(d_head: int, right: bool) -> None:
     """Wrong there: scores are divided by √k, k the width of the embedding. That was said of it without a
-    condition; in its own wide heads a head is k wide, so there √k is the scale of a head."""
+    condition; in its own wide heads a head is k wide, so there √k is the scale of a head.
+    """
     m, x, seen = MultiHeadAttention(8, 4, d_head), torch.randn(1, 5, 8), Seen()
     m(x, tap=seen)
     torch.testing.assert_close(seen["scores"], seen["products"] / math.sqrt(d_head))
@@ -373,7 +375,8 @@ def test_source_5_encode_decode_generate() -> None:
 
 def test_source_5_why_pre_norm_trains_more_stably() -> None:
     """Row: post-norm against pre-norm: at the start of a deep post-norm stack the gradient that reaches the
-    first layer has shrunk beside the last layer's; in a pre-norm stack it has not (Xiong et al. 2020)."""
+    first layer has shrunk beside the last layer's; in a pre-norm stack it has not (Xiong et al. 2020).
+    """
     shares = {True: 1.0, False: 1.0}
     for seed, pre_norm in itertools.product(range(5), (True, False)):
         torch.manual_seed(seed)
@@ -420,7 +423,8 @@ def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
 def test_source_5_look_ahead_mask_and_error_it_masks_query_by_query() -> None:
     """Row: look-ahead mask. Wrong there: said to mask "key-by-key"; each query has keys of its own that it may
     not see. Its triangles were called exchanged here: added to the scores, zero for the past (and itself) and −∞
-    for the future is right, and means what our boolean triangle does."""
+    for the future is right, and means what our boolean triangle does.
+    """
     seen = Seen()
     x = torch.randn(1, 1, 4, 8)
     attention(x, x, x, causal_mask(4, 4)[None, None], tap=seen)

@@ -331,6 +331,6 @@ def test_a_server_ends_and_lets_go_of_its_port() -> None:
 
 
 def test_what_is_small_is_sent_at_once() -> None:
-    """asyncio turns the waiting for larger packets off where it is told the protocol; each answer had taken 40 ms."""
+    """Asyncio turns the waiting for larger packets off where it is told the protocol; each answer had taken 40 ms."""
     with listen(0) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -1,6 +1,7 @@
 """A file system that dies after so many operations, as a killed process does: nothing follows, not even
 tidying up. With `torn`, the operation it dies in is half done; with `power_cut`, what was never forced to
-the disk is lost as well."""
+the disk is lost as well.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_what_happened_while_it_started_counts(machine: Machine) -> None:
 
 @pytest.fixture
 def two_threads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """torch with two threads, on a machine of two cores whose second is taken."""
+    """Torch with two threads, on a machine of two cores whose second is taken."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -99,8 +99,9 @@ def _norm(spec: LayerNormSpec, w: dict[str, np.ndarray], name: str) -> None:
 
 
 def _attention(spec: Any, w: dict[str, np.ndarray], name: str, norm: str) -> None:
-    """Set an attention. Self attention has its three projections in one matrix, cross attention those of keys and
-    values.
+    """Set an attention.
+
+    Self attention has its three projections in one matrix, cross attention those of keys and values.
     """
     q, k, v, out = (f"{name}.{part}_proj" for part in "qkvo")
     for linear, names in zip(

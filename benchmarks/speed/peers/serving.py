@@ -162,10 +162,12 @@ def own_stdout() -> TextIO:
 
 
 def questions() -> Iterator[dict[str, Any]]:
+    """Yield the requests from stdin."""
     for line in sys.stdin:
         yield json.loads(line)
 
 
 def answer(answers: TextIO, values: dict[str, Any]) -> None:
+    """Write one response."""
     answers.write(json.dumps(values) + "\n")
     answers.flush()

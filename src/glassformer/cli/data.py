@@ -1,4 +1,4 @@
-"""`glassformer data`: what would be read, looked at before anything trains on it; and what is made ahead of training."""
+"""`glassformer data`: check and show the data of a recipe before training, or encode it ahead of training."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from glassformer.utils import console
 
 @dataclass(frozen=True)
 class DoctorArguments:
-    """Look at this machine; or, given a run folder, at that run: NaN, overfitting, padding, unknown words …"""
+    """Report on this machine, or on a run: NaN, overfitting, padding, unknown words and more."""
 
     json: bool = False
     """Print one JSON object."""

@@ -1,9 +1,8 @@
-"""Flags from dataclasses: what tyro parses, after words and misspellings have been sorted out here.
+"""Flags from dataclasses, parsed by tyro after words and misspellings are handled here.
 
-A section's fields are flags without a prefix (`--minutes`, `--train-file`, `--beam-size`), except those of
-`text` and `model` (`--text.vocab-size`, `--model.n-layers`). What is offered is what can be used: of data sets
-and optimizers the chosen one's settings, and none that the task ignores. What a value means to a verb is the
-verb's business.
+A section's fields are flags without a prefix (`--minutes`, `--train-file`, `--beam-size`), except those of `text` and
+`model` (`--text.vocab-size`, `--model.n-layers`). Only usable flags are offered: the settings of the selected data set
+and optimizer, and none that the task ignores.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import itertools
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import Field, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -87,18 +86,24 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
 
 
 def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None) -> A:
-    """Fill the dataclass of a verb's flags through tyro, which also prints the help.
+    """Parse the flags of a command into its dataclass with tyro, which also prints the help.
 
     Args:
-        usage: the verb and its words, for help, such as `train RECIPE`.
-        default: values of what is not given; what it does not choose is not offered. All is where it is absent.
+        cls: dataclass of the command's flags.
+        flags: the flags, as `--name=value`.
+        usage: the command and its words, for the help, such as `train RECIPE`.
+        default: values of absent flags. Settings that it does not select are not offered; without it, all are.
         task: the task, whose `ignores` are not offered either.
 
     Raises:
-        UsageError: a value that does not fit, or a flag that this task, data set or optimizer has no use for;
-            SystemExit after help was printed.
+        UsageError: a value does not fit, or this task, data set or optimizer has no such flag.
+        SystemExit: help was printed.
     """
     start = cls() if default is None else default
+    switches = _switches(start)
+    last = {
+        name: flag for flag in flags for name in [flag.partition("=")[0].replace("--no-", "--").replace(".no-", ".")]
+    }
     offered = _offer(start, everything=default is None, ignores=task.ignores if task else frozenset())
     usable = known_flags(offered)
     for name in (flag.partition("=")[0] for flag in flags):
@@ -107,7 +112,10 @@ def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, 
     output = io.StringIO()
     try:
         with contextlib.redirect_stderr(output):
-            return _filled(start, tyro.cli(offered, args=flags, prog=f"glassformer {usage}"))
+            # Of a switch only the flag that changes it exists, and the last one counts.
+            args = [flag for name, flag in last.items() if name not in switches or (flag == name) != switches[name]]
+            cli = tyro.conf.FlagCreatePairsOff[offered]
+            return _filled(start, tyro.cli(cli, args=args, prog=f"glassformer {usage}"))
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -139,8 +147,7 @@ def parse_for_recipe(cls: type[A], flag_args: list[str], base: Config, usage: st
 
 
 def parse_for_run(cls: type[A], flag_args: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
-    """Return the arguments of a command that uses a run, the run's configuration, and the decoding options that flags
-    change.
+    """Return the arguments, the configuration and the changed decoding options of a command that uses a run.
 
     A model folder alone has the default configuration. Errors as in `parse_for_recipe` and `RunFolder.read_config`.
     """
@@ -167,8 +174,9 @@ def one_word(words: list[str], what: str, usage: str) -> str:
 
 
 def run_folder(word: str, all_seeds: bool = False) -> Path:
-    """Return a run folder that exists; of several seeds the best by validation, or with `all_seeds` the folder of all
-    seeds.
+    """Return a run folder that exists.
+
+    Of several seeds the best by validation, or with `all_seeds` the folder of all seeds.
     """
     path = Path(word)
     if SeedsFolder(path).exists:
@@ -211,15 +219,28 @@ def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
     return known
 
 
+def _switches(section: Any, prefix: str = "") -> dict[str, bool]:
+    """Return the flag of each boolean field, with its value."""
+    switches: dict[str, bool] = {}
+    for f in fields(section):
+        value = getattr(section, f.name)
+        if is_dataclass(value):
+            switches |= _switches(value, f"{f.name}." if f.name in PREFIXED else "")
+        elif isinstance(value, bool):
+            switches[f"--{prefix}{f.name.replace('_', '-')}"] = value
+    return switches
+
+
 def _offer(
     section: Any, everything: bool, ignores: frozenset[str], path: str = "", taken: set[str] | None = None
 ) -> type:
     """Return a dataclass for tyro like `section`'s, with its values as defaults and only the fields to offer.
 
     Args:
-        section: the verb's arguments, or a section of theirs, whose name is `path`, `train.adamw`.
-        everything: whether sections that are not chosen are offered too; a flag that two have is offered once.
-        ignores: fields and sections to leave out, `model.pooling`, `decode`.
+        section: the command's arguments, or a section of them.
+        everything: also offer sections that are not selected; a flag that two of them have is offered once.
+        ignores: fields and sections not to offer, such as `model.pooling` or `decode`.
+        path: name of the section, such as `train.adamw`.
         taken: names in the sections that were offered before.
     """
     taken = set() if taken is None else taken
@@ -232,14 +253,32 @@ def _offer(
             continue
         if not is_dataclass(value):
             taken.add(f.name)
-            kind = Annotated[hints[f.name], tyro.conf.arg(help=help_texts[f.name])]
-            made.append((f.name, kind, field(default=value)))
+            behavior = _range_and_default(f, value)
+            argument = tyro.conf.arg(
+                help=help_texts[f.name], metavar=_metavar(hints[f.name]), help_behavior_hint=behavior
+            )
+            made.append((f.name, Annotated[hints[f.name], argument], field(default=value)))
         elif (inner := _offer(value, everything, ignores, name, taken)).__dataclass_fields__:
             kind = inner if f.name in PREFIXED else tyro.conf.OmitArgPrefixes[inner]
             made.append((f.name, kind, field(default_factory=inner)))
     offered = make_dataclass(type(section).__name__, made, frozen=True)
     offered.__doc__ = type(section).__doc__
     return offered
+
+
+def _metavar(hint: Any) -> str | None:
+    """Return what stands for a value in the help, `INT`; None leaves it to tyro (choices, switches)."""
+    kinds_of = [kind for kind in get_args(hint) if kind is not type(None)] if get_origin(hint) is not Literal else []
+    kind = kinds_of[0] if kinds_of else hint
+    return {int: "INT", float: "FLOAT", str: "STR"}.get(kind)
+
+
+def _range_and_default(f: Field[Any], value: Any) -> str:
+    """Return the interval and the default of a number or a choice for its help, `(in [1, 1000], default 4)`."""
+    interval = f"in {f.metadata['interval']}" if "interval" in f.metadata else ""
+    default = {None: "", False: "", True: "on by default", "": ""}.get(value, f"default {value}")
+    parts = ", ".join(part for part in (interval, default) if part)
+    return f"({parts})" if parts else ""
 
 
 def _filled(start: Any, parsed: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`glassformer recipes`: what is shipped, or one recipe as it is written or resolved."""
+"""`glassformer recipes`: list the shipped recipes, or print one, as its file or resolved."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassformer.cli import flags
+from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
 from glassformer.utils import console
@@ -16,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RecipesArguments:
-    """List the recipes; or print one with its comments, to be edited and passed by path."""
+    """List the recipes, or print one with its comments, to edit and pass by path."""
 
     resolved: bool = False
-    """Print every setting of the recipe, defaults included, in place of its file."""
+    """Print every setting of the recipe, defaults included, instead of its file."""
     json: bool = False
-    """JSON instead of a table or TOML; of one recipe, every setting."""
+    """Print JSON instead of a table or TOML."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -40,12 +41,22 @@ def run(argv: Sequence[str]) -> int:
         return 0
     if arguments.resolved:
         raise UsageError("--resolved needs a recipe", "as in: glassformer recipes imdb --resolved")
-    rows = [(name, config.task, config.note) for name in recipe_names() for config in [load_recipe(name)]]
     if arguments.json:
-        for name, task, note in rows:
-            console.write_json({"recipe": name, "task": task, "note": note})
+        for name, config in _all_recipes():
+            console.write_json({"recipe": name, "task": config.task, "note": config.note})
     else:
-        console.write_table(("recipe", "task", "note"), rows)
+        write_recipes()
         train = "train one: glassformer train imdb --out runs/imdb"
         logger.info(f"print one: glassformer recipes imdb        {train}")
     return 0
+
+
+def write_recipes() -> None:
+    """Print a table of the shipped recipes: name, task, data and typical time."""
+    console.write_table(
+        ("recipe", "task", "data, and time on two CPU cores"), [(n, c.task, c.note) for n, c in _all_recipes()]
+    )
+
+
+def _all_recipes() -> list[tuple[str, Config]]:
+    return [(name, load_recipe(name)) for name in recipe_names()]

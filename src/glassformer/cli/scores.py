@@ -1,50 +1,62 @@
-"""Scores on stdout: one JSON object for programs, two columns for people."""
+"""Scores on stdout: the headline and the baselines for people, everything as one JSON object for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-from glassformer.runs.records import Evaluation
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
-TOO_LONG = ("examples", "predictions", "confusion", "bins", "reliability")
-"""What a terminal has no use for; the report and the run folder have it."""
 
-
-def write_scores(scores: Mapping[str, Any], as_json: bool) -> None:
-    """Print all scores of an evaluation; single predictions stay in the run's `predictions.jsonl`."""
+def write_scores(scores: JsonObject, as_json: bool) -> None:
+    """Print the headline score of an evaluation and the baselines' scores, or with `as_json` all scores."""
     if as_json:
         console.write_json({k: v for k, v in scores.items() if k not in ("examples", "predictions")})
-    else:
-        console.write_table(("score", "value"), list(_rows(scores)))
+        return
+    evaluation = Evaluation(scores["task"], scores["split"], scores)
+    console.write(headline_of(evaluation))
+    for line in baseline_lines(evaluation):
+        console.write(line)
+
+
+def write_seeds_scores(report: JsonObject, as_json: bool) -> None:
+    """Print the mean test score of several seeds and the score of their ensemble, or with `as_json` the report."""
+    if as_json:
+        console.write_json(report)
+        return
+    if test := report["test"]:
+        spread = f", SD {test['sd']:.4f}" if test["sd"] is not None else ""
+        between = f"{test['min']:.4f} to {test['max']:.4f}"
+        console.write(f"{_title(test['metric'])} {test['mean']:.4f} (mean of {test['n']} seeds{spread}; {between})")
+    if ensemble := report["ensemble"]:
+        console.write(f"ensemble of all seeds: {ensemble['value']:.4f}{_interval(ensemble['ci95'])}")
 
 
 def headline_of(evaluation: Evaluation) -> str:
-    """Return the headline score in words: `exact match 0.9880 (95% interval 0.9822 to 0.9919)`."""
+    """Return the headline score in words: `accuracy 0.988 (95% interval 0.982 to 0.992) on 2,000 test examples`."""
     from glassformer.tasks import task_class
 
     metric, value, interval = task_class(evaluation.task).report.score(evaluation)
-    between = f" (95% interval {_plain(interval)})" if interval else ""
-    quoted = f"{metric.name.replace('_', ' ')} {_plain(value)}{between}"
-    return f"{quoted} on {counted(evaluation.n, f'{evaluation.split} examples')}"
+    text = "none" if value is None else f"{value:.4f}"
+    scored = counted(evaluation.n, f"{evaluation.split} examples")
+    return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}"
 
 
-def _rows(scores: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested scores as one line each, such as `baselines.majority.accuracy`."""
-    for name, value in scores.items():
-        nested = isinstance(value, list) and any(isinstance(item, list | dict) for item in value)
-        if isinstance(value, Mapping):
-            yield from _rows(value, f"{prefix}{name}.")
-        elif name not in TOO_LONG and not nested:
-            yield f"{prefix}{name}", _plain(value)
+def baseline_lines(evaluation: Evaluation) -> list[str]:
+    """Return each baseline that has the headline score, as a line."""
+    from glassformer.tasks import task_class
+
+    report = task_class(evaluation.task).report
+    metric, lines = report.score(evaluation).metric, []
+    for name, scores in evaluation.baselines.items():
+        _, value, interval = report.score(Evaluation(scores=scores), metric.name)
+        if value is not None:
+            lines.append(f"baseline {report.baselines.get(name, _title(name))}: {value:.4f}{_interval(interval)}")
+    return lines
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    if isinstance(value, list):
-        interval = len(value) == 2 and not isinstance(value[0], str)
-        return (" to " if interval else ", ").join(map(_plain, value))
-    return str(value)
+def _title(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _interval(interval: list[float | int] | None) -> str:
+    return f" (95% interval {interval[0]:.4f} to {interval[1]:.4f})" if interval else ""

@@ -1,4 +1,4 @@
-"""`glassformer train`: a recipe becomes a run, or a run goes on."""
+"""`glassformer train`: train a recipe, or resume a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import tyro
 
 from glassformer.cli import flags
-from glassformer.cli.scores import write_scores
+from glassformer.cli.recipes import write_recipes
+from glassformer.cli.scores import write_scores, write_seeds_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
@@ -29,13 +30,13 @@ class NewRunArguments:
     """Flags of the commands that start a run."""
 
     out: str | None = None
-    """Folder of the new run; runs/RECIPE when absent."""
+    """Folder of the new run; without it, runs/RECIPE."""
     dry_run: bool = False
-    """Say what would be trained and how long it would take, and stop."""
+    """Print what would be trained and how long it would take, without training."""
     overfit_batch: bool = False
-    """Train on one batch only: the loss must go to zero, or something is broken."""
+    """Train on a single batch; its loss must go to zero."""
     seeds: int | None = None
-    """Train so many runs, from seed on, into OUT/seed-1 and so on; tell mean, spread and the best by validation."""
+    """Number of seeds to train, into OUT/seed-1 …; reports mean, standard deviation and the best by validation."""
     json: bool = False
     """Print the final scores as one JSON object."""
     data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
@@ -47,12 +48,12 @@ class NewRunArguments:
 
 @dataclass(frozen=True)
 class TrainArguments(NewRunArguments):
-    """Train a recipe (a shipped one by name, or a TOML file by path); `train RECIPE --help` shows what it can use."""
+    """Train a recipe, by name or as a TOML file; `train RECIPE --help` shows its own flags and values."""
 
     resume: str | None = None
-    """Go on with this run instead of starting one."""
+    """Run to resume instead of starting a new one."""
     auto_resume: bool = False
-    """Go on where OUT holds a run already, else start one: for schedulers, which give the same command again."""
+    """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -62,16 +63,17 @@ def run(argv: Sequence[str]) -> int:
         return _resume(words, flag_args)
     if not words:
         if "--help" in flag_args:
+            write_recipes()
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    base = _begun(load_recipe(recipe), flag_args)
+    base = _with_pretrained(load_recipe(recipe), flag_args)
     arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
-            logger.info(f"{out} holds a run: going on with it, as it was configured")
-            return _go_on(out, arguments.json)
+            logger.info(f"{out} holds a run: resuming it as it was configured")
+            return _resume_run(out, arguments.json)
         if console.is_main_process():
             RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
@@ -82,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
-    """Train with a progress bar; returns the run, or None where none was made (a dry run)."""
+    """Train with a progress bar; return the run, or None after a dry run."""
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
@@ -92,17 +94,17 @@ def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
 
 
 def _resume(words: list[str], flag_args: list[str]) -> int:
-    """Go on with a run; its configuration is what it was."""
+    """Resume a run with its own configuration."""
     names = [flag.partition("=")[0] for flag in flag_args]
     if extra := words + [name for name in names if name not in ("--resume", "--json", "--help")]:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, flag_args, "train --resume RUN")
-    return _go_on(flags.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
+    return _resume_run(flags.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
 
 
-def _go_on(out: Path, as_json: bool) -> int:
-    """Resume with a progress bar, and give the scores."""
+def _resume_run(out: Path, as_json: bool) -> int:
+    """Resume with a progress bar, and print the scores."""
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
@@ -113,7 +115,7 @@ def _go_on(out: Path, as_json: bool) -> int:
     return 0
 
 
-def _begun(recipe: Config, flag_args: list[str]) -> Config:
+def _with_pretrained(recipe: Config, flag_args: list[str]) -> Config:
     """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
     named = [flag.partition("=")[2] for flag in flag_args if flag.startswith("--init-from=")]
     if not (path := named[-1] if named else recipe.train.init_from):
@@ -129,7 +131,7 @@ def _finish(out: Path, as_json: bool) -> None:
 
     several, folder = SeedsFolder(out), RunFolder(out)
     if several.exists:
-        write_scores(read_json(several.report_json), as_json)
+        write_seeds_scores(read_json(several.report_json), as_json)
     elif evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():

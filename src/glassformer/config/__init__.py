@@ -1,8 +1,8 @@
-"""Every choice of a run, as frozen dataclasses: a recipe is this in TOML, the flags of `train` this on a command line.
+"""Configuration of a run as frozen dataclasses, one file per section.
 
-What belongs to one data set or optimizer stands in a section of its own, which counts only while it is chosen; a
-number's interval stands at its field. A file a section; reading, writing and checking are in `recipes/`; this module imports only the
-standard library, so that `--help` is quick.
+A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer are
+in an inner section, which has an effect only while it is selected. This package imports only the standard library, so
+that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run."""
+    """Configuration of a run."""
 
     task: str = ""
-    """What is learned: the name of a task."""
+    """Name of the task."""
     recipe: str = ""
-    """The recipe this came from; empty where it was made in Python."""
+    """Name of the recipe; empty if it was made in Python."""
     note: str = ""
-    """What a recipe wants said in the report."""
+    """Note for the report."""
     auto: tuple[str, ...] = ()
-    """Settings chosen from the size of the training data; one that is set by hand is removed from here."""
+    """Settings that are chosen from the size of the training data, unless they are given."""
     data: DataConfig = field(default_factory=DataConfig)
     text: TextConfig = field(default_factory=TextConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -1,4 +1,4 @@
-"""Which text, and how it becomes ids."""
+"""Settings of the data and the tokenizer."""
 
 from __future__ import annotations
 
@@ -10,74 +10,74 @@ from glassformer.config.fields import BY_DATASET, number
 
 @dataclass(frozen=True)
 class FilesConfig:
-    """Files of your own: what they hold is for the task to say."""
+    """Your own files; the task says what they contain."""
 
     train_file: str | None = None
-    """Own data: CSV, TSV, JSONL to classify; TSV, JSONL of pairs to translate; .txt or a folder of it or of shards for lm and pretrain."""
+    """Training data: CSV, TSV or JSONL (classify, translate), or text files or pretokenized shards (lm, pretrain)."""
     valid_file: str | None = None
-    """Own validation data in the same form; without it a seeded share of the training data is set aside."""
+    """Validation data in the same format; without it, a seeded share of the training data is held out."""
     test_file: str | None = None
-    """Own test data in the same form."""
+    """Test data in the same format."""
     src_file: str | None = None
-    """Own source sentences, one a line (parallel to --tgt-file)."""
+    """Source sentences, one per line, parallel to --tgt-file."""
     tgt_file: str | None = None
-    """Own target sentences, one a line."""
+    """Target sentences, one per line."""
     valid_src_file: str | None = None
-    """Source sentences to validate on."""
+    """Source sentences of the validation split."""
     valid_tgt_file: str | None = None
-    """Target sentences to validate on."""
+    """Target sentences of the validation split."""
     test_src_file: str | None = None
-    """Source sentences to test on."""
+    """Source sentences of the test split."""
     test_tgt_file: str | None = None
-    """Target sentences to test on."""
+    """Target sentences of the test split."""
     text_column: str | None = None
-    """Column with the text (guessed, and announced, when absent)."""
+    """Name of the text column; without it, it is guessed and printed."""
     label_column: str | None = None
-    """Column with the label (guessed, and announced, when absent)."""
+    """Name of the label column; without it, it is guessed and printed."""
     src_column: str | None = None
-    """Column with the source sentence of a TSV or JSONL of pairs."""
+    """Name of the source column of a TSV or JSONL of pairs."""
     tgt_column: str | None = None
-    """Column with the target sentence of a TSV or JSONL of pairs."""
+    """Name of the target column of a TSV or JSONL of pairs."""
 
 
 @dataclass(frozen=True)
 class Multi30kConfig:
-    """Languages of Multi30k."""
+    """Language pair of Multi30k."""
 
     src_lang: str = "en"
-    """Language to translate from (en, de, fr)."""
+    """Source language: en, de or fr."""
     tgt_lang: str = "de"
-    """Language to translate into (en, de, fr)."""
+    """Target language: en, de or fr."""
 
 
 @dataclass(frozen=True)
 class DatesConfig:
-    """Dates, which are generated."""
+    """Generated dates."""
 
     n_dates: int = number(40_000, "[1, 1000000]")
-    """How many training pairs to generate."""
+    """Number of training pairs to generate."""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which text: a built-in data set, or files of your own."""
+    """Data: a built-in data set, or your own files."""
 
     dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
-    """Folder (or archive) that holds the built-in data set; before GLASSFORMER_DATA, the cache and a download."""
+    """Folder or archive of the built-in data set, searched before GLASSFORMER_DATA, the cache and a download."""
     valid_fraction: float = number(0.1, "(0, 1)")
-    """Share of the training data set aside for validation where no validation split is given."""
+    """Share of the training data held out for validation if there is no validation split."""
     split_seed: int = number(0, "[0, 4294967295]")
-    """Seed of that split."""
+    """Seed of the held-out split."""
     use_test_as_validation: bool = False
-    """Validate on the test split. Only to restate published work that did so; every report says it."""
+    """Validate on the test split, only to restate published work that did so; every report says it."""
     limit: int | None = number(None, "[1, inf)")
-    """Use only so many training examples, drawn by seed (a quick look; the report says it)."""
+    """Number of training examples to use, drawn by seed; without it, all."""
     pseudo_file: str | None = None
-    """Predictions of a classifier (predict RUN --json) to train on as well: self-training."""
+    """Predictions of a classifier (`predict RUN --json`) to add to the training data (self-training)."""
     pseudo_min_probability: float = number(0.9, "[0, 1]")
-    """Lowest probability of a predicted label that is trained on."""
+    """Minimum probability of a pseudo-label."""
     files: FilesConfig = field(default_factory=FilesConfig, metadata=BY_DATASET)
     """For `dataset = "files"`."""
     multi30k: Multi30kConfig = field(default_factory=Multi30kConfig, metadata=BY_DATASET)
@@ -88,19 +88,19 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TextConfig:
-    """From text to ids."""
+    """Tokenizer and truncation."""
 
     tokenizer: Literal["word", "char", "byte-bpe", "bpe"] = "byte-bpe"
-    """word: words and punctuation; char: characters; byte-bpe: GPT-2's; bpe: merged characters, joint when translating."""
+    """Tokenizer: words and punctuation, characters, byte-level BPE (GPT-2), or BPE (joint in translation)."""
     vocab_size: int = number(8000, "[6, 10000000]")
-    """Largest vocabulary, special tokens included (char: every character of the training split)."""
+    """Maximum vocabulary size, special tokens included (char: all characters of the training split)."""
     lowercase: bool = False
-    """Lower-case the text first (word tokenizers usually do; decoding cannot restore the case)."""
+    """Lowercase the text; decoding cannot restore the case."""
     ngrams: int = number(0, "[0, 1000000]")
-    """Most character n-grams of words, whose vectors are added to those of the words: what is spelled alike is read alike."""
+    """Maximum number of character n-grams, whose embeddings are added to those of their words; 0 for none."""
     max_len: int = number(256, "[1, 1000000]")
-    """Most tokens of a sequence; a language model's context. What is cut is counted and printed."""
+    """Maximum sequence length in tokens (language model: the context); what is truncated is counted and printed."""
     truncate: Literal["head", "tail", "head+tail"] = "head"
-    """Which part of a longer text to keep when classifying: the first tokens, the last, or half of each."""
+    """Part kept of a text that is too long for the classifier: its first tokens, its last, or half of each."""
     bigrams: int = number(0, "[0, 10000000]")
-    """Most pairs of neighbouring words that get vectors of their own in a classifier, so that "not good" is not "not" and "good"."""
+    """Maximum number of word bigrams with an embedding, so that "not good" is not "not" and "good"; 0 for none."""

@@ -1,4 +1,4 @@
-"""How a model writes."""
+"""Settings of decoding."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from glassformer.config.fields import number
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """How a translator or a language model writes."""
+    """Decoding of a translator or a language model."""
 
     beam_size: int = number(5, "[1, 1000]")
-    """Hypotheses kept a step; 1 is greedy."""
+    """Beam size; 1 is greedy."""
     length_penalty: float = number(1.0, "[0, inf)")
-    """Scores are divided by length ** this."""
+    """Exponent of the length by which scores are divided."""
     n_best: int = number(1, "[1, 1000]")
-    """Hypotheses returned for each input."""
+    """Number of hypotheses returned per input."""
     max_new_tokens: int = number(256, "[1, inf)")
-    """Most tokens to write."""
+    """Maximum number of generated tokens."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
-    """How sacreBLEU parts translations into words; auto goes by the script (13a, or zh, or char)."""
+    """Tokenizer of sacreBLEU; auto selects 13a, zh or char by the script."""
     sample: bool = False
-    """Sample instead of searching (a language model always samples)."""
+    """Sample instead of beam search (a language model always samples)."""
     temperature: float = number(1.0, "[0, inf)")
-    """Logits are divided by this before sampling; 0 is greedy."""
+    """Divisor of the logits before sampling; 0 is greedy."""
     top_k: int = number(0, "[0, inf)")
-    """Sample among the k most probable tokens; 0 for all."""
+    """Number of most probable tokens to sample from; 0 for all."""
     top_p: float = number(1.0, "(0, 1]")
-    """Sample among the fewest tokens that hold this share of the probability."""
+    """Probability mass of the most probable tokens to sample from (nucleus sampling)."""
     min_p: float = number(0.0, "[0, 1]")
-    """Drop tokens less probable than this share of the most probable one's."""
+    """Minimum probability of a token, relative to the most probable one."""
     decode_seed: int = number(0, "[0, 4294967295]")
-    """Seed of sampling; the text for one prompt does not depend on the others."""
+    """Seed of sampling; the text for a prompt does not depend on the other prompts."""

@@ -1,4 +1,4 @@
-"""What a field of a section may say of itself: its interval, what chooses whether a section counts, and in words what it is."""
+"""Field declarations: numbers with an interval, and sections that another field selects."""
 
 from __future__ import annotations
 

@@ -46,8 +46,9 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration", *, of
 def override(
     config: Config, overrides: dict[str, Any], where: str = "overrides", ignores: Collection[str] = ()
 ) -> Config:
-    """Return the configuration with some fields changed by name, whichever section they are in; a section takes a
-    dictionary.
+    """Return the configuration with some fields changed by name, whichever section they are in.
+
+    A section takes a dictionary.
 
     Args:
         config: what to start from.

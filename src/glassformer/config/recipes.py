@@ -81,8 +81,9 @@ def dump_config(config: Config) -> str:
 
 
 def recipe_for_files(flag_args: Iterable[str], usage: str) -> str:
-    """Return the recipe for the user's own files, by the flags that name them (`--train-file=a.csv`); `usage` is for
-    the hint.
+    """Return the recipe for the user's own files, by the flags that name them (`--train-file=a.csv`).
+
+    `usage` is shown in the hint.
 
     Raises:
         UsageError: they do not say it (a TSV may hold labels or pairs).

@@ -84,8 +84,9 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
 
 
 def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) -> Any:
-    """Return a value as its field's type. An integer may stand for a float and a path for a string; nothing else is
-    converted.
+    """Return a value as its field's type.
+
+    An integer may stand for a float and a path for a string; nothing else is converted.
 
     Raises:
         UsageError: it is of another type, none of the choices, or outside the field's interval.

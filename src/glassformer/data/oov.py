@@ -38,11 +38,13 @@ def count_unknown_tokens(
     """Encode texts as a task would, and count.
 
     Args:
-        texts: of a part whose answers are nobody's business yet.
-        text: how long a text may be and what is kept of it; a `running` text is kept whole.
+        tokenizer: the model's tokenizer.
+        texts: texts of a split; their targets are not read.
+        text: maximum length, and which end is truncated.
+        running: the texts are running text, which is not truncated.
 
     Returns:
-        Tokens kept, texts cut, unknown tokens, and texts with at least one.
+        Tokens kept, texts truncated, unknown tokens, and texts with at least one.
     """
     n_tokens = n_cut = n_unknown = n_texts = 0
     parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
@@ -59,8 +61,10 @@ def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> str 
     """Return the warning if too many tokens are unknown; None otherwise, or if nothing was counted.
 
     Args:
-        where: the part, "validation".
-        rate: unknown tokens to tokens. n_texts: texts with at least one, of n; None of a running text.
+        where: the split, "validation".
+        rate: unknown tokens divided by tokens.
+        n_texts: texts with at least one; None for running text.
+        n: number of texts.
     """
     share = (n_texts or 0) / max(1, n)
     if not rate or not (rate > MANY_TOKENS or (rate > SOME_TOKENS and share > MANY_TEXTS)):

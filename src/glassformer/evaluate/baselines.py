@@ -36,14 +36,16 @@ def fit_baselines(
     """Fit and score the baselines of a classifier, on what the Transformer was trained and is scored on.
 
     Args:
-        train_texts, train_labels: to fit on, with their class numbers.
-        test_texts, test_labels: to score on; the labels are never looked at but to score.
-        said: the Transformer's probabilities of the test texts.
+        train_texts: texts to fit on.
+        train_labels: their class indices.
+        test_texts: texts to score on.
+        test_labels: their class indices, used only to score.
+        model_probabilities: the Transformer's probabilities of the test texts.
 
     Returns:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.
-        The second is absent when it cannot be fitted: one class only, or no words at all. Where something was `said`,
-        `hybrid` is the mean of its probabilities and theirs: what each sees that the other does not.
+        The second is absent if it cannot be fitted: only one class, or no words at all. With `model_probabilities`,
+        `hybrid` is the mean of its probabilities and the Transformer's.
 
     Raises:
         DataError: no training or no test examples, or texts and labels of unequal number.
@@ -77,11 +79,10 @@ def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
 def _tfidf_logistic(
     train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
-    """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings, None if there is
-    nothing to fit.
+    """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings.
 
-    In scripts without spaces a "word" would be a clause that never recurs, and the baseline too weak; there the
-    features are character 1- to 3-grams.
+    None if there is nothing to fit. In scripts without spaces a "word" would be a clause that never recurs, and the
+    baseline too weak; there the features are character 1- to 3-grams.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

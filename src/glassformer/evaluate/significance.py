@@ -44,11 +44,12 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
 
 
 def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
-    """Ask whether two systems are right about different shares of the same examples.
+    """Test whether the accuracies of two systems on the same examples differ.
 
     Args:
-        first, second: their answers.
-        truth: what is right, in the same order.
+        first: predictions of one system.
+        second: predictions of the other.
+        truth: targets, in the same order.
 
     Returns:
         test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
@@ -67,12 +68,13 @@ def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[s
 def paired_bootstrap(
     first: np.ndarray, second: np.ndarray, score: Callable[[np.ndarray], float], n_bootstrap: int = N_BOOTSTRAP
 ) -> dict[str, Any]:
-    """Ask whether two systems' scores of a whole corpus differ by more than chance (Koehn 2004).
+    """Test whether two systems' corpus scores differ by more than chance (Koehn 2004).
 
     Args:
-        first, second: (n, k) what each counts in an example, or in a block of a text, in the same order.
-        score: from the sum of such rows, (k,), to the score.
-        n_bootstrap: draws; each draws the same examples for both systems.
+        first: (n, k) counts of one system per example, or per block of a text.
+        second: counts of the other, in the same order.
+        score: function from the sum of such rows, (k,), to the score.
+        n_bootstrap: resamples; each has the same examples for both systems.
 
     Returns:
         test; difference (first − second), its 95% interval and two-sided p_value; n and n_bootstrap.

@@ -118,12 +118,13 @@ def _moses(language: str) -> tuple[Any, Any]:
 def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000
 ) -> dict[str, Any]:
-    """Ask whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
+    """Test whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
 
     Args:
-        first, second: the two systems' translations.
-        references: the true ones, in the same order.
-        n_bootstrap: draws; each draws the same sentences for both systems.
+        first: translations of one system.
+        second: translations of the other.
+        references: reference translations, in the same order.
+        n_bootstrap: resamples; each has the same sentences for both systems.
 
     Returns:
         metric; difference (first − second BLEU), its 95% interval and two-sided p_value; n and n_bootstrap.

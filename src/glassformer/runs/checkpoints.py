@@ -27,16 +27,17 @@ KEEP = 2
 
 
 def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject, *, keep: int = KEEP) -> Path:
-    """Save a checkpoint and return its folder; kill the process at any instant and the newest committed one still loads.
+    """Save a checkpoint and return its folder. If the process is killed at any time, the newest committed one loads.
 
-    A sound checkpoint of this name is left as it is, since a step has one state; a damaged one is
-    replaced. Later ones are left too: they are there only if they were damaged and passed over.
+    An intact checkpoint of this name is kept, since a step has one state; a damaged one is replaced. Later ones are
+    kept too: they exist only if they were damaged and skipped.
 
     Args:
         folder: the run's checkpoints.
         name: "step-" and the step in eight digits, so that names sort by age.
-        tensors: by name; on any device, in any layout. state: whatever JSON holds.
-        keep: how many to keep up to this one, itself included; older ones are removed afterwards.
+        tensors: tensors by name, on any device, in any layout.
+        state: any JSON value.
+        keep: number of checkpoints to keep, with this one; older ones are removed afterwards.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.

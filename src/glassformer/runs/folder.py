@@ -107,8 +107,9 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path | None:
-        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; None without
-        either.
+        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself.
+
+        None without either.
 
         A `model/` that a kill left under its second name, between the two renames that replace it, is restored.
         """
@@ -223,8 +224,9 @@ class RunFolder:
 
 
 def _lines(path: Path) -> list[tuple[Path, bytes]]:
-    """Return (location, content) of each line of a file, if it exists; a last line without its newline was truncated by
-    a kill.
+    """Return (location, content) of each line of a file, if it exists.
+
+    A last line without its newline was truncated by a kill.
     """
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]

@@ -31,9 +31,10 @@ def write_sealed_folder(folder: Path, kind: str, files: Files, *, replace: bool 
     """Write files, then a manifest of their sizes and sums, and only then put the folder in its place.
 
     Args:
-        folder: where it shall be; see `write_folder_atomically` for `replace`.
-        kind: what it holds, such as "glassformer checkpoint"; reading asks for the same.
-        files: what shall be in it.
+        folder: path of the folder.
+        kind: content, such as "glassformer checkpoint"; reading requires the same.
+        files: names and contents.
+        replace: as in `write_folder_atomically`.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.

@@ -67,10 +67,10 @@ def kind_of(backend: tokenizers.Tokenizer) -> str:
 
 
 def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.Tokenizer:
-    """Return a word tokenizer with further entries after its words, which no text is split into since they contain a
-    space.
+    """Return a word tokenizer with further entries after its words.
 
-    N-grams begin with it (" <ref"); in a bigram it is between the words ("not good").
+    No text is split into them, since they contain a space: n-grams begin with it (" <ref"); in a bigram it is between
+    the words ("not good").
     """
     vocabulary = backend.get_vocab(with_added_tokens=True)
     vocabulary |= {entry: len(vocabulary) + i for i, entry in enumerate(more)}

@@ -21,14 +21,13 @@ _CHUNK = 1 << 21
 def common_bigrams(
     texts: Iterable[Sequence[int]], vocab_size: int, special: int, max_bigrams: int
 ) -> list[tuple[int, int]]:
-    """Return the `max_bigrams` pairs of adjacent ids that occur in the most texts, and in at least `MIN_TEXTS`, most
-    frequent first.
+    """Return the pairs of adjacent ids that occur in the most texts, and in at least `FEWEST`, most frequent first.
 
     Args:
         texts: the ids of the training texts.
         vocab_size: ids are below it.
-        special: ids below this one are no words, and are in no pair.
-        most: bounds the list.
+        special: ids below this one are special tokens, which are in no pair.
+        max_bigrams: maximum number of pairs.
     """
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     waiting: list[np.ndarray] = []
@@ -55,9 +54,7 @@ def common_bigrams(
 
 
 def keys_of(ids: Int[np.ndarray, " L"], vocab_size: int, special: int) -> Int[np.ndarray, " P"]:
-    """Return one number for each pair of neighbours, first · vocab_size + second, without pairs that have a special
-    token.
-    """
+    """Return first · vocab_size + second for each pair of neighbours without a special token."""
     first, second = ids[:-1], ids[1:]
     words = (first >= special) & (second >= special)
     return (first * vocab_size + second)[words]

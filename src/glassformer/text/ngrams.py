@@ -66,8 +66,8 @@ class NgramVocabulary:
         An n-gram of a single word adds nothing to that word's own embedding.
 
         Args:
-            spelled: every token of the training texts, as `surface_forms` gives it.
-            most: bounds the list.
+            surfaces: every token of the training texts, as returned by `surface_forms`.
+            max_ngrams: maximum number of n-grams.
         """
         counts: Counter[str] = Counter()
         for text, n in Counter(surfaces).items():
@@ -84,8 +84,9 @@ class NgramVocabulary:
 
 
 def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the surface form of each token: a word with its boundary marks, "<refund>", or a character and what
-    follows.
+    """Return the surface form of each token.
+
+    It is a word with its boundary marks, "<refund>", or a character and what follows.
 
     Args:
         text: what the spans count in.

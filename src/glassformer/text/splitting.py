@@ -13,8 +13,9 @@ _WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behin
 
 
 def find_split(text: str, start: int, reach: int) -> int | None:
-    """Return the first start of a line within `reach` from `start` on, else the first end of a word there; None without
-    either.
+    """Return the first start of a line within `reach` from `start` on, else the first end of a word there.
+
+    None without either.
     """
     for pattern in (_LINE_BEGINS, _WORD_ENDS):
         if found := pattern.search(text, start, start + reach):

@@ -66,8 +66,9 @@ def measure_pace(run: RunContext) -> Pace:
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:
-    """Return the seconds of a validation; an untrained model never ends its output, so decoding stops at the targets'
-    length.
+    """Return the seconds of a validation.
+
+    An untrained model never ends its output, so decoding stops at the targets' length.
     """
     if run.valid.target is not None:
         longest = 2 + math.ceil(run.valid.target.lengths.mean())

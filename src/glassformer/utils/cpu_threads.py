@@ -70,8 +70,9 @@ class Threads:
         self._last = began or look()
 
     def fitting(self) -> int:
-        """Return the number of threads to use now, from what others used since the last call; unchanged within a
-        second.
+        """Return the number of threads to use now, from what others used since the last call.
+
+        Unchanged within a second.
         """
         if time.monotonic() - self._last.clock >= LOOK_SECONDS:
             seen, before = self._look(), self._last

@@ -117,9 +117,7 @@ def many_shapes(device: torch.device) -> Iterator[None]:
 
 
 def _set_deterministic(mode: bool, warn_only: bool) -> None:
-    """Set deterministic algorithms without importing torch's compiler (a second), as
-    `torch.use_deterministic_algorithms` does.
-    """
+    """Set deterministic algorithms as `torch.use_deterministic_algorithms`, which imports torch's compiler (a second)."""
     was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if was != (mode, warn_only):
         torch.use_deterministic_algorithms(mode, warn_only=warn_only)

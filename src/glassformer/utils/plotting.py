@@ -79,8 +79,11 @@ def new_figure(
     """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
+        height: height in inches.
+        title: title.
         subtitle: unit and what to look for.
-        right: margin; wide where labels stand at the ends of lines.
+        width: width in inches.
+        right: right margin in inches; wide for labels at the ends of lines.
         rows: relative heights of panels over one x-axis.
     """
     from matplotlib.figure import Figure

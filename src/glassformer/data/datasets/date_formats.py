@@ -103,8 +103,9 @@ def _parsed(pattern: str, locale: str) -> tuple[str, Locale]:
 
 
 def _ordinal_ending(day: int, locale: str) -> str:
-    """Return the ordinal suffix of a day ("rd" for 3). The Romance languages here have one for the first of a month
-    only.
+    """Return the ordinal suffix of a day ("rd" for 3).
+
+    The Romance languages here have one for the first of a month only.
     """
     language = locale[:2]
     if language == "en":

@@ -186,8 +186,9 @@ def _parse(files: Iterator[tuple[str, bytes]], source: str, wanted: Iterable[str
 
 
 def _in_order(texts: dict[int, str], urls: list[str]) -> _Part:
-    """Sort the reviews by number. Line i of the list of addresses is the film of review i; without a list each review
-    is its own film.
+    """Sort the reviews by number.
+
+    Line i of the list of addresses is the film of review i; without a list each review is its own film.
     """
     ordered, films, digest = [], [], hashlib.sha256()
     for i, text in sorted(texts.items()):

@@ -13,8 +13,7 @@ from glassformer.errors import UsageError
 
 
 class Axis(NamedTuple):
-    """One axis of a record: its name ("token", "key", "head", "feature", …) and, for tokens and keys, their stream
-    ("text", "source" or "target")."""
+    """An axis of a record: its name ("token", "key", "head", "feature", …), and of tokens and keys their stream."""
 
     name: str
     stream: str | None = None

@@ -52,9 +52,10 @@ class SavedErasure(TypedDict):
 def saved_attributions(
     explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: ByteBudget
 ) -> tuple[list[SavedAttribution], list[SavedErasure]]:
-    """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods; of a
-    translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte budget is
-    dropped.
+    """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
+
+    Of a translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte
+    budget is dropped.
     """
     attributions: list[SavedAttribution] = []
     erasures: list[SavedErasure] = []
@@ -100,9 +101,7 @@ def word_erasures(inference: Inference, which: dict[str, Any]) -> Iterator[Saved
 
 
 def written(inference: Inference) -> list[int]:
-    """Return the indices into `predictions` of the tokens that the model generated, or that were given as a
-    translation.
-    """
+    """Return the indices into `predictions` of tokens that were generated, or given as a translation."""
     return [i for i in inference.generated if inference.predictions[i].actual is not None]
 
 

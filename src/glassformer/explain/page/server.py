@@ -53,9 +53,11 @@ def build_app(
     """Build the web application.
 
     Args:
-        service: answers the questions. workers: the threads it does so in, one for what is held, one for the model.
-        port: part of the Host that requests must name. door: who may come in.
-        seconds: time an answer may take before it is refused with 504.
+        service: computes the responses.
+        workers: the threads it runs in, one for stored values, one for the model.
+        port: port in the Host header that requests must have.
+        door: access control.
+        seconds: time limit of a response, after which it is 504.
     """
     reader, worker = workers
 
@@ -252,9 +254,11 @@ def serve(
     """Serve the page until Ctrl-C.
 
     Args:
-        subject, port, start: as `PageServer` takes them.
-        open_browser: show the page in the default browser.
-        on_ready: called with the page's address once it can be opened, and with the next when it has been.
+        subject: the model, as in `PageServer`.
+        port: as in `PageServer`.
+        start: requests to show first, as in `PageServer`.
+        open_browser: open the page in the default browser.
+        on_ready: called with the page's address once it can be opened, and with the next one after that.
 
     Raises:
         UsageError: the port is taken, or may not be used.

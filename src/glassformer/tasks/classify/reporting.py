@@ -54,8 +54,9 @@ class ClassifyReport(TaskReport):
         return [table(["class", "precision", "recall", "F1", "examples"], rows)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return warnings: only one class is predicted, or the score is no better than the majority class or a bag of
-        words.
+        """Return warnings about a model that is not better than a trivial one.
+
+        It predicts only one class, or its score is no better than the majority class or a bag of words.
         """
         warnings = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
         yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")

@@ -98,8 +98,9 @@ class LanguageModelling(Task):
         return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """Make a batch of windows (B, 3). Labels are the next ids; those before a window's `first` token are context
-        only.
+        """Make a batch of windows (B, 3).
+
+        Labels are the next ids; those before a window's `first` token are context only.
         """
         start, stop, first = index.T
         ids, real = gather_padded(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)

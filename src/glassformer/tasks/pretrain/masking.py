@@ -22,8 +22,9 @@ which of the tokens it sees are true."""
 def mask_tokens(
     ids: Int[Tensor, "B S"], ngram_batch: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
-    """Mask tokens of padded ids (B, S) and their n-grams; return both, and labels: the original token where it is
-    predicted, else IGNORE_INDEX.
+    """Mask tokens of padded ids (B, S) and their n-grams.
+
+    Return both, and labels: the original token where it is predicted, else IGNORE_INDEX.
 
     The share is of every text's tokens, rounded, and at least one token; special tokens, whose ids come first, are
     never chosen. The choice is new at each call (Liu et al. 2019, 4.1), drawn from `generator` or torch's own, which
@@ -45,12 +46,14 @@ def mask_tokens(
 
 
 def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
-    """Return the n-grams without those that reveal masked tokens from in front: in scripts without spaces n-grams look
-    ahead.
+    """Return the n-grams without those that reveal later masked tokens.
+
+    In scripts without spaces n-grams look ahead.
 
     Args:
-        ngram_batch: of a batch. ahead: for each number of an n-gram, whether it reaches beyond its token.
-        guessed: the tokens to guess.
+        ngram_batch: n-grams of a batch.
+        ahead: for each n-gram id, True if it extends beyond its token.
+        guessed: True at the tokens to predict.
     """
     reveals = ahead[ngram_batch.ngrams].any(dim=1)[ngram_batch.index]  # (B, S)
     near = torch.zeros_like(guessed)

@@ -61,8 +61,10 @@ class Pretrain(Task):
     )
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Write columns: ids, a sequence per text, or several of `max_len` for a longer one, since nothing is
-        truncated; and its n-grams. Texts without a token to predict are skipped.
+        """Write columns: ids, and the n-grams of the tokens.
+
+        A text longer than `max_len` gives several sequences, since nothing is truncated. Texts without a token to
+        predict are skipped.
         """
         ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
         for chunk in writer.chunks(split):
@@ -167,8 +169,10 @@ class Pretrain(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Return {"text", "filled", "guesses"} for each text: for every [MASK] the most probable tokens, {"token",
-        "probability"}, and the text with the first of them filled in. A text without [MASK] is returned unchanged.
+        """Return {"text", "filled", "guesses"} for each text.
+
+        The guesses are, for every [MASK], the most probable tokens, {"token", "probability"}. `filled` is the text with
+        the first of them. A text without [MASK] is returned unchanged.
         """
         if n := sum(MASK not in text for text in texts):
             logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
@@ -230,9 +234,7 @@ class Pretrain(Task):
         return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
 
     def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
-        """Return the beginnings of the first texts with a token masked in the middle, the first prediction, and the
-        truth.
-        """
+        """Return the beginnings of texts with one token masked, its first prediction, and the truth."""
         rows, t = [], self.tokenizer
         for ids, words in self._read([text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
             ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]

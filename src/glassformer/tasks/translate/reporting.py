@@ -60,9 +60,7 @@ class TranslateReport(TaskReport):
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
-        """Compare by the paired bootstrap for BLEU, which is no proportion, and for exact match by the test of
-        proportions.
-        """
+        """Compare two systems: BLEU by the paired bootstrap, exact match by the test of proportions."""
         if name == "bleu":
             return paired_bootstrap(first, second, truth)
         return super().paired_test(first, second, truth, name)
