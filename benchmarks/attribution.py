@@ -76,7 +76,10 @@ def measure(measured: Measured, value_fn: ValueFunction, n_random: int) -> None:
 
 
 def print_table(measured: Measured) -> None:
-    """Print the means over the texts. "beats": share of texts where the method lies beyond 95% of the random rankings."""
+    """Print the means over the texts.
+
+    "beats": share of texts where the method lies beyond 95% of the random rankings.
+    """
     n = len(measured.random)
     print(f"{'method':22}{'comprehensiveness':>19}{'beats':>7}{'sufficiency':>21}{'beats':>7}{'s a text':>10}")
     random = np.array(measured.random)  # (texts, rankings, 2)

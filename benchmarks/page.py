@@ -157,7 +157,7 @@ def main() -> None:
                 middle, low, high = statistics.median(seconds), min(seconds), max(seconds)
                 cpu = statistics.median(of_processors)
                 print(
-                    f"  {what:14} {middle:6.2f} s   ({low:.2f} – {high:.2f}, n = {len(seconds)}), processor {cpu:.2f} s{size}"
+                    f"  {what:14} {middle:6.2f} s   ({low:.2f} – {high:.2f}, n = {len(seconds)}), CPU {cpu:.2f} s{size}"
                 )
 
 

@@ -183,7 +183,7 @@ def _baselines(runs: Sequence[RunRecord]) -> dict[str, str]:
 def update(
     runs: Path, wanted: dict[str, JsonObject], known: dict[str, JsonObject]
 ) -> tuple[dict[str, JsonObject], list[str]]:
-    """Return the facts of all results, those of `wanted` first and in its order, and the names without a folder here."""
+    """Return the facts of all results, those of `wanted` first, and the names without a folder here."""
     names = [*wanted, *sorted(p.name for p in runs.glob("*") if p.is_dir() and p.name not in wanted)]
     names += [name for name in known if name not in names]
     results, missing = dict[str, JsonObject](), list[str]()

@@ -20,10 +20,10 @@ INTRODUCTION = """\
 Everything here was trained from random weights, with a tokenizer fitted on the training split and nothing downloaded
 but the data. Choices were made on validation data; a test split is opened when a run is finished. Where there are
 several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands
-with its 95% interval over the test examples. Cost is that of one run: updates and validations, without the final
-test; of runs that answer together (`evaluate RUN,RUN`), that of all. FLOPs are those of the updates, forward and backward.
+with its 95% interval over the test examples. Cost is that of one run: steps and validations, without the final
+test; of runs that answer together (`evaluate RUN,RUN`), that of all. FLOPs are of the steps, forward and backward.
 
-The page is made by `make results` from finished run folders; what it needs of them is kept in `benchmarks/results.json`.
+The page is made by `make results` from finished run folders, whose facts are kept in `benchmarks/results.json`.
 `make results-train` trains what is missing, one after the other, and goes on where it was interrupted. Commands that
 name `$GLASSFORMER_DATA` read files that are not part of this repository."""
 
@@ -92,7 +92,7 @@ def results_table(results: dict[str, JsonObject]) -> str:
 
 
 def score_text(facts: JsonObject) -> str:
-    """Return `Accuracy 87.3% (sd 0.4, 86.9–87.7%)` for several seeds, `Accuracy 87.3% (95%: 86.9–87.7%)` for one run."""
+    """Return `Accuracy 87.3% (sd 0.4, 86.9–87.7%)`, for one run `Accuracy 87.3% (95%: 86.9–87.7%)`."""
     metric, score = task_class(facts["task"]).report.metric(facts["metric"]), facts["score"]
     if score["n"] > 1:
         return f"{metric.title} {metric.around(score['mean'], score['sd'], score['min'], score['max'])}"

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
-from benchmarks.speed.beside import run_beside
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
 from benchmarks.speed.ranks import run_ranks
+from benchmarks.speed.shared_cpu import run_shared_cpu
 from benchmarks.speed.startup import run_startup
 from benchmarks.speed.table import Section, machine, merged, short_table, write_between
 from benchmarks.speed.training import run_training
@@ -24,7 +24,7 @@ RUN: dict[str, Callable[[Options], Section]] = {
     **{name: partial(run_training, name) for name in WORKLOADS},
     "d": run_translating,
     "e": run_imdb,
-    "f": run_beside,
+    "f": run_shared_cpu,
     "g": run_startup,
     "h": run_ranks,
 }

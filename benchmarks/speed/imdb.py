@@ -23,8 +23,8 @@ ACCURACY = 0.8306
 OUR_EPOCHS, OUR_EVERY = 0.5, 0.5
 """Our schedule's length in epochs; seconds of training between two looks at the test set."""
 TUTORIAL_EPOCHS = 7
-"""Epochs after which a restatement of the tutorial's model came to the accuracy, about, in an earlier trial; only --whole
-trains it again and says how many there are."""
+"""Epochs after which a restatement of the tutorial's model came to the accuracy, about, in an earlier trial; only
+--whole trains it again and says how many there are."""
 BATCHES = 60
 """Of the tutorial, to tell its speed."""
 COLUMNS = ("implementation", "training seconds to 83.06%", "how", "remarks")

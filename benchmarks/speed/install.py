@@ -1,4 +1,6 @@
-"""Install every peer into an environment of its own: `make bench-peers`, or `python -m benchmarks.speed.install NAME …`.
+"""Install every peer into an environment of its own.
+
+`make bench-peers`, or `python -m benchmarks.speed.install NAME …`.
 
 What is installed is exactly what its lock file names, `peers/locks/NAME.txt`, which is `pip freeze` of an environment
 in which the peer ran. One that does not install leaves the reason in `failed.txt`, and the table says "not run".

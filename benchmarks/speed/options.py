@@ -96,9 +96,7 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument("--checkpoint", type=Path, help="part d: a translator's run folder instead of random weights")
     parser.add_argument("--whole", action="store_true", help="part e: train the tutorial's model to the end, too")
     parser.add_argument(
-        "--json",
-        type=Path,
-        help="write everything measured into this file; parts that it has from before, and that are not measured now, stay",
+        "--json", type=Path, help="file for everything measured; its parts that are not measured now stay"
     )
     parser.add_argument("--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here")
     parser.add_argument("--readme", type=Path, help="write a line or two of each part between the same markers here")

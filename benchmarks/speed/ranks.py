@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.beside import busy_loops
 from benchmarks.speed.child import Child
 from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
+from benchmarks.speed.shared_cpu import busy_loops
 from benchmarks.speed.table import Figure, Section, busy
 from benchmarks.speed.training import log, our_precision, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
@@ -53,7 +53,7 @@ def run_ranks(options: Options) -> Section:
             section.rows.append(cells(name, layout, found, one, others[layout], options.anyway))
             section.facts.append({"workload": name, "layout": layout, "speeds": found, "others": others[layout]})
     section.notes.append(
-        f"Rounds of {BATCHES} batches that take turns, medians with ranges; the same batches and the same curve in both. "
+        f"Interleaved rounds of {BATCHES} batches, medians with ranges; the same batches and the same curve in both. "
         "A loop is a process that never waits, at the same priority."
     )
     return section

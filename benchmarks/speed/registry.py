@@ -1,4 +1,7 @@
-"""Which implementations there are, where each lives, and its rows: defaults, documented best, best with our settings."""
+"""Which implementations there are, where each lives, and its rows.
+
+Defaults, documented best, best with our settings.
+"""
 
 from __future__ import annotations
 

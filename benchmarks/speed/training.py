@@ -288,14 +288,14 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
         f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
-        f"GFLOP/s; {rounds_told(rows)} interleaved rounds a row, medians with ranges, ours in all of them; "
+        f"GFLOP/s; {rounds_text(rows)} interleaved rounds a row, medians with ranges, ours in all of them; "
         f"{w.counted} are real ones. "
         f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
     )
     return section
 
 
-def rounds_told(rows: list[Row]) -> str:
+def rounds_text(rows: list[Row]) -> str:
     """Return how often the rows were measured, except ours, whose rounds are those of all groups."""
     others = [len(row.rounds) for row in rows if row.rounds and row.peer != "ours"]
     counts = sorted({*(others or [max(len(row.rounds) for row in rows)])})

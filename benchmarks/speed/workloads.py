@@ -42,8 +42,8 @@ class Workload:
         n_curve: updates after which losses are compared.
         curve_share: their batches have so small a share of the slots: an eighth, or enough for several texts. With two
             texts a batch, or a larger rate, a classifier that norms after its sublayers swings by whole nats.
-        tolerance: how far the mean loss of the last quarter of those updates may be from the plain loop's, in nats. More
-            for a classifier, whose implementations start their heads differently: from .75 they fall to .3 to .5.
+        tolerance: how far the mean loss of the last quarter of those updates may be from the plain loop's, in nats.
+            More for a classifier, whose implementations start their heads differently: from .75 they fall to .3 to .5.
         dropout: on embeddings and on every sublayer's output; none on attention weights.
     """
 
@@ -71,7 +71,10 @@ class Workload:
 
     @property
     def pre_norm(self) -> bool:
-        """Return the norm's position of the peers: post-norm for BERT, Marian and torch's layers, pre-norm for GPT-2."""
+        """Return the norm's position of the peers.
+
+        Post-norm for BERT, Marian and torch's layers, pre-norm for GPT-2.
+        """
         return self.kind == "lm"
 
     @property

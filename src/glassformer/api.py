@@ -195,20 +195,15 @@ class Run:
     ) -> None:
         self.path, self.task, self.model, self.device = path, task, model, device
         self.precision: Precision = precision
-        self.joined = joined
+        self.config, self.joined = task.config, joined
 
     def __repr__(self) -> str:
         n_parameters = sum(p.numel() for p in self.model.parameters())
-        parts = [f"task={self.task.name}", f"recipe={self.config.recipe or None}", f"parameters={n_parameters:,}"]
-        if evaluation := RunFolder(self.path).read_evaluation():
-            metric, value, _ = self.task.report.score(evaluation)
-            parts += [] if value is None else [f"{evaluation.split} {metric.name}={value:.4f}"]
-        return f"Run({str(self.path)!r}, {', '.join(parts)})"
-
-    @property
-    def config(self) -> Config:
-        """Return the run's configuration."""
-        return self.task.config
+        evaluation = RunFolder(self.path).read_evaluation() or Evaluation()
+        metric, value, _ = self.task.report.score(evaluation)
+        score = "" if value is None else f", {evaluation.split} {metric.name} {value:.4f}"
+        recipe = f"recipe {self.config.recipe}, " if self.config.recipe else ""
+        return f"Run({str(self.path)!r}: {self.task.name}, {recipe}{n_parameters:,} parameters{score})"
 
     @cached_property
     def _answering(self) -> nn.Module:

@@ -1,4 +1,7 @@
-"""A run on text that was encoded ahead is the run on the text itself; it resumes, and refuses what does not belong to it."""
+"""A run on text that was encoded ahead is the run on the text itself.
+
+It resumes, and refuses what does not belong to it.
+"""
 
 from __future__ import annotations
 

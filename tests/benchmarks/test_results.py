@@ -50,7 +50,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     facts = found["three"]
     report = json.loads((runs / "three" / "report.json").read_text(encoding="utf-8"))
     assert facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"} and facts["score"]["n"] == 2
-    alongside = {"commonest class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
+    alongside = {"majority class", "TF-IDF + logistic regression", "averaged with TF-IDF"}
     assert set(facts["baselines"]) == alongside
     seeds = [
         json.loads((runs / "three" / f"seed-{n}" / "report.json").read_text(encoding="utf-8"))["evaluation"]

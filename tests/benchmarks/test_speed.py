@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.speed import beside, ranks, table, training, translating
+from benchmarks.speed import ranks, shared_cpu, table, training, translating
 from benchmarks.speed.__main__ import main, write
 from benchmarks.speed.floor import Product, forward_products, step_products
 from benchmarks.speed.load import Stat, busy_ticks, own_ticks
@@ -251,19 +251,19 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "(b) training" in page.read_text() and "Measured on 20" in page.read_text()
 
 
-def test_beside_busy_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_shared_cpu_measures_busy_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """One workload, one way to wait: three speeds, and the loops that were started are gone."""
-    monkeypatch.setattr(beside, "WAITING", {"as shipped": {}})
-    monkeypatch.setattr(beside, "WORKLOADS_BESIDE", ("c",))
+    monkeypatch.setattr(shared_cpu, "WAITING", {"as shipped": {}})
+    monkeypatch.setattr(shared_cpu, "SHARED_WORKLOADS", ("c",))
     options = read_options(["--tiny", "--repeats", "1", "--anyway", "--threads", "1", "--batches", "1"])
-    section = beside.run_beside(options)
-    assert [len(row) for row in section.rows] == [len(beside.COLUMNS)]
-    assert all(len(section.facts[0]["speeds"][n]) == 1 for n in beside.LOOPS)
+    section = shared_cpu.run_shared_cpu(options)
+    assert [len(row) for row in section.rows] == [len(shared_cpu.COLUMNS)]
+    assert all(len(section.facts[0]["speeds"][n]) == 1 for n in shared_cpu.LOOPS)
 
 
 def test_shares_are_of_the_same_row_s_speed_alone() -> None:
     found, shipped = {0: [100.0], 1: [60.0], 2: [25.0]}, {0: [80.0], 1: [8.0], 2: [4.0]}
-    line = beside.cells("a", "passive", found, shipped, [0.0], anyway=False)
+    line = shared_cpu.cells("a", "passive", found, shipped, [0.0], anyway=False)
     assert line[2:8] == ["100", "1.25", "60.0", "0.60", "25.0", "0.25"]
 
 

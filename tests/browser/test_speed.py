@@ -20,7 +20,10 @@ SECONDS = 2.0
 N_TOKENS = 128
 REQUEST = TraceRequest("abcdefg " * 15 + "abcdefg", decode={"max_new_tokens": 1})
 """127 characters and one that is written."""
-DRAWN = "() => { const all = [...document.querySelectorAll('main canvas')]; return all.length > 3 && all.every(c => c.width > 1) }"
+DRAWN = """() => {
+    const all = [...document.querySelectorAll("main canvas")];
+    return all.length > 3 && all.every(c => c.width > 1);
+}"""
 
 
 @pytest.fixture(scope="module")

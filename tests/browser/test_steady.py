@@ -216,7 +216,8 @@ HANDLERS = """() => {
     const before = window.handlers_before;
     window.handlers_before = now;
     const view = one => one.closest("[data-word]") ? "word"
-        : one.closest("[data-stream]")?.dataset.stream ?? one.closest("[data-view]")?.dataset.view ?? one.outerHTML.slice(0, 60);
+        : one.closest("[data-stream]")?.dataset.stream ?? one.closest("[data-view]")?.dataset.view
+        ?? one.outerHTML.slice(0, 60);
     return before && now.filter(([, mine], i) => mine.length && mine.some((one, k) => one !== before[i][1][k]))
         .map(([one]) => view(one));
 }"""

@@ -39,7 +39,10 @@ def start(
     others: tuple[str, ...] | None = None,
     before: Callable[[], None] | None = None,
 ) -> list[Command]:
-    """`size` processes of one command; all but the first of another one where that is given; `before` may break them."""
+    """`size` processes of one command; all but the first of another one where that is given.
+
+    `before` may break them.
+    """
     port, n = free_port(), len(list(tmp_path.glob("said-*")))
     cache = {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
     return [
@@ -272,7 +275,7 @@ def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) ->
     [again] = start(tmp_path, 1, *arguments)
     code, output = again.wait(120)
     assert not any(leftover.exists() for leftover in leftovers)
-    assert code == 0 and "going on with it" in output, output
+    assert code == 0 and "resuming it" in output, output
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "data.json").write_text("precious", encoding="utf-8")

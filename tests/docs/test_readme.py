@@ -43,7 +43,10 @@ def test_commands_are_found() -> None:
         "glassformer doctor a",
         "glassformer recipes",
     ]
-    text = "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n$ glassformer predict r < a > b\nglassformer is && so"
+    text = (
+        "    GLASSFORMER_DATA=d glassformer train imdb --out x   # remark\n"
+        "$ glassformer predict r < a > b\nglassformer is && so"
+    )
     assert commands(text) == ["glassformer train imdb --out x", "glassformer predict r", "glassformer is", "so"]
 
 

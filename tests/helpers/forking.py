@@ -34,7 +34,10 @@ def forking() -> ForkServerContext:
 def run(
     arguments: tuple[str, ...], environment: Mapping[str, str], output: Path, before: Callable[[], None] | None
 ) -> None:
-    """In the new process: what `python -m glassformer` does, with all it says in a file; `before` may break something."""
+    """In the new process: what `python -m glassformer` does, with all it says in a file.
+
+    `before` may break something.
+    """
     import torch
 
     from glassformer.cli.main import main
@@ -50,7 +53,7 @@ def run(
 
 
 class Command:
-    """`glassformer ARGUMENTS`, running; what it says goes to the file `said`."""
+    """`glassformer ARGUMENTS`, running; what it says goes to the file `output`."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class Command:
         environment: Mapping[str, str],
         before: Callable[[], None] | None = None,
     ) -> None:
-        self.said = output
+        self.output = output
         given = arguments, environment, output, before
         self.process = forking().Process(target=run, args=given, daemon=True)
         self.process.start()
@@ -81,4 +84,4 @@ class Command:
         return self.returncode, self.text()
 
     def text(self) -> str:
-        return self.said.read_text(encoding="utf-8") if self.said.exists() else ""
+        return self.output.read_text(encoding="utf-8") if self.output.exists() else ""

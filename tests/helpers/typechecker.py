@@ -46,16 +46,16 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(function):
         return together(function, typechecker=compare)  # what it yields is not looked at
     hints = {name: resolved(hint, function) for name, hint in function.__annotations__.items()}
-    twin = types.FunctionType(
+    copy = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    twin.__kwdefaults__, twin.__module__, twin.__qualname__ = (
+    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = (
         function.__kwdefaults__,
         function.__module__,
         function.__qualname__,
     )
-    twin.__annotations__ = hints
-    compared = compare(twin)
+    copy.__annotations__ = hints
+    compared = compare(copy)
     if not any(map(has_axes, hints.values())):
         return functools.wraps(function)(compared)
 

@@ -1,4 +1,7 @@
-"""Copies of a model that multiply in bf16, fp16 or int8: near it, apart from it, and the same for a text in any batch."""
+"""Copies of a model that multiply in bf16, fp16 or int8.
+
+Near it, apart from it, and the same for a text in any batch.
+"""
 
 from __future__ import annotations
 

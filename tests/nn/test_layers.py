@@ -1,4 +1,4 @@
-"""Tests of the layers and stacks against torch with copied weights, pre- and post-norm, and of what each sublayer reads."""
+"""Tests of the layers and stacks against torch with copied weights, pre- and post-norm."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
     assert "IMDB" in opening and "95% interval" in opening and "2,143,490 parameters" in opening
     for fact in (
         "TF-IDF + logistic regression",
-        "commonest class",
+        "majority class",
         "22.6%",
         "0.12%",
         "label smoothing of 0.1",

@@ -12,7 +12,10 @@ from glassformer.config import TextConfig
 from glassformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 PIECES, TAGGED = TRAINED["bpe"], TRAINED_WITH_TAGS["bpe"]
-SCRIPTS = "Ünïcode straße, Ελληνικά, русский язык, 日本語と中文, ภาษาไทย, हिन्दी, العربية, שלום, 한국어, e\u0301 👩‍👩‍👧🏽 <0x41>"
+SCRIPTS = (
+    "Ünïcode straße, Ελληνικά, русский язык, 日本語と中文, ภาษาไทย, हिन्दी, العربية, שלום, "
+    "한국어, e\u0301 👩‍👩‍👧🏽 <0x41>"
+)
 
 
 @given(text=st.text(max_size=60) | st.text(alphabet=SCRIPTS, max_size=60))

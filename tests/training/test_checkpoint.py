@@ -205,7 +205,8 @@ import sys, pathlib, torch
 from glassformer.runs.checkpoints import save_checkpoint
 torch.set_num_threads(1)
 for step in range(1, 100_000):
-    save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", {"x": torch.full((1000,), step)}, {"s": step}, keep=2)
+    tensors = {"x": torch.full((1000,), step)}
+    save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", tensors, {"s": step}, keep=2)
     print(step, flush=True)
 """
 

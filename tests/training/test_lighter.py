@@ -77,7 +77,8 @@ from glassformer.tasks.lm import task as language
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)
 tasks = ("classify", "translate", "lm")
-json.dump([[train(SINGLE_PROCESS, task, 4, 40, {"compile": way}) for way in (True, False)] for task in tasks], sys.stdout)
+pairs = [[train(SINGLE_PROCESS, task, 4, 40, {"compile": way}) for way in (True, False)] for task in tasks]
+json.dump(pairs, sys.stdout)
 """
 """Layers are traced whole, and here not turned into machine code, which takes a minute."""
 

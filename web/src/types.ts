@@ -244,27 +244,27 @@ export interface DecodeLog {
   prefix: number[];
 }
 
-/** How a translator or a language model writes. */
+/** Decoding of a translator or a language model. */
 export interface DecodeSettings {
-  /** Hypotheses kept a step; 1 is greedy. */
+  /** Beam size; 1 is greedy. */
   beam_size: number;
-  /** Scores are divided by length ** this. */
+  /** Exponent of the length by which scores are divided. */
   length_penalty: number;
-  /** Hypotheses returned for each input. */
+  /** Number of hypotheses returned per input. */
   n_best: number;
-  /** Most tokens to write. */
+  /** Maximum number of generated tokens. */
   max_new_tokens: number;
-  /** Sample instead of searching (a language model always samples). */
+  /** Sample instead of beam search (a language model always samples). */
   sample: boolean;
-  /** Logits are divided by this before sampling; 0 is greedy. */
+  /** Divisor of the logits before sampling; 0 is greedy. */
   temperature: number;
-  /** Sample among the k most probable tokens; 0 for all. */
+  /** Number of most probable tokens to sample from; 0 for all. */
   top_k: number;
-  /** Sample among the fewest tokens that hold this share of the probability. */
+  /** Probability mass of the most probable tokens to sample from (nucleus sampling). */
   top_p: number;
-  /** Drop tokens less probable than this share of the most probable one's. */
+  /** Minimum probability of a token, relative to the most probable one. */
   min_p: number;
-  /** Seed of sampling; the text for one prompt does not depend on the others. */
+  /** Seed of sampling; the text for a prompt does not depend on the other prompts. */
   decode_seed: number;
 }
 

@@ -18,7 +18,8 @@ from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_device, tuned
 
 SOME = 1000
-"""Test reviews that are asked at every look; all of them, which takes minutes, where these come near to what is wanted."""
+"""Test reviews that are asked at every look; all of them, which takes minutes, where these come near to what is
+wanted."""
 NEAR = 0.01
 
 

@@ -1,4 +1,6 @@
-"""The published sentiment tutorial's model and loop, restated: one post-norm block over 200 padded words, Adam, batch 16.
+"""The published sentiment tutorial's model and loop, restated.
+
+One post-norm block over 200 padded words, Adam, batch 16.
 
 d 128, 8 heads, d_ff 2048, the 20,000 most frequent words, Adam 1e-4, dropout 0.1; padding is attended to and pooled, as
 it is there. The loop is plain: fp32, examples in random order, every one padded to 200.

@@ -13,14 +13,14 @@ import itertools
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import Field, field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin, get_type_hints
 
 import tyro
 
+from glassformer.cli.parsed_dataclass import PREFIXED, fill, offer, switches
 from glassformer.config import Config, idle
-from glassformer.config.fields import docstrings
 from glassformer.config.recipes import (
     BUDGETS,
     check_config,
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from glassformer.tasks import Task
 
 logger = logging.getLogger(__name__)
-
-PREFIXED = ("text", "model")
-"""Sections whose flags carry their name."""
 
 CHOOSERS = ("dataset", "optimizer")
 """Flags whose value decides which others there are."""
@@ -100,11 +97,11 @@ def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, 
         SystemExit: help was printed.
     """
     start = cls() if default is None else default
-    switches = _switches(start)
+    values = switches(start)
     last = {
         name: flag for flag in flags for name in [flag.partition("=")[0].replace("--no-", "--").replace(".no-", ".")]
     }
-    offered = _offer(start, everything=default is None, ignores=task.ignores if task else frozenset())
+    offered = offer(start, everything=default is None, ignores=task.ignores if task else frozenset())
     usable = known_flags(offered)
     for name in (flag.partition("=")[0] for flag in flags):
         if name not in usable and name != "--help":
@@ -113,9 +110,9 @@ def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, 
     try:
         with contextlib.redirect_stderr(output):
             # Of a switch only the flag that changes it exists, and the last one counts.
-            args = [flag for name, flag in last.items() if name not in switches or (flag == name) != switches[name]]
+            args = [flag for name, flag in last.items() if name not in values or (flag == name) != values[name]]
             cli = tyro.conf.FlagCreatePairsOff[offered]
-            return _filled(start, tyro.cli(cli, args=args, prog=f"glassformer {usage}"))
+            return fill(start, tyro.cli(cli, args=args, prog=f"glassformer {usage}"))
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -217,75 +214,6 @@ def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
             if inner is bool:
                 known[f"--{prefix}no-{flag}"] = False
     return known
-
-
-def _switches(section: Any, prefix: str = "") -> dict[str, bool]:
-    """Return the flag of each boolean field, with its value."""
-    switches: dict[str, bool] = {}
-    for f in fields(section):
-        value = getattr(section, f.name)
-        if is_dataclass(value):
-            switches |= _switches(value, f"{f.name}." if f.name in PREFIXED else "")
-        elif isinstance(value, bool):
-            switches[f"--{prefix}{f.name.replace('_', '-')}"] = value
-    return switches
-
-
-def _offer(
-    section: Any, everything: bool, ignores: frozenset[str], path: str = "", taken: set[str] | None = None
-) -> type:
-    """Return a dataclass for tyro like `section`'s, with its values as defaults and only the fields to offer.
-
-    Args:
-        section: the command's arguments, or a section of them.
-        everything: also offer sections that are not selected; a flag that two of them have is offered once.
-        ignores: fields and sections not to offer, such as `model.pooling` or `decode`.
-        path: name of the section, such as `train.adamw`.
-        taken: names in the sections that were offered before.
-    """
-    taken = set() if taken is None else taken
-    hints, help_texts = get_type_hints(type(section), include_extras=True), docstrings(type(section))
-    hidden = () if everything else idle(section)
-    made: list[tuple[str, Any, Any]] = []
-    for f in fields(section):
-        name, value = f"{path}.{f.name}".removeprefix("."), getattr(section, f.name)
-        if f.name in hidden or name in ignores or f.name in taken:
-            continue
-        if not is_dataclass(value):
-            taken.add(f.name)
-            behavior = _range_and_default(f, value)
-            argument = tyro.conf.arg(
-                help=help_texts[f.name], metavar=_metavar(hints[f.name]), help_behavior_hint=behavior
-            )
-            made.append((f.name, Annotated[hints[f.name], argument], field(default=value)))
-        elif (inner := _offer(value, everything, ignores, name, taken)).__dataclass_fields__:
-            kind = inner if f.name in PREFIXED else tyro.conf.OmitArgPrefixes[inner]
-            made.append((f.name, kind, field(default_factory=inner)))
-    offered = make_dataclass(type(section).__name__, made, frozen=True)
-    offered.__doc__ = type(section).__doc__
-    return offered
-
-
-def _metavar(hint: Any) -> str | None:
-    """Return what stands for a value in the help, `INT`; None leaves it to tyro (choices, switches)."""
-    kinds_of = [kind for kind in get_args(hint) if kind is not type(None)] if get_origin(hint) is not Literal else []
-    kind = kinds_of[0] if kinds_of else hint
-    return {int: "INT", float: "FLOAT", str: "STR"}.get(kind)
-
-
-def _range_and_default(f: Field[Any], value: Any) -> str:
-    """Return the interval and the default of a number or a choice for its help, `(in [1, 1000], default 4)`."""
-    interval = f"in {f.metadata['interval']}" if "interval" in f.metadata else ""
-    default = {None: "", False: "", True: "on by default", "": ""}.get(value, f"default {value}")
-    parts = ", ".join(part for part in (interval, default) if part)
-    return f"({parts})" if parts else ""
-
-
-def _filled(start: Any, parsed: Any) -> Any:
-    """Return `start` with the values that were parsed."""
-    values = {f.name: getattr(parsed, f.name) for f in fields(parsed)}
-    inner = {name: _filled(getattr(start, name), v) for name, v in values.items() if is_dataclass(v)}
-    return replace(start, **values | inner)
 
 
 def _refuse(arguments: Any, flag: str, task: type[Task] | None) -> NoReturn:

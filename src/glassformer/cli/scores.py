@@ -13,6 +13,8 @@ def write_scores(scores: JsonObject, as_json: bool) -> None:
         console.write_json({k: v for k, v in scores.items() if k not in ("examples", "predictions")})
         return
     evaluation = Evaluation(scores["task"], scores["split"], scores)
+    if joined := scores.get("joined"):
+        console.write(f"ensemble of {', '.join(joined)}")
     console.write(headline_of(evaluation))
     for line in baseline_lines(evaluation):
         console.write(line)

@@ -1,6 +1,6 @@
-"""Files of text as lines or whole documents, with everything that is wrong in them and where.
+r"""Files of text as lines or whole documents, with everything that is wrong in them and where.
 
-Lines end at "\\n" and nowhere else: `str.splitlines` also breaks at U+2028 and U+0085 and so misaligns
+Lines end at "\n" and nowhere else: `str.splitlines` also breaks at U+2028 and U+0085 and so misaligns
 parallel files. Problems are collected, not raised, so that one pass tells all. Tables are in `tables.py`.
 """
 

@@ -165,8 +165,8 @@ def filter_mask(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "
     """Return which tokens pass every filter; each filter sees the same probabilities p.
 
     (Chained filters, which renormalise in between, make the result depend on their order.) top_k: the k most probable.
-    top_p: the fewest that hold this probability mass (Holtzman et al. 2020). min_p: at least this fraction of the largest
-    probability. Of equal tokens the lower id comes first.
+    top_p: the fewest that hold this probability mass (Holtzman et al. 2020). min_p: at least this fraction of the
+    largest probability. Of equal tokens the lower id comes first.
     """
     mask = p > 0
     if config.min_p > 0:
@@ -210,7 +210,10 @@ def _signed(x: int) -> int:
 
 
 def check_sampling(config: DecodeConfig, prompts: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
-    """Raise a UsageError for an empty prompt or a setting out of range; it names the setting, the range and the value."""
+    """Raise a UsageError for an empty prompt or a setting out of range.
+
+    It names the setting, the range and the value.
+    """
     for name, value, fits, expected in (
         ("temperature", config.temperature, 0 <= config.temperature < float("inf"), "0 or more"),
         ("top_k", config.top_k, config.top_k >= 0, "0 (all tokens) or more"),

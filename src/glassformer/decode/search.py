@@ -1,9 +1,9 @@
 """Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding.
 
-At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions are
-ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others stay
-live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its present
-length, scores above the n best of them. `translate.py` forms the batches.
+At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions
+are ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others
+stay live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its
+present length, scores above the n best of them. `translate.py` forms the batches.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` best hypotheses of each sentence, best first.
 
-    Hypotheses that ended with EOS come before truncated ones whatever their scores, because a loop of likely words scores
-    well forever. Truncated ones only fill the remaining places.
+    Hypotheses that ended with EOS come before truncated ones whatever their scores, because a loop of likely words
+    scores well forever. Truncated ones only fill the remaining places.
 
     Args:
         decoder: holds one row per sentence and no tokens yet.
@@ -147,8 +147,8 @@ class _Beam:
     def newly_done(self) -> list[int]:
         """Return the indices of sentences that this step completed.
 
-        A sentence also ends early when no live hypothesis can enter the n best any more: log-probabilities only fall, so
-        no continuation can score above the present log-probability divided by the largest reachable penalty.
+        A sentence also ends early when no live hypothesis can enter the n best any more: log-probabilities only fall,
+        so no continuation can score above the present log-probability divided by the largest reachable penalty.
         """
         t = self.tokens.shape[2]
         worst_kept, live = self.best_scores[:, -1], self.log_probs[:, 0]

@@ -95,7 +95,10 @@ class ProcessGroup:
         return nullcontext()
 
     def seed_step(self, seed: int, step: int) -> None:
-        """Seed dropout per rank and step, so that ranks differ and a resumed run repeats; does nothing for one process."""
+        """Seed dropout per rank and step, so that ranks differ and a resumed run repeats.
+
+        Does nothing for one process.
+        """
         if self.world_size > 1:
             torch.manual_seed(int(np.random.SeedSequence([seed, step, self.rank]).generate_state(1)[0]))
 

@@ -1,4 +1,4 @@
-"""What a score has to be held against: always guessing the commonest class, and a bag of words; and a hybrid of both.
+"""What a score has to be held against: always guessing the majority class, and a bag of words; and a hybrid of both.
 
 They are fitted on the same training texts and scored on the same test texts as the Transformer. They are
 yardsticks, not models to ship: nothing here is saved.

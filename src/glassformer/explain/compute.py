@@ -157,7 +157,7 @@ def omitted(records: RecordStore, lengths: Mapping[str, int]) -> list[Omitted]:
         start, end = records.window
         return [
             {
-                "what": f"of streams of more than {MAX_LAYERED_TOKENS} tokens only positions {start} to {end - 1} are shown",
+                "what": f"of streams over {MAX_LAYERED_TOKENS} tokens only positions {start} to {end - 1} are shown",
                 "why": f"the longest has {longest} tokens, and its matrices grow with the square of that; "
                 "move the window to see others",
             },

@@ -66,7 +66,10 @@ class Param(TypedDict):
 
 
 class Manifest(TypedDict):
-    """All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id."""
+    """All that the page needs to know of one forward pass.
+
+    Tensors are fetched one at a time, by node or parameter id.
+    """
 
     format: Literal["glassformer-trace-1"]
     id: str

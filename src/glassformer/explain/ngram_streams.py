@@ -34,7 +34,7 @@ def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Strea
 
 
 def add_bigrams(stream: Stream, bigrams: BigramEmbedding) -> Stream:
-    """Return a stream with the word bigram that ends at each of its tokens, where the model's table has a row for it."""
+    """Return a stream with the word bigram that ends at each of its tokens, if the model has a row for it."""
     ids: list[int] = bigrams.lookup_ids(torch.tensor([stream.ids], device=bigrams.weight.device))[0].tolist()
     pairs = zip(ids, ["", *stream.pieces], stream.pieces, strict=False)
     return replace(stream, bigrams=[f"{a} {b}" if id else "" for id, a, b in pairs], bigram_ids=ids)

@@ -9,7 +9,8 @@ A tap receives the tensor of every step and returns the tensor to use instead (a
     with trace(model, tap=lambda id, x: x * 0 if id == "decoder.1.cross.out" else x) as t:
         model(src, tgt_in)
 
-The model is not changed: hooks and evaluation mode end with the block. `capture/attach.py` defines the ids of the steps.
+The model is not changed: hooks and evaluation mode end with the block. `capture/attach.py` defines the ids of the
+steps.
 """
 
 from __future__ import annotations

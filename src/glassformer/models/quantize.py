@@ -57,8 +57,8 @@ class Bf16Linear(nn.Module):
 class Fp16Linear(nn.Module):
     """W x + b, with W cast to fp16 once; x, b and the sums are fp32.
 
-    The kernel (FBGEMM's) computes as many FLOPs as in fp32 and reads half as many bytes, which is what the few rows of a
-    sentence that is translated alone wait for; and it costs least to call. As in fp32, an x has the same output in
+    The kernel (FBGEMM's) computes as many FLOPs as in fp32 and reads half as many bytes, which is what the few rows of
+    a sentence that is translated alone wait for; and it costs least to call. As in fp32, an x has the same output in
     every batch up to the rounding of fp32 sums: with AVX2 the kernels for one and two rows add in another order.
 
     Args:

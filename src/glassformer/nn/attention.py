@@ -1,7 +1,7 @@
 """Scaled dot-product attention as one pure function, its fused equivalent, and multi-head attention.
 
-Self, causal and cross attention differ only in their arguments: the mask (`masks.py`) comes from the model, the keys and
-values of earlier positions from a cache (`cache.py`).
+Self, causal and cross attention differ only in their arguments: the mask (`masks.py`) comes from the model, the keys
+and values of earlier positions from a cache (`cache.py`).
 """
 
 from __future__ import annotations

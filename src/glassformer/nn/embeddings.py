@@ -36,7 +36,7 @@ class TokenEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"], stream: str = ""
     ) -> Float[Tensor, "B L D"]:
-        """Return the sum of token embeddings, positions and further embeddings of the tokens (`more`), such as n-grams."""
+        """Return the sum of token embeddings, positions and further embeddings (`more`), such as n-grams."""
         x = nn.functional.embedding(ids, self.weight) * self.scale
         for added in more:
             x = x + added

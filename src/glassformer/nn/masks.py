@@ -90,5 +90,5 @@ def additive_mask(mask: Bool[Tensor, "#B #H #Q #K"], dtype: torch.dtype) -> Floa
 
 
 def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float[Tensor, "B H Q n"]:
-    """Zero the rows of x whose query may attend to no key. (Multiplying by 0 would keep a NaN.)"""
+    """Zero the rows of x whose query may attend to no key; multiplying by 0 would keep a NaN."""
     return x if mask is None else torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)

@@ -96,9 +96,9 @@ def _as_one(facts: SeedsRecord) -> str:
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        sentence = f"As one, by the mean of their probabilities: **{ensemble.text}**{interval}. `predict` answers so"
+        sentence = f"Their ensemble, by the mean probability: **{ensemble.text}**{interval}. `predict` uses it"
     else:
-        sentence = "As one, by the mean of their probabilities, they are as a rule better than the best. `evaluate` and `predict` do so"
+        sentence = "Their ensemble is usually better than the best of them. `evaluate` and `predict` use it"
     members = len(facts.runs) * facts.runs[0].config.model.ensemble_size
     return (
         f"{sentence} if they are named together, `{words}`; for one run that averages as many models, train with "
@@ -170,8 +170,8 @@ def seeds_markdown(facts: SeedsRecord) -> str:
     header = ["", f"validation {validation.title}", f"{scored} {test.title}", "95% interval", "updates", "time"]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
-        f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, again and again from other random weights, in "
-        f"another order. {headline(facts)}",
+        f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, with several seeds of "
+        f"initial weights and data order. {headline(facts)}",
         f"*{sentences.model(first)}*",
         *sentences.warnings(best),
         table(header, rows),

@@ -29,7 +29,8 @@ class SplitRecord:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
             vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
-            answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens, `edges` and `counts`.
+            answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
+            `edges` and `counts`.
     """
 
     n: int = 0
@@ -120,7 +121,7 @@ class StepMetrics:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The file `diverged.json`: the step with a NaN or infinite loss or gradient, and the message that ended the run."""
+    """The file `diverged.json`: the step with a NaN or infinite loss or gradient, and the final message."""
 
     step: int
     message: str

@@ -22,7 +22,7 @@ FIRST = 16
 
 
 def is_snapshot_step(step: int) -> bool:
-    """Return True if the weights after so many steps are kept: 0, 16, 32, 64, 128 …"""
+    """Return True for the steps whose weights are kept: 0, 16, 32, 64, 128 and so on."""
     return step == 0 or (step >= FIRST and step & (step - 1) == 0)
 
 

@@ -181,8 +181,8 @@ class TaskModel(TaskData):
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return the cross-entropy in nats, summed over the labels of a batch.
 
-        For an ensemble in training it is the mean of its members' losses, since each learns by itself; otherwise the loss
-        of their mean probability.
+        For an ensemble in training it is the mean of its members' losses, since each learns by itself; otherwise the
+        loss of their mean probability.
         """
         models = members_of(model) if model.training else [model]
         return torch.stack([self.single_loss_sum(each, batch, label_smoothing) for each in models]).mean()
@@ -259,7 +259,10 @@ class Task(TaskModel):
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        """Return all scores of a split, JSON-ready, with "examples" and "predictions"; baselines are fitted on `train`."""
+        """Return all scores of a split, JSON-ready, with "examples" and "predictions".
+
+        Baselines are fitted on `train`.
+        """
 
     @abstractmethod
     def predict(

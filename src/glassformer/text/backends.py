@@ -28,7 +28,10 @@ BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a charact
 WORDS = rf"[{UNSPACED}]\p{{M}}*|[\w&&[^{UNSPACED}]]+(?:['’][\w&&[^{UNSPACED}]]+)*|[^\w\s]"
 # Letters, digits and marks never share a token; one space before them belongs to it. This also keeps a merge
 # from ever spelling a special token, whose brackets are marks and whose name is letters.
-PIECES = rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE}]+|{SPACE}+(?={SPACE})|{SPACE}|\s+"
+PIECES = (
+    rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+|{SPACE}?[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE}]+"
+    rf"|{SPACE}+(?={SPACE})|{SPACE}|\s+"
+)
 
 
 def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:

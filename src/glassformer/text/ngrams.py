@@ -34,7 +34,10 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 
 def mean_words(texts: Sequence[str]) -> float:
-    """Return the mean number of words per text, estimated on about 2,000 texts; without spaces each character is one."""
+    """Return the mean number of words per text, estimated on about 2,000 texts.
+
+    Without spaces each character is one.
+    """
     some = texts[:: max(1, len(texts) // 2000)]
     return sum(len(_WORD.findall(text)) for text in some) / max(1, len(some))
 

@@ -38,7 +38,10 @@ class Pace:
 
 
 def measure_pace(run: RunContext) -> Pace:
-    """Time real updates, and a validation where the budget is in minutes; of several processes the first has the clock."""
+    """Time real updates, and a validation where the budget is in minutes.
+
+    Of several processes the first has the clock.
+    """
     minutes = run.config.train.minutes
     patience = PATIENCE_SECONDS if minutes is None else max(PATIENCE_SECONDS, MEASURING * 60 * minutes)
     torch.manual_seed(run.config.train.seed)

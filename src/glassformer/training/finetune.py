@@ -125,7 +125,7 @@ def reload_pretrained(path: str, sha256: str) -> PretrainedModel:
 
 
 def _differences(config: Config, pretrained: Config) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield section, field, value and pretrained value of each setting that must match, is used by both, and differs."""
+    """Yield section, field, value and pretrained value of each setting that must match and differs."""
     ignored = task_class(config.task).ignores | task_class(pretrained.task).ignores
     if pretrained.model.positions != "learned":
         ignored |= {"text.max_len"}

@@ -68,7 +68,8 @@ class AdversarialLoss:
 
     The perturbation of an example's token embeddings points to where its loss rises fastest, and its norm is `epsilon`
     times theirs. Departure: the paper's norm is absolute and its embeddings are normalised, so that a model cannot
-    outgrow it. Dropout differs between the two passes. The models of an ensemble are perturbed each by its own gradient.
+    outgrow it. Dropout differs between the two passes. The models of an ensemble are perturbed each by its own
+    gradient.
     """
 
     label_smoothing: float

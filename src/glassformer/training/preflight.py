@@ -49,8 +49,8 @@ class Preflight:
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
-            f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; {self.truncated_rate:.1%} of texts cut"
-            f"{dropped}; {self.padding:.1%} padding",
+            f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; "
+            f"{self.truncated_rate:.1%} of texts truncated{dropped}; {self.padding:.1%} padding",
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
@@ -120,8 +120,8 @@ def _too_few(run: RunContext) -> Iterator[str]:
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
         yield (
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on texts unlike them, and "
-            "give more before trying settings"
+            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts; "
+            "add examples before trying settings"
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)

@@ -1,4 +1,7 @@
-"""Training a run into its folder: log, checkpoints, snapshots, resuming. Its files are described in `runs/folder.py`."""
+"""Training a run into its folder: log, checkpoints, snapshots, resuming.
+
+Its files are described in `runs/folder.py`.
+"""
 
 from __future__ import annotations
 

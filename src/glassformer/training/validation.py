@@ -69,7 +69,10 @@ class Validator:
         return dict(zip(scores, self.context.group.broadcast(*scores.values()), strict=True))
 
     def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
-        """Keep the weights if the metric is better; between equal metrics the loss decides, as early ones are often 0."""
+        """Keep the weights if the metric is better.
+
+        Between equal metrics the loss decides, as early ones are often 0.
+        """
         progress, task = state.progress, self.context.task
         metric, loss = scores[task.metric], scores["loss"]
         is_tie = metric == progress.best_metric and is_better(loss, progress.best_loss, higher_is_better=False)

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 LOOK_SECONDS = 1.0
 """Between two looks at what others use: long beside a scheduler's slice, short for who waits."""
 IDLE = 0.2
-"""Cores of its own: who used fewer since the last look was not computing, and what others did then says nothing of now."""
+"""Cores of its own: who used fewer since the last look was not computing, and what others did then says nothing of
+now."""
 GIVE_UP, TAKE_BACK = 0.5, 0.2
-"""Cores that others must use beyond those left to them before a thread is given up, and at most before it is taken back.
-The gap keeps the number from going to and fro; both were chosen for two cores, where it matters most."""
+"""Cores that others must use beyond those left to them before a thread is given up, and at most before it is taken
+back. The gap keeps the number from going to and fro; both were chosen for two cores, where it matters most."""
 
 
 @dataclass(frozen=True)

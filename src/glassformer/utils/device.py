@@ -39,8 +39,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
 
     Raises:
-        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or fp16, and
-            this torch has no kernel for it, as on processors that are not x86.
+        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or fp16,
+            and this torch has no kernel for it, as on processors that are not x86.
     """
     if name in ("int8", "fp16"):
         if device.type != "cpu":
@@ -117,7 +117,7 @@ def many_shapes(device: torch.device) -> Iterator[None]:
 
 
 def _set_deterministic(mode: bool, warn_only: bool) -> None:
-    """Set deterministic algorithms as `torch.use_deterministic_algorithms`, which imports torch's compiler (a second)."""
+    """Set deterministic algorithms without the import of torch's compiler, which takes a second."""
     was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if was != (mode, warn_only):
         torch.use_deterministic_algorithms(mode, warn_only=warn_only)

@@ -53,7 +53,7 @@ STYLE: Any = {
     "savefig.facecolor": PAPER,
 }
 
-BESIDE = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
+LABEL_GAP = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
 """Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
 
 
@@ -138,7 +138,7 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     for label, height, (_, x, *_) in zip(written, heights, placed, strict=True):
         label.xy = (x, height)
         if _covers_a_line(axes, label):
-            for x_offset, y_offset, side in BESIDE:
+            for x_offset, y_offset, side in LABEL_GAP:
                 label.set(position=(x_offset, y_offset), horizontalalignment=side)
                 if not _covers_a_line(axes, label):
                     break

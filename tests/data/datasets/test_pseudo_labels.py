@@ -55,7 +55,10 @@ def test_they_stand_behind_what_people_labelled(data: DataConfig, tmp_path: Path
     assert path in both.hashes and set(alone.hashes) < set(both.hashes)
     message = both.notes[-1]
     assert message.startswith("self-training: 2 of 18 training texts were labelled by a model")
-    assert "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set has" in message
+    assert (
+        "): bad 1, good 1; of 4 predictions, 0 are less probable and 2 of texts that the data set already has"
+        in message
+    )
 
 
 def test_labels_of_low_probability_are_left_out(data: DataConfig, tmp_path: Path) -> None:

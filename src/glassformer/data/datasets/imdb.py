@@ -91,8 +91,8 @@ def load_texts(data: DataConfig) -> TextData:
     n_left = len(everything) + len(more.texts) - len(valid) - len(train)
     notes = [note] if (note := _deviation(parts)) else []
     notes.append(
-        f"{len(train):,} reviews without labels; validation: {len(valid):,}, seed {data.split_seed}, by film; {n_left:,} "
-        "left out, for their films are in validation or their texts in validation or test"
+        f"{len(train):,} reviews without labels; validation: {len(valid):,}, seed {data.split_seed}, by film; "
+        f"{n_left:,} dropped, since their films are in validation or their texts in validation or test"
     )
     return TextData(train, valid, None, notes, _hashes(parts))
 

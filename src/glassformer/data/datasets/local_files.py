@@ -1,8 +1,9 @@
 """A person's own files as training, validation and test texts.
 
 A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; texts alone, also one a line; or running
-text, a .txt or a folder of them: a task's `DataSchema` says which. What is guessed or set aside is announced in the notes; what is wrong is
-raised with file and line. The same functions, given `Diagnostics`, serve `check.py`, which tells everything.
+text, a .txt or a folder of them: a task's `DataSchema` says which. What is guessed or set aside is announced in the
+notes; what is wrong is raised with file and line. The same functions, given `Diagnostics`, serve `check.py`, which
+tells everything.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_
 from glassformer.errors import DataError, UsageError
 
 Part: TypeAlias = Path | tuple[Path, Path] | None
-"""Which files hold one part of the data: a table (or running text), or two parallel files; None where there are none."""
+"""Which files hold one part of the data: a table (or running text), or two parallel files; None where there are
+none."""
 
 
 def load(schema: DataSchema, data: DataConfig) -> TextData:

@@ -1,7 +1,7 @@
 """Multi30k, task 1 (Elliott et al. 2016): descriptions of pictures in English, German and French.
 
-29,000 training pairs, 1,014 validation pairs, and the 1,000 test pairs of test_2016_flickr, as raw text. Files are plain
-or gzipped, one sentence per line.
+29,000 training pairs, 1,014 validation pairs, and the 1,000 test pairs of test_2016_flickr, as raw text. Files are
+plain or gzipped, one sentence per line.
 """
 
 from __future__ import annotations
@@ -98,6 +98,6 @@ def _existing(folder: Path, name: str) -> Path | None:
 
 
 def _lines(folder: Path, name: str, hashes: dict[str, str]) -> list[str]:
-    """Split at "\\n" alone: other line ends of Unicode would misalign the sides."""
+    r"""Split at "\n" alone: other line ends of Unicode would misalign the sides."""
     text, hashes[name] = read_text(_existing(folder, name) or folder / name)
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

@@ -25,7 +25,9 @@ MAX_LISTED = 20
 
 
 def with_pseudo_labels(schema: DataSchema, data: DataConfig, text: TextData) -> TextData:
-    """Return `text` with the predictions of `data.pseudo_file` behind its training texts; without a file, `text` itself.
+    """Return `text` with the predictions of `data.pseudo_file` behind its training texts.
+
+    Without a file, `text` itself.
 
     Added are the texts whose label has a probability of `data.pseudo_min_probability` or more. A text that is in any
     part already is not added: what people said of it stands, and validation and test are not trained on.
@@ -81,8 +83,8 @@ def read_pseudo_labels(
     diagnostics.notes.append(
         f"self-training: {len(added):,} of {len(parts['train'].text) + len(added):,} training texts were labelled by a "
         f"model ({path}, probability {least:g} or more): {shown}; of {len(probabilities):,} predictions, "
-        f"{len(probabilities) - len(likely):,} are less probable and {len(likely) - len(added):,} of texts that the data "
-        "set has already"
+        f"{len(probabilities) - len(likely):,} are less probable and {len(likely) - len(added):,} of texts that the "
+        "data set already has"
     )
     return predictions, added
 

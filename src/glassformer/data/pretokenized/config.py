@@ -19,7 +19,8 @@ class PretokenizeConfig:
     column: str = "text"
     """The field of a .jsonl that holds the text."""
     valid_fraction: float | None = None
-    """Share held out for validation, whole documents (of a .txt, parts of 8 kB); a tenth, or about 4 MB, when absent."""
+    """Share held out for validation, whole documents (of a .txt, parts of 8 kB); a tenth, or about 4 MB, when
+    absent."""
     seed: int = 0
     """Of what is held out, and of the sample that the tokenizer is trained on."""
     shard_mb: int = 64

@@ -99,7 +99,7 @@ class AttentionHooks:
                 return self.recorder.record(step, value).value
 
     def _record_mask(self, mask: Tensor) -> Tensor:
-        """Record a mask (Q, K), or (1, K) where all queries have the same, with batch and head axes where they differ."""
+        """Record a mask (Q, K), or (1, K) if all queries share it, with batch and head axes where they differ."""
         causal = self.mask is not None and self.mask.is_causal
         kind = "causal" if causal else "given" if mask.shape[-2] > 1 else "padding"
         step = self.recorder.record(f"mask:{kind}", mask, attrs={"kind": kind})

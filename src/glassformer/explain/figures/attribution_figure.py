@@ -187,7 +187,7 @@ def _faithfulness_sentences(attribution: dict[str, Any]) -> list[str]:
     if attribution["completeness"] is not None:
         error = attribution["completeness"]
         sentences.append(
-            f"After {error['n_steps']} steps the sum of the scores is off by {100 * error['relative']:.1f}% of the range."
+            f"After {error['n_steps']} steps the sum of scores is off by {100 * error['relative']:.1f}% of the range."
         )
     return sentences
 

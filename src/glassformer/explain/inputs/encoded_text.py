@@ -20,7 +20,8 @@ class GenerationInfo:
     """Where generated tokens begin, and which tokens are never generated."""
 
     first: int
-    """Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier."""
+    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
+    classifier."""
     n_fixed: int
     """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
     suppressed: list[int]

@@ -53,7 +53,8 @@ class SavedPageData(TypedDict):
     traces: list[Manifest]
     """One trace, or two to compare."""
     tensors: dict[str, dict[str, PackedTensor]]
-    """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first."""
+    """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the
+    first."""
     attributions: list[SavedAttribution]
     erased: list[SavedErasure]
     """Each word erased alone."""

@@ -1,8 +1,9 @@
-"""Cross-entropy over a vocabulary from what goes into its projection, so that the logits of a batch are never all there.
+"""Cross-entropy of a projection to the vocabulary, without holding all logits of a batch.
 
-16,000 tokens and a vocabulary of 50,000 are 3.3 GB of logits in fp32, and a softmax and a gradient of as much. Here some
-rows at a time are projected, scored and turned into the gradients of both factors, in the same forward pass: nothing is
-computed twice, and what is kept are gradients of the sizes of the factors (the idea of Hsu et al. 2024, "Liger Kernel").
+16,000 tokens and a vocabulary of 50,000 are 3.3 GB of logits in fp32, and a softmax and a gradient of as much. Here
+some rows at a time are projected, scored and turned into the gradients of both factors, in the same forward pass:
+nothing is computed twice, and what is kept are gradients of the sizes of the factors (the idea of Hsu et al. 2024,
+"Liger Kernel").
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 MAX_LOGITS = 2**28
-"""Tokens x vocabulary above which the loss of a language model is computed in chunks of tokens: 1.1 GB of logits in fp32.
+"""Tokens x vocabulary above which the loss of a language model is computed in chunks of tokens: 1.1 GB of logits in
+fp32.
 
 A batch of the recipe shakespeare has at most .5 million, of lm 41 million (2,048 tokens and 20,000 words), and of
 gpt2-124m 3.3 billion (65,536 and 50,304), which is the only one in chunks.

@@ -29,7 +29,7 @@ class ClassifyReport(TaskReport):
     headline = "accuracy"
     table_metrics = ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss")
     baselines: ClassVar = {
-        "majority": "commonest class",
+        "majority": "majority class",
         "tfidf_logistic": "TF-IDF + logistic regression",
         "hybrid": "averaged with TF-IDF",
     }
@@ -59,10 +59,10 @@ class ClassifyReport(TaskReport):
         It predicts only one class, or its score is no better than the majority class or a bag of words.
         """
         warnings = [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
-        yardstick = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")
+        baseline = evaluation.baselines.get("tfidf_logistic", {}).get("accuracy")
         accuracy = evaluation.value("accuracy")
-        if yardstick is not None and accuracy is not None and yardstick >= accuracy:
-            warnings.append(f"A bag of words does as well or better here ({percent(yardstick)}).")
+        if baseline is not None and accuracy is not None and baseline >= accuracy:
+            warnings.append(f"A bag of words does as well or better here ({percent(baseline)}).")
         return warnings
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ def one_answer(evaluation: Evaluation) -> list[str]:
 
 
 def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
-    """Say so where always answering the commonest class is right as often, or chance explains the difference."""
+    """Say so where always answering the majority class is right as often, or chance explains the difference."""
     confusion, names = confusion_of(evaluation)
     if (n := int(confusion.sum())) == 0:
         return []

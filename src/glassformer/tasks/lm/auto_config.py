@@ -39,7 +39,8 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
     - Passes: eleven over a million characters, more over fewer, up to 25; validation ends them earlier.
     - Dropout where a text is read often.
 
-    RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are worse.
+    RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are
+    worse.
     """
     n = max(1, stats.n_characters)
     millions = n / 1e6

@@ -39,7 +39,10 @@ class LanguageModellingReport(TaskReport):
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
-        """Run the paired bootstrap over blocks of the text, of nats per character; in bits where those are the metric."""
+        """Run the paired bootstrap over blocks of the text, of nats per character.
+
+        In bits where those are the metric.
+        """
         unit = math.log(2) if name == "bits_per_char" else 1.0
         chars = np.array(truth, float)
         one, two = (np.stack([np.array(nats, float) / unit, chars], axis=1) for nats in (first, second))

@@ -21,8 +21,8 @@ class PretrainReport(TaskReport):
     )
     headline = "nats_per_masked_token"
     limits = (
-        "It fills in words in the manner of its training texts. It is meant to be fine-tuned: glassformer train classify "
-        "--init-from with the folder of its run."
+        "It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
+        "glassformer train classify --init-from with the folder of its run."
     )
     examples_note = "Beginnings of the first texts, one token of each hidden."
 

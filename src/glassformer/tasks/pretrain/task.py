@@ -94,7 +94,10 @@ class Pretrain(Task):
         return self._batch(corpus, index, None)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
-        """Yield batches with the same masked tokens at every call and on every rank: each masks all batches in order."""
+        """Yield batches with the same masked tokens at every call and on every rank.
+
+        Each masks all batches in order.
+        """
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
             batch = self._batch(corpus, index, generator)
@@ -193,7 +196,7 @@ class Pretrain(Task):
         return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
 
     def _with_masks(self, text: str) -> tuple[list[int], list[str]]:
-        """Return the same as `_read` for a text in which [MASK] stands for a token, as it never does in training text."""
+        """Return the same as `_read` for a text in which [MASK] stands for a token."""
         parts = text.split(MASK)
         if self.tokenizer.kind != "char":  # the space before a word belongs to the word
             parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]

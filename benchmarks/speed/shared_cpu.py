@@ -1,8 +1,9 @@
-"""Part f: ours in training while other programs want the processor too, as it is and with threads that wait in other ways.
+"""Part f: training while other programs use the processor, as shipped and with threads that wait in other ways.
 
-Torch's threads wait for each other at the end of every parallel region, by spinning. Beside another busy program one
-of them is often not running, and the others spin for it; how long they do before they sleep is OpenMP's setting. As
-shipped, glassformer has a thread less instead (`utils/cpu_threads.py`); in the other rows the number of threads is fixed.
+Torch's threads wait for each other at the end of every parallel region, by spinning. Beside another busy program one of
+them is often not running, and the others spin for it; how long they do before they sleep is OpenMP's setting. As
+shipped, glassformer has a thread less instead (`utils/cpu_threads.py`); in the other rows the number of threads is
+fixed.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ WAITING: dict[str, dict[str, str]] = {
 }
 """Variables of the trained process's environment, by what the table calls them."""
 SETTLING_SECONDS = 4.0
-"""Before a round is measured, updates for so long beside the loops: it looks at what others use once a second."""
+"""Before a round is measured, steps for so long with the loops running; it measures what others use once a second."""
 LOOPS = (0, 1, 2)
-WORKLOADS_BESIDE = ("a", "b", "c")
+SHARED_WORKLOADS = ("a", "b", "c")
 BATCHES = 2
-"""Batches of a round: beside others one of them can take long."""
+"""Batches of a round, which can take long with other programs running."""
 COLUMNS = (
     "workload",
     "threads",
     "alone, tokens/s",
     "÷ as shipped",
-    "beside one loop",
+    "with one loop",
     "share",
-    "beside two",
+    "with two",
     "share",
     "remarks",
 )
@@ -66,11 +67,11 @@ def busy_loops(n: int) -> Iterator[None]:
             loop.wait()
 
 
-def run_beside(options: Options) -> Section:
+def run_shared_cpu(options: Options) -> Section:
     """Measure the table of part f."""
-    section = Section("(f) ours in training beside busy loops", COLUMNS)
+    section = Section("(f) training while busy loops run", COLUMNS)
     shares: dict[tuple[str, str], str] = {}
-    for name in WORKLOADS_BESIDE:
+    for name in SHARED_WORKLOADS:
         speeds, others = measured(name, options)
         for waiting, found in speeds.items():
             section.rows.append(
@@ -79,13 +80,13 @@ def run_beside(options: Options) -> Section:
             if section.rows[-1][5] != "–" and waiting in ("as shipped", "all threads"):
                 shares[waiting, name] = section.rows[-1][5]
             section.facts.append({"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]})
-    for name in WORKLOADS_BESIDE:
+    for name in SHARED_WORKLOADS:
         if shares.keys() >= {("as shipped", name), ("all threads", name)}:
             own, fixed = shares["as shipped", name], f"its threads fixed: {shares['all threads', name]}"
-            work = f"training {options.workload(name).title}, beside a busy loop"
+            work = f"training {options.workload(name).title}, with a busy loop"
             section.summary.append((work, f"{own} of its speed alone", fixed, ""))
     section.notes.append(
-        f"Rounds of {BATCHES} batches that take turns, {SETTLING_SECONDS} s after the loops began; medians with ranges. "
+        f"Interleaved rounds of {BATCHES} batches, {SETTLING_SECONDS} s after the loops began; medians with ranges. "
         "Shares are of the same row's speed alone. "
         "A loop is a process that never waits, at the same priority."
     )
@@ -113,9 +114,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
                     answer, cores = round_of(child, n, options)
                     speeds[waiting][n].append(answer["tokens"] / answer["seconds"])
                     others[waiting].append(cores)
-                    log(
-                        f"({name}) {waiting}, {n} loops: {speeds[waiting][n][-1]:,.0f} tokens/s, others {cores or 0:.2f}"
-                    )
+                    log(f"({name}) {waiting}, {n} loops: {speeds[waiting][n][-1]:,.0f} tokens/s, load {cores or 0:.2f}")
     return speeds, others
 
 
