@@ -16,14 +16,14 @@ PREFIXED = ("text", "model")
 
 def switches(section: Any, prefix: str = "") -> dict[str, bool]:
     """Return the flag of each boolean field, with its value."""
-    switches: dict[str, bool] = {}
+    found: dict[str, bool] = {}
     for f in fields(section):
         value = getattr(section, f.name)
         if is_dataclass(value):
-            switches |= switches(value, f"{f.name}." if f.name in PREFIXED else "")
+            found |= switches(value, f"{f.name}." if f.name in PREFIXED else "")
         elif isinstance(value, bool):
-            switches[f"--{prefix}{f.name.replace('_', '-')}"] = value
-    return switches
+            found[f"--{prefix}{f.name.replace('_', '-')}"] = value
+    return found
 
 
 def offer(

@@ -148,10 +148,7 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
 
 
 async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of a job, unless it takes too long or the client disconnects.
-
-    A running job cannot be stopped; a waiting one is removed from the queue.
-    """
+    """Return the result of a job, which is removed from the queue if it takes too long or the client disconnects."""
     submitted = worker.submit(job)
     work = asyncio.wrap_future(submitted)
     gone = asyncio.ensure_future(_disconnected(request))
@@ -254,7 +251,7 @@ def serve(
     """Serve the page until Ctrl-C.
 
     Args:
-        subject: the model, as in `PageServer`.
+        subject: the model.
         port: as in `PageServer`.
         start: requests to show first, as in `PageServer`.
         open_browser: open the page in the default browser.
