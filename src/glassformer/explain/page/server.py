@@ -1,7 +1,6 @@
 """Serve the page: routes, time limits and the port.
 
-The server listens on this machine only and takes no file path from a request. `security.py` checks requests,
-`service.py` answers them.
+The server listens on this machine only and takes no path from a request (see `security.py`).
 """
 
 from __future__ import annotations
@@ -262,11 +261,11 @@ def serve(
     """
     server = PageServer(subject, port=port, start=start)
 
-    def tell() -> None:
+    def announce() -> None:
         if on_ready is not None:
-            on_ready(server.address(tell))
+            on_ready(server.address(announce))
 
-    tell()
+    announce()
     if open_browser:
         import webbrowser
 
