@@ -54,14 +54,14 @@ def test_bf16_logits_are_summed_in_fp32() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_the_fast_twin_is_torchs(smoothing: float, dtype: torch.dtype) -> None:
+def test_cross_entropy_sum_fused_equals_torch(smoothing: float, dtype: torch.dtype) -> None:
     """Sum and gradient, over several pieces of rows; rows without a label have neither."""
     torch.manual_seed(0)
     logits = (4 * torch.randn(37, 600)).to(dtype).requires_grad_()
     labels = torch.randint(600, (37,))
     labels[:5] = labels[30] = IGNORE_INDEX
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "ELEMENTS", 600 * 8)
+        patch.setattr(kernel, "CHUNK_LOGITS", 600 * 8)
         loss = kernel.CrossEntropySum.apply(logits, labels, smoothing, IGNORE_INDEX)
         (loss / 3).backward()
     found, logits.grad = logits.grad, None
@@ -74,7 +74,7 @@ def test_the_fast_twin_is_torchs(smoothing: float, dtype: torch.dtype) -> None:
     assert not found[30].any() and found[29].any()
 
 
-def test_the_fast_twin_survives_certainty() -> None:
+def test_cross_entropy_sum_fused_is_exact_at_probability_zero() -> None:
     """Where the label's probability is 0 in fp32 the loss is still the distance of the logits."""
     logits = torch.zeros(1, 600, dtype=torch.bfloat16).index_fill_(1, torch.tensor([3]), 256.0).requires_grad_()
     loss = kernel.CrossEntropySum.apply(logits, torch.tensor([7]), 0.0, IGNORE_INDEX)
@@ -83,8 +83,8 @@ def test_the_fast_twin_survives_certainty() -> None:
     assert logits.grad[0, 7] == -1 and logits.grad[0, 3] == 1
 
 
-def test_the_twin_is_used_where_it_pays_and_only_there() -> None:
+def test_cross_entropy_sum_is_fused_where_that_is_faster() -> None:
     wide = torch.zeros(2, 600, dtype=torch.bfloat16, requires_grad=True)
-    assert kernel.pays(wide)
-    assert not kernel.pays(wide.detach()) and not kernel.pays(wide[:, :65])
+    assert kernel.is_faster(wide)
+    assert not kernel.is_faster(wide.detach()) and not kernel.is_faster(wide[:, :65])
     assert "CrossEntropySum" in type(cross_entropy_sum(wide, torch.tensor([0, 1])).grad_fn).__name__

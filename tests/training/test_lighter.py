@@ -17,7 +17,7 @@ from tests.helpers.together import together, train
 
 from glassformer.distributed.process_group import SINGLE_PROCESS
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.nn.fused.linear_cross_entropy import MAX_LOGITS, ProjectedCrossEntropySum
+from glassformer.nn.fused.cross_entropy import LinearCrossEntropy
 from glassformer.tasks.lm import task as language
 
 
@@ -34,7 +34,7 @@ def test_scores_of_a_few_rows_at_a_time_give_loss_and_gradients_of_all(
     found = []
     with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         for loss in (
-            ProjectedCrossEntropySum.apply(hidden, weight, labels, label_smoothing, IGNORE_INDEX, rows),
+            LinearCrossEntropy.apply(hidden, weight, labels, label_smoothing, IGNORE_INDEX, rows),
             cross_entropy_sum(torch.nn.functional.linear(hidden, weight), labels, label_smoothing),
         ):
             found.append((loss, *torch.autograd.grad(3 * loss, (hidden, weight))))
@@ -97,8 +97,8 @@ def test_compiled_layers_give_the_same_curve() -> None:
 
 
 def test_a_loss_in_chunks_gives_the_same_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "MAX_LOGITS", MAX_LOGITS)  # `train` sets it
-    with patch.object(ProjectedCrossEntropySum, "apply", wraps=ProjectedCrossEntropySum.apply) as chunked:
+    monkeypatch.setattr(language, "MAX_LOGITS", language.MAX_LOGITS)  # `train` sets it
+    with patch.object(LinearCrossEntropy, "apply", wraps=LinearCrossEntropy.apply) as chunked:
         plain = train(SINGLE_PROCESS, "lm", 8, 40, {})
         assert not chunked.called, "few logits are computed at once"
         near(train(SINGLE_PROCESS, "lm", 8, 40, {"max_logits": 1000}), plain)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
-from glassformer.models.translator import Branches
+from glassformer.models.translator import TreeAttention
 from glassformer.nn.cache import DecoderCache
 
 
@@ -81,8 +81,8 @@ class LanguageModelDecoder(_ModelDecoder):
 class TranslationDecoder(_ModelDecoder):
     """Incremental decoder of a translator; rows are translations of B sources, which are encoded once.
 
-    With the cache, the rows of a sentence are branches of a tree (`models.translator.Branches`), so that `reorder` only
-    changes the record of their ancestors.
+    With the cache, the rows of a sentence are branches of a tree (`TreeAttention`), so that `reorder` only changes the
+    record of their ancestors.
 
     Args:
         model: the translator, in evaluation mode.
@@ -139,10 +139,10 @@ class TranslationDecoder(_ModelDecoder):
             itself = torch.eye(width, dtype=torch.bool, device=self.device).repeat(n_sentences, 1)
             self._paths = torch.cat([self._paths, itself], dim=1)
         paths = None if self._paths is None else self._paths.view(n_sentences, width, -1)
-        branches = Branches(self._depth, paths)
+        tree = TreeAttention(self._depth, paths)
         self._depth += 1
         grown = tokens.view(n_sentences, width)
-        logits = self._model.decode(grown, self._memory, self._mask, cache=cache, branches=branches)
+        logits = self._model.decode(grown, self._memory, self._mask, cache=cache, tree=tree)
         return logits.view(n, 1, -1)
 
 

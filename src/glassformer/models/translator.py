@@ -34,17 +34,19 @@ BIG = replace(BASE, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 
 
 @dataclass(frozen=True)
-class Branches:
-    """Hypotheses of a sentence as branches of one tree, whose nodes the cache holds: a branch adds one node at a time.
+class TreeAttention:
+    """Attention of a sentence's hypotheses, which are branches of one tree whose nodes are the positions of the cache.
 
-    A search that turns from one hypothesis to another moves none of the keys and values in the cache: what
-    changes is which nodes lie on whose path.
+    A search that drops one hypothesis and continues another twice changes the paths and moves no keys and values.
+
+    Attributes:
+        depth: position of the new nodes in their texts, equal in all.
+        paths: True where a node is on the path of a new node, which attends to it; the K nodes are those in the cache,
+            then the n new ones. None if all are, with n = 1.
     """
 
     depth: int
-    """Position of the new nodes in their texts, the same in all."""
     paths: Bool[Tensor, "B n K"] | None
-    """Which nodes, the new ones behind the old, each of n new nodes has on its path; None for all: n is 1."""
 
 
 class Translator(nn.Module):
@@ -103,20 +105,20 @@ class Translator(nn.Module):
         memory: Float[Tensor, "B S D"],
         src_padding_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
-        branches: Branches | None = None,
+        tree: TreeAttention | None = None,
     ) -> Float[Tensor, "R T V"]:
         """Return logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
-        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With `branches` R is B,
-        and the T tokens of a row are the new nodes of T hypotheses rather than a text.
+        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With `tree` R is B, and
+        the T tokens of a row are the new nodes of T hypotheses instead of a text.
         """
         n_new, n_past, device = tgt_in.shape[1], 0 if cache is None else cache.length, tgt_in.device
-        if branches is None:
+        if tree is None:
             positions = positions_of(n_new, cache, device)
             mask = Mask.of(causal=(n_new, n_past + n_new), device=device)
         else:
-            positions = torch.full((1, n_new), branches.depth, device=device)
-            mask = None if branches.paths is None else Mask(branches.paths[:, None], may_hide_all_keys=False)
+            positions = torch.full((1, n_new), tree.depth, device=device)
+            mask = None if tree.paths is None else Mask(tree.paths[:, None], may_hide_all_keys=False)
         x = self.decoder(
             self.tgt_embedding(tgt_in, positions, stream="target"),
             memory,

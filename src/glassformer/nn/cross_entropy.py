@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.nn.fused.cross_entropy import CrossEntropySum, pays
+from glassformer.nn.fused.cross_entropy import CrossEntropySum, is_faster
 
 IGNORE_INDEX = -100
 """The label of a position that is not scored."""
@@ -21,7 +21,7 @@ def cross_entropy_sum(
     the label. Positions labelled IGNORE_INDEX count nothing. Logits are summed in fp32.
     """
     rows, labels = logits.flatten(0, -2), labels.flatten()
-    if pays(rows):
+    if is_faster(rows):
         return CrossEntropySum.apply(rows, labels, label_smoothing, IGNORE_INDEX)  # pyright: ignore
     kwargs = {"ignore_index": IGNORE_INDEX, "reduction": "sum", "label_smoothing": label_smoothing}
     return F.cross_entropy(rows.float(), labels, **kwargs)

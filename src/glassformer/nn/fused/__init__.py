@@ -1,1 +1,1 @@
-"""Fast twins of readable functions: same numbers, fewer trips to memory. Each is tested against what it replaces."""
+"""Fused equivalents of readable functions: fewer reads and writes of memory. Each is tested against its original."""
