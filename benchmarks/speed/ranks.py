@@ -32,7 +32,7 @@ COLUMNS = (
     "processes × threads",
     "alone, tokens/s",
     "÷ one process",
-    "beside one loop, tokens/s",
+    "with one loop, tokens/s",
     "÷ one process",
     "remarks",
 )
@@ -53,8 +53,8 @@ def run_ranks(options: Options) -> Section:
             section.rows.append(cells(name, layout, found, one, others[layout], options.anyway))
             section.facts.append({"workload": name, "layout": layout, "speeds": found, "others": others[layout]})
     section.notes.append(
-        f"Interleaved rounds of {BATCHES} batches, medians with ranges; the same batches and the same curve in both. "
-        "A loop is a process that never waits, at the same priority."
+        f"Interleaved rounds of {BATCHES} batches, medians with ranges; both have the same batches and loss curve. "
+        "A loop is a process of the same priority that never waits."
     )
     return section
 

@@ -82,13 +82,13 @@ def run_shared_cpu(options: Options) -> Section:
             section.facts.append({"workload": name, "waiting": waiting, "speeds": found, "others": others[waiting]})
     for name in SHARED_WORKLOADS:
         if shares.keys() >= {("as shipped", name), ("all threads", name)}:
-            own, fixed = shares["as shipped", name], f"its threads fixed: {shares['all threads', name]}"
+            own, fixed = shares["as shipped", name], f"with fixed threads: {shares['all threads', name]}"
             work = f"training {options.workload(name).title}, with a busy loop"
-            section.summary.append((work, f"{own} of its speed alone", fixed, ""))
+            section.summary.append((work, f"{own} of its speed without it", fixed, ""))
     section.notes.append(
-        f"Interleaved rounds of {BATCHES} batches, {SETTLING_SECONDS} s after the loops began; medians with ranges. "
+        f"Interleaved rounds of {BATCHES} batches, {SETTLING_SECONDS} s after the loops started; medians with ranges. "
         "Shares are of the same row's speed alone. "
-        "A loop is a process that never waits, at the same priority."
+        "A loop is a process of the same priority that never waits."
     )
     return section
 

@@ -49,9 +49,7 @@ def run_startup(options: Options) -> Section:
         if shown and name.startswith("glassformer predict"):
             section.summary.append(("first answer of `predict`, cold", f"{Figure(seconds[name]).text()} s", "", ""))
         section.facts.append({"command": name, "seconds": seconds[name], "others": others[name]})
-    section.notes.append(
-        "A classifier of about a million parameters. Its files have been read before, by a run that is not counted."
-    )
+    section.notes.append("A classifier of about a million parameters. Its files are in the page cache.")
     return section
 
 

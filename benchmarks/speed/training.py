@@ -238,7 +238,7 @@ def measure(row: Row, options: Options) -> None:
         log(f"{row.title}, {row.name}: {row.why_not}")
         return
     row.others.append(load.cores)
-    log(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} a second, others {load.cores or 0:.2f} cores")
+    log(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} per second, others {load.cores or 0:.2f} cores")
 
 
 def settle(work: Callable[[], object]) -> None:
@@ -288,9 +288,9 @@ def section_of(w: Workload, rows: list[Row], floor: dict[str, float], options: O
     least, achieved = floor["seconds"], floor["flops"] / floor["seconds"] / 1e9
     section.notes.append(
         f"Floor of a round: {least:.2f} s for {floor['flops'] / 1e9:,.0f} GFLOP of matrix products, {achieved:,.0f} "
-        f"GFLOP/s; {rounds_text(rows)} interleaved rounds a row, medians with ranges, ours in all of them; "
-        f"{w.counted} are real ones. "
-        f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} updates on the same data."
+        f"GFLOP/s; {rounds_text(rows)} interleaved rounds per row, medians with ranges, ours in all of them; "
+        f"{w.counted} exclude padding. "
+        f"Loss: mean nats after {w.n_curve * 3 // 4}–{w.n_curve} steps on the same data."
     )
     return section
 

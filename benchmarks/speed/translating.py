@@ -244,14 +244,14 @@ def section_of(rows: list[Row], n: int, checkpoint: dict[str, Any], options: Opt
     section.facts = [row.facts for row in rows] + [{"checkpoint": checkpoint, "sentences": n}]
     steps, n_rounds = checkpoint["steps"], max(len(row.rounds["one", 4]) for row in rows)
     how = (
-        f"random weights that cannot write an end token, so that every translation takes exactly {steps} steps in "
+        f"random weights that cannot generate an end token, so that every translation takes exactly {steps} steps in "
         "every implementation"
         if steps
-        else f"the weights of {checkpoint['run']}, which end sentences as they learned to"
+        else f"the weights of {checkpoint['run']}, which end sentences themselves"
     )
     section.notes.append(
         f"{n:,} sentences in bulk, {min(ALONE, n)} one at a time, {n_rounds} interleaved rounds; {how}. "
-        '"As ours": share of translations with a beam of 4 that are token for token the first row\'s.'
+        '"As ours": share of translations with a beam of 4 that are token for token those of the first row.'
     )
     return section
 

@@ -32,8 +32,8 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
     bf16 = replace(small("lm").context.with_config(config), precision="bf16")
     for message in (
         f"{n_parameters(model):,} parameters",
-        f"{c.steps:,} updates of {update:,} tokens",
-        f"{flops / 1e9:.3f} GFLOP a token",
+        f"{c.steps:,} steps of {update:,} tokens",
+        f"{flops / 1e9:.3f} GFLOP per token",
         f"{hours:.1f} hours on one H200",
         f"{hours * 60 / 8:.0f} minutes on eight",
         f"about {memory(model, bf16, c.max_tokens) / 1e9:.0f} GB",
