@@ -37,8 +37,8 @@ class MaskedLanguageModel(TextEncoder):
         bigrams: Sequence[tuple[int, int]] = (),
     ) -> None:
         super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
-        self.transform = nn.Linear(config.d_model, config.d_model)
-        self.transform_norm = make_norm(config)
+        self.mlm_transform = nn.Linear(config.d_model, config.d_model)
+        self.mlm_norm = make_norm(config)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
         initialise(self)
@@ -57,6 +57,6 @@ class MaskedLanguageModel(TextEncoder):
         """
         x = self.encode(ids, padding_mask, ngram_batch)
         x = x.flatten(0, 1) if selected is None else x[selected]  # (N, D)
-        x = self.transform_norm(F.gelu(self.transform(x)))
+        x = self.mlm_norm(F.gelu(self.mlm_transform(x)))
         weight = self.embedding.weight if self.output is None else self.output.weight
         return F.linear(x, weight, self.output_bias)

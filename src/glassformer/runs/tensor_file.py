@@ -7,6 +7,7 @@ copied whole, and two names may share memory. Read by the safetensors library, w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -22,6 +23,10 @@ Weights = dict[str, Tensor]
 
 MAX_HEADER_BYTES = 16 << 20
 """A header takes about a hundred bytes a tensor."""
+
+_RENAMED = {"guess": "mlm_transform", "guess_norm": "mlm_norm"}
+"""Layers in files of earlier versions, and their names now."""
+_OLD_NAME = re.compile(rf"\b({'|'.join(_RENAMED)})(?=\.(weight|bias)\b)")
 
 _NAMES = {
     torch.float64: "F64",
@@ -60,7 +65,7 @@ def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]
 
 
 def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
-    """Read the tensors in the bytes of a safetensors file.
+    """Read the tensors in the bytes of a safetensors file; those of earlier versions get today's names.
 
     Raises:
         CheckpointError: the header is too large, or not one; `where` is named.
@@ -69,9 +74,10 @@ def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
     if len(data) < 8 or n_header > min(len(data) - 8, MAX_HEADER_BYTES):
         raise CheckpointError(f"{where} is not a safetensors file: its header does not fit")
     try:
-        return safetensors.torch.load(data)
+        tensors = safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
+    return {_OLD_NAME.sub(lambda match: _RENAMED[match[1]], name): tensor for name, tensor in tensors.items()}
 
 
 def load_weights(model: nn.Module, weights: Weights) -> None:
