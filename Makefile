@@ -12,11 +12,12 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-all browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
-	@echo "make test       the tests (about 10 minutes on two cores)"
+	@echo "make test       the tests (about 6 minutes on two cores)"
+	@echo "make test-avx2  the tests of numbers again, as on a processor without AVX-512"
 	@echo "make test-all   the slow tests too"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make format     ruff format on every Python file"
@@ -32,6 +33,11 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(TESTS) -m "not slow"
+
+# The numeric parts as on a processor without AVX-512.
+test-avx2: $(VENV)/.installed-test
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2 \
+		$(TESTS) -m "not slow" tests/nn tests/models tests/decode tests/golden tests/utils
 
 test-all: $(VENV)/.installed-test
 	GLASSFORMER_KILLS=200 $(TESTS)
