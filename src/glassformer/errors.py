@@ -49,7 +49,7 @@ class CheckpointError(GlassformerError):
 
 
 class DivergedError(GlassformerError):
-    """The loss or the gradient stopped being a number; raised before the update is applied."""
+    """The loss or the gradient stopped being a number; raised before the step is applied."""
 
     exit_code = 5
 

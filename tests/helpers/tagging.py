@@ -74,7 +74,7 @@ class TagReport(TaskReport):
     model_name = "tagger"
     family = "encoder"
     unit = "words"
-    loss_unit = "nats a word"
+    loss_unit = "nats per word"
     metrics = (Metric("tag_accuracy", "Tag accuracy", "share of words tagged right", percent),)
     headline = "tag_accuracy"
     limits = "It knows the tags of its training data and no other."

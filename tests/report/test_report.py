@@ -129,13 +129,13 @@ def test_a_report_survives_what_is_missing(fake_run: MakeRun, task: str, missing
     text = report_of(run)
     assert len(re.findall(r"^## ", text, flags=re.MULTILINE)) == 5
     assert "None" not in text and "nan" not in text.lower().split()
-    assert model_card(run, {}).startswith("# ")
+    assert model_card(run, {}).startswith("---\nlibrary_name: glassformer\n")
 
 
 def test_a_run_with_only_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('task = "lm"\n', encoding="utf-8")
     text = report_of(tmp_path)
-    assert "Not evaluated yet" in text and "No update was logged" in text
+    assert "Not evaluated yet" in text and "No step was logged" in text
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["plots"] == []
 
 
@@ -276,7 +276,7 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     text = report_of(run)
     assert "A tagger trained on" in text and "Slips on the test split: **0.50 a line**" in text
-    assert "Kept: the weights of update 2 (Slips on validation: 2.00 a line)." in text, "fewer are better"
+    assert "Kept: the weights of step 2 (Slips on validation: 2.00 a line)." in text, "fewer are better"
     assert "(plots/tags.png)" in text and "What is tagged as what." in text
 
 

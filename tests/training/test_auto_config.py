@@ -72,7 +72,7 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
 
 def test_members_together_read_what_takes_minutes() -> None:
     """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
-    from glassformer.tasks.classify.auto_config import MOST_TOKENS, DatasetStats, suggest
+    from glassformer.tasks.classify.auto_config import MAX_TOKENS, DatasetStats, suggest
 
     def members(n: int, classes: int, words: float) -> int:
         return suggest(DatasetStats(n, classes, words))["ensemble_size"]
@@ -82,7 +82,7 @@ def test_members_together_read_what_takes_minutes() -> None:
     for n in (500, 2000, 9600, 25_000):
         for words in (8.0, 20.0, 280.0):
             read = n * words * suggest(DatasetStats(n, 6, words))["epochs"]
-            assert members(n, 6, words) == 1 or members(n, 6, words) * read <= MOST_TOKENS * 1.01
+            assert members(n, 6, words) == 1 or members(n, 6, words) * read <= MAX_TOKENS * 1.01
 
 
 def test_few_pairs_are_read_often_and_many_seldom() -> None:

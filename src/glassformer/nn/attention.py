@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,6 +17,8 @@ from torch.nn import functional as F
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import Mask, mask_scores, zero_fully_masked
 from glassformer.nn.positions import Rotation
+
+MIN_FUSED_QUERIES = 16
 
 Tap: TypeAlias = Callable[[str, Tensor], Tensor]
 """Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
@@ -73,13 +76,11 @@ def fused_attention(
         v: values.
         mask: keys that each query may attend to; None for all.
         scale: factor of the scores; 1/√E when absent.
-        kernel: use torch's fused kernel. When absent it is used where it pays: on a GPU, and on a CPU above about
-            a thousand keys (measured with torch 2.13 on two AVX-512 cores, forward and backward), where it saves
-            the memory of the scores.
+        kernel: use torch's fused kernel; by default where it is faster, see `is_fused_faster`.
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     if kernel is None:
-        kernel = q.device.type != "cpu" or k.shape[-2] > 1024
+        kernel = is_fused_faster(q, k, mask)
     if kernel:
         kwargs = {} if mask is None else mask.sdpa_kwargs()
         context = F.scaled_dot_product_attention(q, k, v, scale=scale, **kwargs)
@@ -89,6 +90,24 @@ def fused_attention(
         weights = (scores if mask is None else scores + mask.additive(scores.dtype)).softmax(dim=-1)
         context = weights.to(v.dtype) @ v
     return zero_fully_masked(context, mask.allowed) if mask is not None and mask.may_hide_all_keys else context
+
+
+def is_fused_faster(q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], mask: Mask | None) -> bool:
+    """Return True where torch's fused kernel is faster than explicit products: on a GPU, and on a CPU for many keys.
+
+    On a CPU it depends on the precision and the mask, not on the processor: `benchmarks/kernels.py` gave the same
+    crossovers with AVX-512 and AVX2. In fp32 a causal mask is faster fused at any length, since half of the scores are
+    not computed; other masks from about 256 keys on. In half precision the kernel pays from about 768 keys on. A few
+    queries, as in decoding, are computed explicitly.
+    """
+    if q.device.type != "cpu":
+        return True
+    n_queries, n_keys = q.shape[-2], k.shape[-2]
+    if n_queries < MIN_FUSED_QUERIES:
+        return False
+    if torch.is_autocast_enabled("cpu") or q.dtype != torch.float32:
+        return n_keys >= 768
+    return n_keys >= 256 or (mask is not None and mask.is_causal and n_queries == n_keys)
 
 
 class MultiHeadAttention(nn.Module):

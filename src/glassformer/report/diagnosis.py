@@ -48,7 +48,7 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
     """Yield findings about NaN or infinite losses and gradients, and about runs that did not finish."""
     broken = [row.step for row in facts.training if not (_finite(row.loss) and _finite(row.grad_norm))]
     if facts.diverged:
-        matter = f"the loss stopped being a number at update {facts.diverged.step}: {facts.diverged.message}"
+        matter = f"the loss stopped being a number at step {facts.diverged.step}: {facts.diverged.message}"
         yield Finding(matter, "lower --lr; set --max-grad-norm 1; raise --warmup")
     elif broken:
         yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")

@@ -6,6 +6,7 @@ the report holds in full.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
     classes = f"{shown} and {more} more" if more > 0 else shown
     parts = [
+        _front_matter(facts),
         f"# {cell_text(facts.name)}",
         f"A {facts.task_report.model_name} trained from scratch with Glassformer on {sentences.dataset(facts)}. "
         f"{sentences.model(facts)}",
@@ -49,6 +51,24 @@ def model_card(run_dir: Path, model: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _front_matter(facts: RunRecord) -> str:
+    """Return the metadata of a Hugging Face model card; licence and languages are for the owner to add."""
+    report, task = facts.task_report, facts.task_report.pipeline_tag
+    lines = ["library_name: glassformer", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- transformer"]
+    evaluation = facts.evaluation
+    metric, value, _ = report.score(evaluation) if evaluation else (None, None, None)
+    if evaluation and metric and value is not None:
+        lines += ["model-index:", f"- name: {json.dumps(facts.name)}", "  results:", "  - task:"]
+        lines += [f"      type: {task or facts.config.task}", "    dataset:"]
+        lines += [
+            f"      name: {json.dumps(facts.data.source)}",
+            f"      type: {json.dumps(facts.config.data.dataset)}",
+        ]
+        lines += [f"      split: {evaluation.split}", "    metrics:", f"    - type: {metric.name}"]
+        lines += [f"      value: {value:.6g}"]
+    return "\n".join(["---", *lines, "---"])
+
+
 def _scores(facts: RunRecord) -> list[str]:
     """Return the test scores in a list; before a test, the validation that chose the weights."""
     if facts.evaluation:
@@ -59,4 +79,4 @@ def _scores(facts: RunRecord) -> list[str]:
     if best is None:
         return []
     value = facts.metric.write(facts.validation_score(best))
-    return [f"On validation, at update {best.step:,}: {facts.metric.title} {value}."]
+    return [f"On validation, at step {best.step:,}: {facts.metric.title} {value}."]

@@ -17,6 +17,8 @@ from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import Number, number, percent
 
 CURVE: Any = {"color": ps.ACCENT, "linewidth": 1.6, "marker": "o", "markersize": 3.4, "clip_on": False}
+SMALLEST_LOSS = 1e-6
+"""Losses below it, in nats, are drawn there, since a logarithmic axis has no zero."""
 DASHED: Any = {"color": ps.QUIET, "linewidth": 0.9, "linestyle": (0, (4, 3))}
 
 
@@ -29,7 +31,7 @@ def draw_all(facts: RunRecord) -> dict[str, bytes]:
 
 
 def loss(facts: RunRecord) -> bytes | None:
-    """Draw training loss, raw and smoothed, and validation loss, with the validation that was kept."""
+    """Draw training loss, raw and smoothed, and validation loss, on a logarithmic axis, and mark the weights kept."""
     steps, losses = _series(facts.training, lambda row: row.loss)
     valid_steps, valid_losses = _series(facts.validations, lambda row: (row.valid or {}).get("loss"))
     if len(steps) < 2 and len(valid_steps) < 2:
@@ -39,16 +41,17 @@ def loss(facts: RunRecord) -> bytes | None:
     labels: list[tuple[Number, Number, str, str]] = []
     if len(steps) >= 2:
         smooth = _smoothed(losses)
-        axes.plot(steps, losses, color=ps.SOFT, linewidth=0.7, alpha=0.7)
+        axes.plot(steps, losses.clip(min=SMALLEST_LOSS), color=ps.SOFT, linewidth=0.7, alpha=0.7)
         axes.plot(steps, smooth, color=ps.INK, linewidth=1.3)
         labels.append((steps[-1], smooth[-1], f"training {number(smooth[-1])}", ps.INK))
     if len(valid_steps):
         axes.plot(valid_steps, valid_losses, **CURVE)
         label = f"validation {number(valid_losses[-1])}"
         labels.append((valid_steps[-1], valid_losses[-1], label, ps.ACCENT))
-    shown = np.concatenate([losses[len(losses) // 100 :], valid_losses])
-    low, high = float(shown.min()), float(np.percentile(shown, 99.7))
-    axes.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low) + 1e-9)
+    shown = np.concatenate([losses[len(losses) // 100 :], valid_losses]).clip(min=SMALLEST_LOSS)
+    ratio = (high := float(np.percentile(shown, 99.7))) / (low := float(shown.min()))
+    _log_y(axes, low, high)
+    axes.set_ylim(low / (1.01 * ratio**0.06), high * (1.01 * ratio**0.08))
     _x_of_updates(axes, max([*steps[-1:], *valid_steps[-1:]]))
     if len(facts.validations) > 1 and (best := facts.best_validation()):
         axes.axvline(best.step, color=ps.ACCENT, linewidth=0.8, linestyle=(0, (1, 2.5)))
@@ -117,7 +120,7 @@ def learning_rate(facts: RunRecord) -> bytes | None:
     norm_steps, norms = _series(facts.training, lambda row: row.grad_norm)
     with_norms = len(norm_steps) >= 2 and float(norms.max()) > 0
     height, title = (4.4, "Learning rate and gradient norm") if with_norms else (3.0, "Learning rate")
-    subtitle = f"For each update; the rate peaks at {rates.max():.3g}"
+    subtitle = f"For each step; the rate peaks at {rates.max():.3g}"
     figure, panels = ps.new_figure(height, title, subtitle, right=1.35, rows=(1, 1) if with_norms else (1,))
     figure.subplots_adjust(hspace=0.3)
     panels[0].plot(steps, rates, color=ps.ACCENT, linewidth=1.6, clip_on=False)
@@ -132,22 +135,26 @@ def learning_rate(facts: RunRecord) -> bytes | None:
 
 def _gradient_norm(axes: Any, steps: np.ndarray, norms: np.ndarray, max_norm: float) -> None:
     """Draw gradient norms on a logarithmic axis, and the length they are clipped to if it is in sight."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     positive = np.maximum(norms, float(norms[norms > 0].min()))
     smooth = np.exp(_smoothed(np.log(positive)))
     axes.plot(steps, positive, color=ps.SOFT, linewidth=0.7)
     axes.plot(steps, smooth, color=ps.INK, linewidth=1.3)
-    axes.set_yscale("log")
-    wide = positive.max() > 300 * positive.min()
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
+    _log_y(axes, positive.min(), positive.max())
     labels = [(steps[-1], smooth[-1], "gradient norm", ps.INK)]
     if max_norm and positive.min() <= max_norm <= positive.max():
         axes.axhline(max_norm, **DASHED)
         labels.append((steps[-1], max_norm, f"clipped at {max_norm:g}", ps.QUIET))
     ps.end_labels(axes, labels, gap=0.17)
+
+
+def _log_y(axes: Any, low: float, high: float) -> None:
+    """Make the y-axis logarithmic, with ticks at 1, 2 and 5, or of a wide range at powers of ten."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def lengths(facts: RunRecord) -> bytes | None:
@@ -207,5 +214,5 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 
 def _x_of_updates(axes: Any, last: Number) -> None:
     axes.set_xlim(0, last * 1.001 + 1e-9)
-    axes.set_xlabel("optimizer updates")
+    axes.set_xlabel("optimizer steps")
     ps.thousands(axes.xaxis)

@@ -50,7 +50,7 @@ class TrainingProgress:
             self._bar.stop()
 
     def __call__(self, report: StepMetrics) -> None:
-        """Show a report: validations always, updates now and then."""
+        """Show a report: validations always, steps now and then."""
         now = self._clock()
         if report.threads != self._threads and self._threads is not None:
             logger.info(threads_line(report.step, self._threads, report.threads or 1))

@@ -59,7 +59,7 @@ class RunRecord:
         return max(self.logged("seconds"), default=None)
 
     def logged(self, name: str) -> list[float]:
-        """Return what the updates logged of a field, without those that logged none."""
+        """Return what the steps logged of a field, without those that logged none."""
         return [value for row in self.training if not math.isnan(value := getattr(row, name))]
 
     @property

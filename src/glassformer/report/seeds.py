@@ -167,7 +167,7 @@ def seeds_markdown(facts: SeedsRecord) -> str:
             ]
         )
     scored = "test" if first.evaluation and first.evaluation.split == "test" else "evaluation"
-    header = ["", f"validation {validation.title}", f"{scored} {test.title}", "95% interval", "updates", "time"]
+    header = ["", f"validation {validation.title}", f"{scored} {test.title}", "95% interval", "steps", "time"]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
         f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, with several seeds of "

@@ -21,7 +21,7 @@ MOST_VALIDATIONS = 12
 """Longest table of validations."""
 
 CAPTIONS = {
-    "loss": "Loss. Grey: every update; black: smoothed; red: validation. The dotted line marks the weights kept.",
+    "loss": "Loss. Grey: every step; black: smoothed; red: validation. The dotted line marks the weights kept.",
     "metric": "The validation metric, with the test score and its 95% interval beside it.",
     "learning_rate": "Learning rate, and the gradient norm before clipping.",
     "lengths": "Lengths in tokens.",
@@ -87,7 +87,7 @@ def _result(facts: RunRecord, plots: list[str]) -> list[str]:
 
 def _training(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.training:
-        return ["No update was logged."]
+        return ["No step was logged."]
     images = _images(facts, plots, ("loss", "metric", "learning_rate"))
     return [" ".join(_how_it_went(facts)), *images, *_validations(facts)]
 
@@ -95,11 +95,11 @@ def _training(facts: RunRecord, plots: list[str]) -> list[str]:
 def _how_it_went(facts: RunRecord) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    sentences = [f"{facts.steps:,} updates, {facts.training[-1].epoch:.2f} epochs{took}."]
+    sentences = [f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs{took}."]
     speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
         speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
-        sentences.append(f"{speed:,.0f} tokens a second (median); padding was {share} of a batch.")
+        sentences.append(f"{speed:,.0f} tokens per second (median); padding was {share} of a batch.")
     optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
     sentences.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
@@ -108,7 +108,7 @@ def _how_it_went(facts: RunRecord) -> list[str]:
     if best := facts.best_validation():
         value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
-        sentences.append(f"Kept: the weights of update {best.step:,} ({score}).")
+        sentences.append(f"Kept: the weights of step {best.step:,} ({score}).")
     return sentences
 
 
@@ -132,7 +132,7 @@ def _validations(facts: RunRecord) -> list[str]:
         cells = ["" if value is None else metric.write(value) for metric, value in scores]
         took = "" if math.isnan(row.seconds) else duration(row.seconds)
         body.append([f"{row.step:,}", f"{row.epoch:.2f}", took, *cells])
-    shown = table(["update", "epoch", "time", *(metric.title for metric in metrics)], body, left=0)
+    shown = table(["step", "epoch", "time", *(metric.title for metric in metrics)], body, left=0)
     return [shown, f"One validation in {every} is shown."] if every > 1 else [shown]
 
 

@@ -37,7 +37,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
-        # Written before the first update; the configuration last, for its presence means "resumable".
+        # Written before the first step; the configuration last, for its presence means "resumable".
         self.env = path / "env.json"
         self.data = path / "data.json"
         self.tokenizer = path / TOKENIZER
@@ -96,7 +96,7 @@ class RunFolder:
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
     def remove_incomplete_start(self) -> None:
-        """Take away what a process that died before its first update wrote, if nothing else is there."""
+        """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
         first = self.env.name in names or not names & begun  # it is written first; a data.json alone is not ours
@@ -130,7 +130,7 @@ class RunFolder:
     # What it was begun with
 
     def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
-        """Write what is known before the first update."""
+        """Write what is known before the first step."""
         atomic_io.fs.make_folder(self.path)
         atomic_io.write_json(self.env, env)
         atomic_io.write_json(self.data, data.as_json())
@@ -177,7 +177,7 @@ class RunFolder:
         ]
 
     def truncate_metrics(self, step: int) -> None:
-        """Take out of the log what came after an update, for it is done again, or after a broken line."""
+        """Take out of the log what came after a step, for it is done again, or after a broken line."""
         kept = []
         for _, line in _lines(self.metrics):
             try:

@@ -48,7 +48,7 @@ class SplitRecord:
 
 @dataclass(frozen=True)
 class DataRecord:
-    """`data.json`: what a run was given, known before its first update.
+    """`data.json`: what a run was given, known before its first step.
 
     Attributes:
         metric: what chooses the weights. splits: train, valid and perhaps test. hashes: file to SHA-256.

@@ -1,7 +1,7 @@
 """Weights along the way, for watching a model form: `step-00000016/` and so on in the run's `snapshots/`.
 
 A snapshot cannot be resumed from, for it has no optimizer; that is a checkpoint's business. Snapshots lie at
-the start and at updates that double, because most of what can be seen happens early.
+the start and at steps that double, because most of what can be seen happens early.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"
 FIRST = 16
-"""The first snapshot after the start; the next are at twice as many updates each."""
+"""The first snapshot after the start; the next are at twice as many steps each."""
 
 
 def is_snapshot_step(step: int) -> bool:
@@ -27,12 +27,12 @@ def is_snapshot_step(step: int) -> bool:
 
 
 def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
-    """Keep the weights after `step` updates; a full disk is told and survived, for training matters more."""
+    """Keep the weights after `step` steps; a full disk is told and survived, for training matters more."""
     target = folder / f"step-{step:08d}"
     try:
         write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
-        logger.warning(f"{error.message}; the snapshot of update {step} is not kept, training goes on")
+        logger.warning(f"{error.message}; the snapshot of step {step} is not kept, training goes on")
         return False
     return True
 

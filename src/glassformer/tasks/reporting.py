@@ -28,24 +28,32 @@ class Score(NamedTuple):
 
 
 class TaskReport:
-    """What is said of a task's runs; it has no state. Text is Markdown where it goes into a report.
+    """Texts and plots for a task's runs, without state. Text is Markdown where it goes into a report.
 
     Attributes:
-        model_name: what a model of it is, after "a". family: the Transformer it is. unit: what an evaluation's `n`
-            counts. loss_unit: of its training loss. inputs_name: whose lengths `data.json` has.
-        truncation_hint: what to do when many texts are cut.
-        metrics: its own, beside the common ones. headline: the score to quote first, unless the evaluation
-            names another. table_metrics: the scores of the result table; every known one where this is empty.
-        baselines: what its yardsticks are called. captions: of its own plots, in the order of the report.
-        limits: what its models cannot do. examples_note: how the examples were chosen.
-        comparison_keys: the keys of a stored prediction that hold what was right and what was predicted; None when
-            its runs are not compared example by example.
+        model_name: what a model is, after "a".
+        pipeline_tag: Hugging Face's name of the task.
+        family: the kind of Transformer.
+        unit: what an evaluation's `n` counts.
+        loss_unit: unit of the training loss.
+        inputs_name: the texts whose lengths `data.json` has.
+        truncation_hint: what to do if many texts are truncated.
+        metrics: metrics of this task, in addition to the common ones.
+        headline: the headline score, unless the evaluation names another.
+        table_metrics: scores of the result table; every known one if empty.
+        baselines: titles of the baselines.
+        captions: captions of the task's own plots, in the order of the report.
+        limits: limits of the models.
+        examples_note: how the examples were chosen.
+        comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
+            example by example.
     """
 
     model_name: ClassVar[str] = "model"
+    pipeline_tag: ClassVar[str] = ""
     family: ClassVar[str] = ""
     unit: ClassVar[str] = "examples"
-    loss_unit: ClassVar[str] = "nats a label"
+    loss_unit: ClassVar[str] = "nats per label"
     inputs_name: ClassVar[str] = "training texts"
     truncation_hint: ClassVar[str] = "a larger --text.max-len"
     metrics: ClassVar[tuple[Metric, ...]] = ()

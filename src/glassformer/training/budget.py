@@ -1,7 +1,7 @@
-"""How fast this machine trains this run, and what a budget in minutes is in updates.
+"""How fast this machine trains this run, and what a budget in minutes is in steps.
 
-The speed is measured once, before the run begins, on real updates of a model that is thrown away. From there the
-learning rate and the end of the run are functions of the update alone: `--minutes 10` is, to the last bit, the
+The speed is measured once, before the run begins, on real steps of a model that is thrown away. From there the
+learning rate and the end of the run are functions of the step alone: `--minutes 10` is, to the last bit, the
 run that `--steps` with the number found would have been, and can be repeated and resumed.
 """
 
@@ -20,7 +20,7 @@ from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
 WARM_UP, TIMED, FEWEST = 8, 32, 3
-"""Updates before the clock counts (caches and thread pools are cold), updates it counts, and the fewest it does."""
+"""Updates before the clock counts (caches and thread pools are cold), steps it counts, and the fewest it does."""
 PATIENCE_SECONDS = 4.0
 """A measurement ends after this, or after MEASURING of a budget in minutes."""
 MEASURING, VALIDATING = 0.02, 0.15
@@ -29,16 +29,16 @@ MEASURING, VALIDATING = 0.02, 0.15
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of an update, its batches made, and of a validation, real tokens a second, and the share of padding."""
+    """Seconds of a step, its batches made, and of a validation, real tokens per second, and the share of padding."""
 
-    update: float
+    step: float
     validation: float
     tokens_per_s: float
     padding: float
 
 
 def measure_pace(run: RunContext) -> Pace:
-    """Time real updates, and a validation where the budget is in minutes.
+    """Time real steps, and a validation where the budget is in minutes.
 
     Of several processes the first has the clock.
     """
@@ -92,13 +92,13 @@ def in_updates(config: Config, pace: Pace, updates_per_epoch: float) -> Config:
         return config
     budget, every = c.minutes * 60, c.validate_every
     most_validations = max(1, int(VALIDATING * budget / pace.validation)) if pace.validation else math.inf
-    steps = max(1, int(budget / pace.update))
-    for _ in range(20):  # more updates mean more validations, and those fewer updates
+    steps = max(1, int(budget / pace.step))
+    for _ in range(20):  # more steps mean more validations, and those fewer steps
         epochs = steps / updates_per_epoch
         n_validations = math.ceil(epochs / every - 1e-9)
         if n_validations > most_validations:
             every = epochs / most_validations
             continue
-        steps = max(1, int((budget - n_validations * pace.validation) / pace.update))
+        steps = max(1, int((budget - n_validations * pace.validation) / pace.step))
     steps = steps if c.steps is None else min(steps, c.steps)
     return replace(config, train=replace(c, minutes=None, steps=steps, validate_every=every))

@@ -1,4 +1,4 @@
-"""What is known before the first update: size, work, memory, what is cut, and how long it will take."""
+"""What is known before the first step: size, work, memory, what is cut, and how long it will take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glassformer.utils.formatting import counted, duration, percent
 
 @dataclass(frozen=True)
 class Preflight:
-    """Facts before step 1. FLOPs are of one training update a real token (forward × 3); bytes, seconds.
+    """Facts before step 1. FLOPs are of one training step a real token (forward × 3); bytes, seconds.
 
     `splits` are the parts of the data as the model sees them, the test part's answers apart.
     """
@@ -47,7 +47,7 @@ class Preflight:
         """Return the same as lines of text."""
         dropped = f", {counted(self.dropped, 'pairs')} too long and left out" if self.dropped else ""
         return [
-            f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP a token, "
+            f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP per token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
             f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; "
             f"{self.truncated_rate:.1%} of texts truncated{dropped}; {self.padding:.1%} padding",
@@ -75,7 +75,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
 
     The warnings are sentences, what is the matter before the colon and what to do behind it.
 
-    What patience may save and validations cost is not known, so `estimated_seconds` is that of the updates.
+    What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
     corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
     model, c = run.task.build_model(), config.train
@@ -83,7 +83,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.update * n_batches / c.accumulate
+    per_epoch = pace.step * n_batches / c.accumulate
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
@@ -97,7 +97,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         dropped=int(stats.get("n_dropped", 0)),
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
-        estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.update),
+        estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
         splits=(splits := describe_splits(run)),
         warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
     )

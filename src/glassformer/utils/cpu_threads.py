@@ -114,7 +114,7 @@ def watch() -> None:
 def make_room() -> int:
     """Compute with as many threads as there is room for, in the thread that calls; returns how many.
 
-    Cheap enough for every update and every batch. A number that was fixed, by OMP_NUM_THREADS or by
+    Cheap enough for every step and every batch. A number that was fixed, by OMP_NUM_THREADS or by
     `torch.set_num_threads` since the last call, stays.
     """
     import torch

@@ -23,6 +23,7 @@ class ClassifyReport(TaskReport):
     """Labels with their probabilities; a bag of words is what they have to beat."""
 
     model_name = "text classifier"
+    pipeline_tag = "text-classification"
     family = "encoder"
     loss_unit = "nats an example"
     truncation_hint = "a larger --text.max-len, or --text.truncate head+tail"

@@ -12,6 +12,7 @@ class PretrainReport(TaskReport):
     """How well hidden words are guessed, and what is guessed for some."""
 
     model_name = "masked language model"
+    pipeline_tag = "fill-mask"
     family = "encoder"
     unit = "masked tokens"
     loss_unit = "nats per masked token"

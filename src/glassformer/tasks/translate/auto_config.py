@@ -39,7 +39,7 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
     - Passes: sixty over a thousand pairs, fewer the more there are. Loss on validation is lowest after a third of the
       sixty; BLEU, which chooses the weights, rises almost to the last.
-    - Batches of half as many tokens where there are few pairs, for enough updates.
+    - Batches of half as many tokens where there are few pairs, for enough steps.
     """
     n = max(1, stats.n_pairs)
     return {

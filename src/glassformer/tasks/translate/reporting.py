@@ -20,9 +20,10 @@ class TranslateReport(TaskReport):
     """Sentences beside their references; BLEU and chrF come with sacreBLEU's signatures."""
 
     model_name = "translator"
+    pipeline_tag = "translation"
     family = "encoder–decoder"
     unit = "sentences"
-    loss_unit = "nats a target token"
+    loss_unit = "nats per target token"
     inputs_name = "source sentences"
     headline = "bleu"
     table_metrics = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
