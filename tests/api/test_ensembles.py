@@ -54,7 +54,7 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
 
     from glassformer.training.budget import Pace
 
-    pace = Pace(update=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
+    pace = Pace(step=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
     one, two = (preflight(small_ensemble(task, n).context, pace) for n in (1, 2))
     assert two.flops_per_token == 2 * one.flops_per_token and two.n_parameters == 2 * one.n_parameters
 

@@ -115,7 +115,7 @@ def test_temperature_reshapes_the_bars_exactly(app: Callable[..., App]) -> None:
 def test_every_head_of_attention_is_shown(app: Callable[..., App]) -> None:
     page = app("translate, pre-norm", "attention", text=TEXTS["translate"])
     explanation = explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"])
-    for kind, n_layers in (("encoder.*.self", 1), ("decoder.*.self", 2), ("decoder.*.cross", 2)):
+    for kind, n_layers in (("encoder.*.self", 2), ("decoder.*.self", 2), ("decoder.*.cross", 2)):
         records = explanation.trace.find(f"{kind}.weights")
         page.go("attention", node=records[0].id)
         page.page.wait_for_selector(f'figure[data-node="{records[0].id}"]')

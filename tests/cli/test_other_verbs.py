@@ -171,11 +171,7 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     [
         (replace(_facts(FALLING), evaluation=None), "not finished", "--resume run"),
         (_facts([1.0] * 30 + [float("nan")]), "stopped being a number at step 31", "--lr"),
-        (
-            replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")),
-            "at update 7: loss nan",
-            "--lr",
-        ),
+        (replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")), "at step 7: loss nan", "--lr"),
         (_facts([2.0, 2.0, 2.0, 9.0] * 5 + ([1.5] * 19 + [8.0]) * 4), "jumps", "halve --lr"),
         (_facts([1.0 + 0.03 * i for i in range(60)]), "from 1.14 to 2.63", "halve --lr"),
         (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),

@@ -21,7 +21,7 @@ from glassformer.training.budget import Pace, in_updates, measure_pace
 from glassformer.training.preparation import settle_budget
 from glassformer.training.validation import Validator
 
-PACE = Pace(update=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
+PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
 
 
 def settled(pace: Pace, updates_per_epoch: float = 100, **train: object) -> TrainConfig:
@@ -31,8 +31,8 @@ def settled(pace: Pace, updates_per_epoch: float = 100, **train: object) -> Trai
 def test_minutes_become_updates_validations_included() -> None:
     found = settled(PACE, minutes=1.0)
     assert found.minutes is None and found.steps is not None and found.validate_every == 1.0
-    seconds = found.steps * PACE.update + math.ceil(found.steps / 100) * PACE.validation
-    assert 60 - 2 * PACE.update - PACE.validation <= seconds <= 60
+    seconds = found.steps * PACE.step + math.ceil(found.steps / 100) * PACE.validation
+    assert 60 - 2 * PACE.step - PACE.validation <= seconds <= 60
     assert settled(replace(PACE, validation=0.0), minutes=1.0).steps == 600
 
 
@@ -42,7 +42,7 @@ def test_dear_validations_come_at_longer_intervals() -> None:
     assert found.steps is not None
     n_validations = math.ceil(found.steps / 10 / found.validate_every - 1e-9)
     assert n_validations == 4
-    assert found.steps * PACE.update + n_validations * 2.0 == pytest.approx(60, abs=0.2)
+    assert found.steps * PACE.step + n_validations * 2.0 == pytest.approx(60, abs=0.2)
     slow = settled(replace(PACE, validation=100.0), minutes=1.0)
     assert slow.steps == 1, "one validation is due however long it takes"
 
@@ -59,7 +59,7 @@ def test_the_pace_is_measured_on_real_updates() -> None:
     """No bound on how fast: only that all is there and adds up."""
     run = small("translate", minutes=0.01)
     pace = measure_pace(run.context)
-    assert pace.update > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
+    assert pace.step > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
     assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
 
 
@@ -68,7 +68,7 @@ def test_the_pace_counts_the_making_of_batches() -> None:
     run = small("classify")
     make = run.task.make_batch
     run.task.make_batch = lambda corpus, index: (time.sleep(0.1), make(corpus, index))[1]
-    assert measure_pace(run.context).update >= 0.1
+    assert measure_pace(run.context).step >= 0.1
 
 
 def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:

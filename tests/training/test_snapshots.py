@@ -47,7 +47,7 @@ def test_a_full_disk_is_told_and_survived(
 
     monkeypatch.setattr(module, "write_sealed_folder", full)
     assert not save_snapshot(tmp_path / "snapshots", 32, WEIGHTS)
-    assert "the snapshot of update 32 is not kept" in capsys.readouterr().err
+    assert "the snapshot of step 32 is not kept" in capsys.readouterr().err
 
 
 def test_a_run_keeps_its_start_and_its_doublings(tmp_path: Path) -> None:
