@@ -59,7 +59,7 @@ def follow(section: str, root: Path) -> str:
 
 
 def test_every_recipe_is_run_or_shown_elsewhere() -> None:
-    assert set(SECTIONS) == {"layer", "operation", "norm", "model", "data set", "optimizer", "metric", "task"}
+    assert set(SECTIONS) == {"layer", "operation", "norm", "model", "dataset", "optimizer", "metric", "task"}
     assert {name for name, section in SECTIONS.items() if not blocks(section)} == SHOWN_ELSEWHERE
 
 
