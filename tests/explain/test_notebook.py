@@ -74,4 +74,4 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
 
 def test_a_translation_shows_its_cross_attention() -> None:
     explanation = explain(untrained("translate"), "abc")
-    assert notebook.picture(explanation).startswith(b"\x89PNG")
+    assert notebook.attention_png(explanation).startswith(b"\x89PNG")

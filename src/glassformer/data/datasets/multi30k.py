@@ -84,20 +84,21 @@ def _published(folder: Path, part: str, language: str) -> Published | None:
     """Return the tokenised references of raw text, if the folder holds the published ones."""
     hashes: dict[str, str] = {}
     name = f"{part}.lc.norm.tok.{language}"
-    lines = _lines(folder, name, hashes) if _existing(folder, name) else []
+    lines = _lines(folder, name, hashes) if _plain_or_gzipped(folder, name) else []
     return Published(lines, language) if hashes.get(name) == SHA256[name] else None
 
 
 def _probe(folder: Path, names: list[str]) -> Path | None:
     """Return `folder` if it holds every file; an incomplete download is continued, not read."""
-    return folder if all(_existing(folder, name) for name in names) else None
+    return folder if all(_plain_or_gzipped(folder, name) for name in names) else None
 
 
-def _existing(folder: Path, name: str) -> Path | None:
+def _plain_or_gzipped(folder: Path, name: str) -> Path | None:
+    """Return the file of that name, or with .gz; None if neither exists."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _lines(folder: Path, name: str, hashes: dict[str, str]) -> list[str]:
     r"""Split at "\n" alone: other line ends of Unicode would misalign the sides."""
-    text, hashes[name] = read_text(_existing(folder, name) or folder / name)
+    text, hashes[name] = read_text(_plain_or_gzipped(folder, name) or folder / name)
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []

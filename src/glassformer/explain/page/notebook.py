@@ -32,16 +32,16 @@ class NotebookPage:
         self._explanation = explanation
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": repr(self._explanation), "text/html": frame(self._explanation)}
+        return {"text/plain": repr(self._explanation), "text/html": page_iframe(self._explanation)}
 
 
 def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
     """Return the representations of an explanation by MIME type, as Jupyter requests them."""
-    image = base64.b64encode(picture(explanation)).decode("ascii")
+    image = base64.b64encode(attention_png(explanation)).decode("ascii")
     return {"text/plain": repr(explanation), "image/png": image}
 
 
-def frame(explanation: ExplanationData) -> str:
+def page_iframe(explanation: ExplanationData) -> str:
     """Return the page in an `<iframe>`, or an error message if the page is not built."""
     try:
         page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
@@ -53,7 +53,7 @@ def frame(explanation: ExplanationData) -> str:
     )
 
 
-def picture(explanation: ExplanationData) -> bytes:
+def attention_png(explanation: ExplanationData) -> bytes:
     """Return a PNG of the cross-attention of a translation, or of the self-attention of other models."""
     crosses = any(id.endswith(".cross.weights") for id in explanation.records)
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
