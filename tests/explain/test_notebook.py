@@ -69,7 +69,7 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
         raise GlassformerError(f"the page <{name}> is missing", "build it: make web")
 
     monkeypatch.setattr("glassformer.explain.page.saved_page.asset", missing)
-    assert notebook.frame(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
+    assert notebook.page_iframe(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
 
 
 def test_a_translation_shows_its_cross_attention() -> None:
