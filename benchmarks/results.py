@@ -80,10 +80,10 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
             task_report.metric(name).title: metric_text(first, [run.evaluation for run in runs], name)
             for name in others
         }
-        | ({"the seeds as one": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
+        | ({"ensemble of the seeds": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
         "parameters": first.n_parameters,
-        "updates": round(sum(run.steps for run in runs) / len(runs)),
+        "steps": round(sum(run.steps for run in runs) / len(runs)),
         "flops": sum(map(flops, runs)) / len(runs),
         "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
         "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
@@ -119,7 +119,7 @@ def collect_joined(path: Path, wanted: JsonObject, parts: Sequence[JsonObject]) 
         "baselines": {},
         **{
             cost: sum(part[cost] * part["score"]["n"] for part in parts)
-            for cost in ("parameters", "updates", "flops", "seconds")
+            for cost in ("parameters", "steps", "flops", "seconds")
         },
         "hardware": parts[0]["hardware"],
         "curve": [],

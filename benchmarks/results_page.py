@@ -1,4 +1,4 @@
-"""The page RESULTS.md and its plots, from facts alone; where those come from is `results.py`'s business."""
+"""Render RESULTS.md and its plots from the facts that `results.py` collects."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ JsonObject = dict[str, Any]
 INTRODUCTION = """\
 # Results
 
-Everything here was trained from random weights, with a tokenizer fitted on the training split and nothing downloaded
-but the data. Choices were made on validation data; a test split is opened when a run is finished. Where there are
-several seeds the score is their mean, with the standard deviation and the lowest and highest; of one run it stands
-with its 95% interval over the test examples. Cost is that of one run: steps and validations, without the final
-test; of runs that answer together (`evaluate RUN,RUN`), that of all. FLOPs are of the steps, forward and backward.
+All models were trained from random weights, with a tokenizer fitted on the training split; only the data was
+downloaded. Choices were made on validation data; the test split was evaluated once a run was finished.
 
-The page is made by `make results` from finished run folders, whose facts are kept in `benchmarks/results.json`.
-`make results-train` trains what is missing, one after the other, and goes on where it was interrupted. Commands that
-name `$GLASSFORMER_DATA` read files that are not part of this repository."""
+- **Score**: the mean over several seeds with standard deviation, minimum and maximum, or the score of one run with its
+  95% interval over the test examples. BLEU on validation uses greedy decoding, on the test split a beam of 5.
+- **Baselines**: the majority class is the most frequent label of the training split, so its accuracy on a test split
+  can be below 1 / number of classes.
+- **Cost** is that of one run: steps and validations, without the final test. The cost of an ensemble
+  (`evaluate RUN,RUN`) is the sum over its runs. FLOPs count the steps, forward and backward.
+
+`make results` generates this page from finished run folders; their facts are kept in `benchmarks/results.json`.
+`make results-train` trains missing runs one after the other and resumes interrupted ones. Commands with
+`$GLASSFORMER_DATA` read files that are not part of this repository."""
 
 
 def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: list[str]) -> str:
@@ -36,11 +40,15 @@ def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: li
     for section in sections(results):
         inside = {name: facts for name, facts in results.items() if facts["section"] == section}
         parts += [f"## {section}", results_table(inside), fenced("\n".join(commands(inside)), "sh")]
-        parts += [f"- {name}: {facts['note']}" for name, facts in inside.items() if facts.get("note")]
+        if notes := [f"- {name}: {facts['note']}" for name, facts in inside.items() if facts.get("note")]:
+            parts.append("\n".join(notes))
         if (image := image_name(section)) in images:
             parts.append(f"![Learning curves of {section}](docs/images/{image})")
     if ablations:
-        parts += ["## Ablations", "Each lever alone changed; the last column is the mean difference to the first row."]
+        parts += [
+            "## Ablations",
+            "Each row changes one thing; the last column is its mean difference to the first.",
+        ]
     for ablation in ablations:
         if "tried" in ablation:
             parts += [f"## {ablation['title']}", "\n".join(f"- {line}" for line in ablation["tried"])]
@@ -61,10 +69,10 @@ def results_table(results: dict[str, JsonObject]) -> str:
         "test score",
         "seeds",
         "validation",
-        "others",
-        "beside it",
+        "other scores",
+        "baselines",
         "parameters",
-        "updates",
+        "steps",
         "FLOPs",
         "time",
         "hardware",
@@ -82,7 +90,7 @@ def results_table(results: dict[str, JsonObject]) -> str:
                 others or "–",
                 baselines or "–",
                 f"{facts['parameters'] or 0:,}",
-                f"{facts['updates']:,}",
+                f"{facts['steps']:,}",
                 in_powers(facts["flops"]),
                 duration(facts["seconds"]),
                 facts["hardware"],
@@ -107,7 +115,7 @@ def validation_metric(facts: JsonObject) -> Metric:
 
 def _validated(facts: JsonObject) -> str:
     """Return the validation score, with its name if it differs from the test score's."""
-    if "valid" not in facts:  # of results that are joined
+    if "valid" not in facts:  # an ensemble
         return "–"
     metric = validation_metric(facts)
     value = metric.write(facts["valid"]["mean"])
@@ -130,22 +138,22 @@ def in_powers(flops: float) -> str:
 
 
 def ablation_table(ablation: JsonObject) -> str:
-    """Return a table of `ablations.json`: levers by data sets, the mean of their seeds.
+    """Return a table of `ablations.json`: variants by datasets, the mean of their seeds.
 
-    The file is a list of {"title", "command", "split", "metric", "unit", "rows"}. A row is {"lever" in Markdown,
-    "scores"}. Scores are, by data set, a number (the mean of `seeds_per_score` seeds, by default 1) or one per seed.
-    The last entry, {"title", "tried"}, has a line for each measure that was removed from the code.
+    The file is a list of {"title", "command", "split", "metric", "unit", "rows", "notes"}. A row is {"variant" in
+    Markdown, "scores"}. Scores are, by dataset, a number (the mean of `seeds_per_score` seeds, by default 1) or one
+    per seed. The last entry, {"title", "tried"}, has a line for each measure that was removed from the code.
     """
     names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
     first = ablation["rows"][0]["scores"]
-    digits = 3 if ablation.get("unit") == "nats" else 2  # percent and BLEU are tens
+    digits = 3 if ablation.get("unit") == "nats" else 2
     rows = []
     for row in ablation["rows"]:
         cells = [_ablated(row["scores"].get(name), digits) for name in names]
         both = [name for name in names if name in row["scores"] and name in first]
         difference = np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
-        rows.append([row["lever"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
-    return table(["lever", *names, "difference"], rows, is_markdown=True)
+        rows.append([row["variant"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
+    return table(["variant", *names, "difference"], rows, is_markdown=True)
 
 
 def _ablated(scores: Any, digits: int) -> str:
@@ -157,14 +165,16 @@ def _ablated(scores: Any, digits: int) -> str:
 
 
 def ablation_notes(ablation: JsonObject) -> list[str]:
-    """Return the split, metric, seeds and command of an ablation."""
-    one_score = ablation.get("seeds_per_score", 1)
-    counts = sorted({one_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
+    """Return the split, metric, seeds, notes and command of an ablation."""
+    per_score = ablation.get("seeds_per_score", 1)
+    counts = sorted({per_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
     seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
-    sentence = (
-        f"{ablation.get('metric', 'Accuracy, %')} on {ablation.get('split', 'validation')}; seeds a cell: {seeds}."
-    )
-    return [f"{sentence} {ablation.get('note', '')}".strip(), fenced(ablation["command"], "sh")]
+    plural = "s" if counts[-1] > 1 else ""
+    metric, split = ablation.get("metric", "Accuracy, %"), ablation.get("split", "validation")
+    parts = [f"{metric} on {split}; {seeds} seed{plural} per cell.", fenced(ablation["command"], "sh")]
+    if "notes" in ablation:
+        parts.append("\n".join(f"- {note}" for note in ablation["notes"]))
+    return parts
 
 
 def image_name(section: str) -> str:
@@ -176,7 +186,7 @@ def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
     """Return the learning curves of each section that has some, by file name."""
     images = {}
     for section in sections(results):
-        # Two points are a line between the validations, not a curve.
+        # Two points make no curve.
         inside = {n: f for n, f in results.items() if f["section"] == section and len(f["curve"]) > 2}
         if inside:
             with ps.style():
@@ -200,7 +210,7 @@ def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
     low, high = np.percentile(all_values, [0, 100] if metric.higher_is_better else [0, 97])
     axes.set_ylim(low - 0.06 * (high - low) - 1e-9, high + 0.08 * (high - low) + 1e-9)
     ends = [minutes for minutes, *_ in labels]
-    if max(ends) > 8 * min(ends):  # a minute beside an hour: on a plain axis it would be a wall
+    if max(ends) > 8 * min(ends):  # runs of a minute and of an hour
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlim(None if axes.get_xscale() == "log" else 0, max(ends) * 1.01)

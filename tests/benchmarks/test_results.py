@@ -98,8 +98,8 @@ def test_the_committed_page_is_what_the_committed_facts_give() -> None:
 
 def test_a_table_that_begins_with_the_default_has_a_command_that_leaves_it() -> None:
     ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
-    (found,) = (a for a in ablations if a["title"] == "Adversarial training on own texts (one member)")
-    assert found["rows"][0]["lever"].endswith("(the default)") and "--adversarial" not in found["command"]
+    (found,) = (a for a in ablations if a["title"] == "Adversarial training on own texts (ensemble size 1)")
+    assert found["rows"][0]["variant"].endswith("(the default)") and "--adversarial" not in found["command"]
 
 
 def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> None:
@@ -155,7 +155,7 @@ def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path,
         ("min", "max"), scores["accuracy"]
     )
     assert both["ci95"] == scores["ci95"]
-    assert (both["parameters"], both["updates"]) == (2 * three["parameters"], 2 * three["updates"])
+    assert (both["parameters"], both["steps"]) == (2 * three["parameters"], 2 * three["steps"])
     text = page(found, [], [])
     assert f"{command} > runs/results/both.json" in text and "--out runs/results/three" in text
     (folder / "both.json").write_text(json.dumps({**scores, "joined": ["runs/other"]}, default=str))
@@ -173,22 +173,22 @@ def test_words() -> None:
 
 def test_an_ablation_is_held_against_its_first_row() -> None:
     rows = [
-        {"lever": "all", "scores": {"a": [80.0, 82.0], "b": 70.0}},
-        {"lever": "no n-grams", "scores": {"a": [78.0, 80.0], "b": 67.0}},
-        {"lever": "no dropout", "scores": {"b": 71.0}},
+        {"variant": "all", "scores": {"a": [80.0, 82.0], "b": 70.0}},
+        {"variant": "no n-grams", "scores": {"a": [78.0, 80.0], "b": 67.0}},
+        {"variant": "no dropout", "scores": {"b": 71.0}},
     ]
     assert ablation_table({"rows": rows}).splitlines()[2:] == [
         "| all | 81.00 (sd 1.41) | 70.00 |  |",
         "| no n-grams | 79.00 (sd 1.41) | 67.00 | -2.50 |",
         "| no dropout | – | 71.00 | +1.00 |",
     ]
-    assert ablation_table({"rows": [{"lever": "no n-grams (`ngrams` 0)", "scores": {}}]}).endswith(
+    assert ablation_table({"rows": [{"variant": "no n-grams (`ngrams` 0)", "scores": {}}]}).endswith(
         "| no n-grams (`ngrams` 0) |  |"
     )
-    nats = [{"lever": "all", "scores": {"a": 1.3497}}]
+    nats = [{"variant": "all", "scores": {"a": 1.3497}}]
     assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
     text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
-    assert "### Own sets" in text and "seeds a cell: 1 to 2" in text and "No result has been measured yet." in text
+    assert "### Own sets" in text and "1 to 2 seeds per cell" in text and "No result has been measured yet." in text
     assert page({}, [{"title": "Tried", "tried": ["`a`: 1", "`b`: 2"]}], []).endswith(
         "\n## Tried\n\n- `a`: 1\n- `b`: 2\n"
     )
