@@ -93,7 +93,7 @@ def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
     assert codes == [0, 0], output
     codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))
     assert codes == [0, 0], output
-    assert output[0].count("this checkpoint is not saved, the previous one stands") == 1 and output[1] == "", output
+    assert output[0].count("this checkpoint is not saved, the previous one stays") == 1 and output[1] == "", output
     assert "step-00000014" not in saved(tmp_path, "cut") and "step-00000028" in saved(tmp_path, "cut")
     assert curve(tmp_path, "cut") == curve(tmp_path, "whole")
 
