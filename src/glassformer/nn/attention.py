@@ -4,10 +4,7 @@ Self, causal and cross attention differ only in their arguments: the mask (`mask
 and values of earlier positions from a cache (`cache.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,7 +17,7 @@ from glassformer.nn.positions import Rotation
 
 MIN_FUSED_QUERIES = 16
 
-Tap: TypeAlias = Callable[[str, Tensor], Tensor]
+Tap = Callable[[str, Tensor], Tensor]
 """Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
 
 
@@ -33,22 +30,15 @@ def attention(
     scale: float | None = None,
     tap: Tap = lambda _, tensor: tensor,
 ) -> tuple[Float[Tensor, "B H Q Ev"], Float[Tensor, "B H Q K"]]:
-    """Compute softmax(q kᵀ · scale) v: scaled dot-product attention (Vaswani et al. 2017, 3.2.1, equation 1).
-
-    With q = k = v = x and scale 1 it is the parameter-free self-attention that tutorials begin with.
+    """Return the context softmax(q kᵀ · scale) v and the softmax, the attention weights (Vaswani et al. 2017, 3.2.1).
 
     Args:
         q: queries.
         k: keys.
         v: values.
-        mask: True = may attend. A query without any key gets weights and a context of zeros, where a naive
-            softmax would give NaN.
+        mask: True = may attend. A query without any key gets weights and a context of zeros, not NaN.
         scale: factor of the scores; the paper's 1/√E when absent.
-        tap: called with "q", "k", "v", "products", "scores", "mask" if there is one, "weights" and "context", in
-            this order.
-
-    Returns:
-        The context (B, H, Q, Ev) and the attention weights (B, H, Q, K).
+        tap: called with "q", "k", "v", "products", "scores", "mask" if there is one, "weights" and "context".
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     q, k, v = tap("q", q), tap("k", k), tap("v", v)
@@ -68,20 +58,12 @@ def fused_attention(
     scale: float | None = None,
     kernel: bool | None = None,
 ) -> Float[Tensor, "B H Q Ev"]:
-    """Compute the context of `attention` as fast as possible, without taps and weights.
+    """Return the context of `attention`, computed as fast as possible, without taps and weights.
 
-    Args:
-        q: queries.
-        k: keys.
-        v: values.
-        mask: keys that each query may attend to; None for all.
-        scale: factor of the scores; 1/√E when absent.
-        kernel: use torch's fused kernel; by default where it is faster, see `is_fused_faster`.
+    `kernel` selects torch's fused kernel; when absent, it is used where `is_fused_faster`.
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
-    if kernel is None:
-        kernel = is_fused_faster(q, k, mask)
-    if kernel:
+    if is_fused_faster(q, k, mask) if kernel is None else kernel:
         kwargs = {} if mask is None else mask.sdpa_kwargs()
         context = F.scaled_dot_product_attention(q, k, v, scale=scale, **kwargs)
     else:
@@ -95,10 +77,8 @@ def fused_attention(
 def is_fused_faster(q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], mask: Mask | None) -> bool:
     """Return True where torch's fused kernel is faster than explicit products: on a GPU, and on a CPU for many keys.
 
-    On a CPU it depends on the precision and the mask, not on the processor: `benchmarks/kernels.py` gave the same
-    crossovers with AVX-512 and AVX2. In fp32 a causal mask is faster fused at any length, since half of the scores are
-    not computed; other masks from about 256 keys on. In half precision the kernel pays from about 768 keys on. A few
-    queries, as in decoding, are computed explicitly.
+    On a CPU, AVX-512 or AVX2 (`benchmarks/kernels.py`), it depends on precision and mask. With a causal mask half of
+    the scores are not computed, which is faster at any length in fp32. A few queries, as in decoding, are never faster.
     """
     if q.device.type != "cpu":
         return True
@@ -111,31 +91,18 @@ def is_fused_faster(q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], ma
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention in several heads (paper, 3.2.2): softmax(QKᵀ/√d_head) V per head, concatenated and projected.
+    """Attention in H heads (paper, 3.2.2): softmax(QKᵀ/√d_head) V per head, concatenated and projected.
 
-    d_head · n_heads need not be d_model. The paper's projections have no bias; its widely used implementations do.
-
-    Args:
-        d_model: width of the input and the output.
-        n_heads: number of heads H.
-        d_head: width E of a head; d_model / n_heads when absent.
-        bias: biases in the four projections.
-
-    Raises:
-        ValueError: d_head is absent and n_heads does not divide d_model.
+    The paper's projections have no bias; its widely used implementations do. d_head is d_model / n_heads when absent.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True) -> None:
         super().__init__()
-        if d_head is None:
-            if d_model % n_heads:
-                raise ValueError(f"d_model {d_model} is not a multiple of n_heads {n_heads}; give d_head")
-            d_head = d_model // n_heads
-        self.n_heads, self.d_head = n_heads, d_head
-        width = n_heads * d_head
-        self.q_proj = nn.Linear(d_model, width, bias=bias)
-        self.k_proj = nn.Linear(d_model, width, bias=bias)
-        self.v_proj = nn.Linear(d_model, width, bias=bias)
+        if d_head is None and d_model % n_heads:
+            raise ValueError(f"d_model {d_model} is not a multiple of n_heads {n_heads}; give d_head")
+        self.n_heads, self.d_head = n_heads, d_head or d_model // n_heads
+        width = self.n_heads * self.d_head
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=bias) for _ in range(3))
         self.o_proj = nn.Linear(width, d_model, bias=bias)
 
     def forward(
@@ -154,24 +121,19 @@ class MultiHeadAttention(nn.Module):
             x: input of the queries.
             memory: input of the keys and values, the encoder's output (cross attention); x when absent.
             mask: keys that each query may attend to.
-            rotation: rotary positions of x, for self attention.
-            cache: keys and values of earlier positions. Self attention appends to it; cross attention fills it in
-                its first call and afterwards reads it.
-            tap: see `attention`. It belongs to the call, since threads may share the module.
+            rotation: rotary positions of x (self attention).
+            cache: self attention appends to it; cross attention fills it in its first call and then only reads it.
+            tap: see `attention`; an argument of the call, since threads may share the module.
         """
         q = self._split_heads(self.q_proj(x))
         if memory is not None and cache is not None and cache.length:
             k, v = cache.keys, cache.values
         else:
             source = x if memory is None else memory
-            k = self._split_heads(self.k_proj(source))
-            v = self._split_heads(self.v_proj(source))
-            if rotation is not None:
-                k = rotation.rotate(k)
-            if cache is not None:
-                k, v = cache.append(k, v)
-        if rotation is not None:
-            q = rotation.rotate(q)
+            k, v = self._split_heads(self.k_proj(source)), self._split_heads(self.v_proj(source))
+            k = k if rotation is None else rotation.rotate(k)
+            k, v = (k, v) if cache is None else cache.append(k, v)
+        q = q if rotation is None else rotation.rotate(q)
         if tap is None:
             context = fused_attention(q, k, v, mask)
         else:

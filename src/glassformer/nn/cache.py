@@ -1,79 +1,62 @@
-"""Keys and values of the positions already decoded, so that a new token costs one position and not all.
-
-Attention asks a cache to append and reads it; how a search reorders and drops rows is said here and
-nowhere in attention. All rows of a cache have the same length.
-"""
-
-from __future__ import annotations
+"""Keys and values of the positions already decoded, so that a new token costs one position instead of all."""
 
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 FIRST_CAPACITY = 32
 
 
 class KVCache:
-    """Keys and values of one attention, (B, H, L, E) each, in buffers that grow by doubling."""
+    """Keys and values of one attention, (B, H, L, E) each, in buffers whose capacity grows by doubling."""
 
     def __init__(self) -> None:
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        self._buffers: list[Tensor] = []  # keys and values, (B, H, capacity, E) each
         self.length = 0
 
     @property
     def keys(self) -> Float[Tensor, "B H L E"]:
-        return self._so_far(self._keys)
+        return self._filled(0)
 
     @property
     def values(self) -> Float[Tensor, "B H L E"]:
-        return self._so_far(self._values)
+        return self._filled(1)
 
     def append(self, k: Float[Tensor, "B H n E"], v: Float[Tensor, "B H n E"]) -> tuple[Tensor, Tensor]:
-        """Add n positions; returns all keys and values so far."""
-        end = self.length + k.shape[2]
-        self._keys = self._with_room(self._keys, k, end)
-        self._values = self._with_room(self._values, v, end)
-        self._keys[:, :, self.length : end] = k
-        self._values[:, :, self.length : end] = v
-        self.length = end
+        """Append n positions; return all keys and values so far."""
+        start, self.length = self.length, self.length + k.shape[2]
+        capacity = self._buffers[0].shape[2] if self._buffers else 0
+        if self.length > capacity:
+            # The first append is often an entire prompt, or the encoder's output, which never grows.
+            more = max(2 * capacity or FIRST_CAPACITY, self.length) - capacity
+            self._buffers = [F.pad(buffer, (0, 0, 0, more)) for buffer in self._buffers or (k[:, :, :0], v[:, :, :0])]
+        for buffer, new in zip(self._buffers, (k, v), strict=True):
+            buffer[:, :, start : self.length] = new
         return self.keys, self.values
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these rows, in this order (a row may be kept twice)."""
-        if self._keys is not None and self._values is not None:
-            # index_select is several times faster than indexing with a tensor here.
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
+        # Several times faster than indexing with a tensor.
+        self._buffers = [buffer.index_select(0, rows) for buffer in self._buffers]
 
-    def _so_far(self, buffer: Tensor | None) -> Tensor:
-        if buffer is None:
+    def _filled(self, i: int) -> Float[Tensor, "B H L E"]:
+        if not self._buffers:
             raise RuntimeError("the cache is empty")
-        return buffer[:, :, : self.length]
-
-    def _with_room(self, buffer: Tensor | None, new: Tensor, end: int) -> Tensor:
-        if buffer is not None and end <= buffer.shape[2]:
-            return buffer
-        # The first append is often a whole prompt, or an encoder's memory that never grows.
-        capacity = max(FIRST_CAPACITY, end) if buffer is None else max(2 * buffer.shape[2], end)
-        grown = new.new_empty(new.shape[0], new.shape[1], capacity, new.shape[3])
-        if buffer is not None:
-            grown[:, :, : self.length] = buffer[:, :, : self.length]
-        return grown
+        return self._buffers[i][:, :, : self.length]
 
 
 class LayerCache:
-    """What one decoder layer remembers: its self attention's past and its view of the memory."""
+    """Keys and values of one decoder layer, in its self attention and its cross attention."""
 
     def __init__(self) -> None:
-        self.self_attention = KVCache()
-        self.cross_attention = KVCache()
+        self.self_attention, self.cross_attention = KVCache(), KVCache()
 
 
 class DecoderCache:
-    """One `LayerCache` a layer.
+    """A `LayerCache` per layer.
 
-    With a beam, self attention holds a row a hypothesis and cross attention a row a sentence: the
-    hypotheses of a sentence (adjacent rows) share the memory's keys and values.
+    In a beam search self attention has a row per hypothesis, and cross attention a row per sentence: the hypotheses of
+    a sentence, which are adjacent, share the keys and values of the memory.
     """
 
     def __init__(self, n_layers: int) -> None:

@@ -1,6 +1,4 @@
-"""Cross-entropy as a sum and a count, so that whoever divides does it once, over everything."""
-
-from __future__ import annotations
+"""Cross-entropy as a sum, so that whoever divides does it once, over all tokens."""
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,10 +13,10 @@ IGNORE_INDEX = -100
 def cross_entropy_sum(
     logits: Float[Tensor, "... V"], labels: Int[Tensor, "..."], label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Sum over all positions of -Σ q(v) log softmax(logits)(v), in nats.
+    """Return the sum over all positions of -Σ q(v) log softmax(logits)(v), in nats and fp32.
 
-    q is the label's one-hot, or with smoothing ε (paper, 5.4) ε/V spread over all V and 1 - ε more on
-    the label. Positions labelled IGNORE_INDEX count nothing. Logits are summed in fp32.
+    q is the label's one-hot; with label smoothing ε (paper, 5.4) it is ε/V for every token and 1 - ε more for the
+    label. Positions labelled IGNORE_INDEX count 0.
     """
     rows, labels = logits.flatten(0, -2), labels.flatten()
     if is_faster(rows):

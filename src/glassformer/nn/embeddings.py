@@ -1,6 +1,4 @@
-"""From token ids to vectors: the token embedding, scaled, with its position added."""
-
-from __future__ import annotations
+"""From token ids to vectors: the token embedding, scaled, plus its position."""
 
 import math
 
@@ -12,16 +10,18 @@ from glassformer.nn.dropout import Dropout
 
 
 class TokenEmbedding(nn.Module):
-    """embedding[id] · √d_model + position, then dropout (paper, 3.4 and 3.5).
+    """embedding[id] · √d_model + position, then dropout (paper, 3.4, 3.5 and 5.4).
 
-    The table is drawn from N(0, 1/d_model), so that a scaled embedding has unit variance, like the sinusoids beside
-    it, and the same table works as output projection when it is tied. Given a `std` it starts with that instead, and is
-    not scaled: the rows of rare words soon leave a small random start.
+    With weights from N(0, 1/d_model) a scaled embedding has unit variance, about that of the sinusoids, and the table
+    also serves as output projection when it is tied.
 
     Args:
-        vocab_size, d_model: the table's shape (V, D).
+        vocab_size: rows V of the table.
+        d_model: width D of a row.
         positions: a module from positions (B, L) to vectors (B, L, D), or None (rotary or no positions).
-        dropout: dropout on the sum (paper, 5.4).
+        dropout: probability of dropout on the sum.
+        std: standard deviation of the initial weights, for an embedding that is not scaled: the vectors of rare tokens
+            soon outgrow a small one.
     """
 
     def __init__(

@@ -1,7 +1,5 @@
 """The position-wise feed-forward block: the same two (or three) linear layers at every position."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,9 +1,7 @@
-"""Encoder and decoder layers, and the stacks of them: the paper's figure 1.
+"""Encoder and decoder layers, and stacks of them (paper, figure 1).
 
 A layer receives its parts as arguments; `models/build.py` makes them from a configuration.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +19,7 @@ from glassformer.nn.positions import Rotation
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) with pre-norm; norm(x + dropout(f(x))) with post-norm, the paper's (5.4).
 
-    With pre-norm no norm lies on the path of the residuals, so deep stacks train without a careful warm-up
+    With pre-norm no norm lies on the path of the residuals, so that deep stacks train without a long warm-up
     (Xiong et al. 2020).
     """
 
@@ -125,12 +123,11 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers with a last norm, if one is given (pre-norm)."""
+    """A stack of encoder layers, with pre-norm followed by a norm."""
 
     def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None = None) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm or nn.Identity()
+        self.layers, self.norm = nn.ModuleList(layers), norm or nn.Identity()
 
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
@@ -141,12 +138,11 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers with a last norm, if one is given (pre-norm)."""
+    """A stack of decoder layers, with pre-norm followed by a norm."""
 
     def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None = None) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm or nn.Identity()
+        self.layers, self.norm = nn.ModuleList(layers), norm or nn.Identity()
 
     def forward(
         self,

@@ -1,9 +1,7 @@
-"""Masks: which keys each query may attend to, made once per forward pass and given to every layer.
+"""Masks: which keys each query may attend to, made once per forward pass and passed to every layer.
 
 Everywhere True = may attend; `torch.nn.MultiheadAttention.key_padding_mask` has the opposite meaning.
 """
-
-from __future__ import annotations
 
 from functools import reduce
 from typing import Any
@@ -14,7 +12,7 @@ from torch import Tensor
 
 
 class Mask:
-    """A boolean mask with its two other forms: a tensor to add to scores, and arguments of torch's fused kernel.
+    """A boolean mask, also as a tensor to add to scores and as an argument of torch's fused kernel.
 
     Args:
         allowed: True = may attend, broadcastable to (B, H, Q, K).
@@ -34,12 +32,12 @@ class Mask:
         causal: tuple[int, int] | None = None,
         padding_mask: Bool[Tensor, "B K"] | None = None,
         device: torch.device | str = "cpu",
-    ) -> Mask | None:
+    ) -> "Mask | None":
         """Return the conjunction of the given masks; None when every query may attend to every key.
 
         Args:
-            causal: (Q, K): the queries are the last Q of K positions and attend to themselves and earlier ones.
-            padding_mask: True = real token; the others are attended to by no query.
+            causal: (Q, K) of a `causal_mask`.
+            padding_mask: True = real token; no query attends to the others.
             device: device of the causal mask.
         """
         masks = []
@@ -61,32 +59,32 @@ class Mask:
     def sdpa_kwargs(self) -> dict[str, Any]:
         """Return the mask as an argument of `scaled_dot_product_attention`.
 
-        Its `is_causal` aligns the queries with the first keys, so it is used only where there are as many of both.
+        Its `is_causal` aligns the queries with the first keys, and is used only where there are as many of both.
         """
         square = self.allowed.shape[-2] == self.allowed.shape[-1]
         return {"is_causal": True} if self.is_causal and square else {"attn_mask": self.allowed}
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device | str = "cpu") -> Bool[Tensor, "Q K"]:
-    """Return the look-ahead mask (paper, 3.2.3): position i may attend to positions ≤ i, shape (Q, K).
+    """Return the look-ahead mask (paper, 3.2.3): a position may attend to itself and earlier ones.
 
     The queries are the last Q of the K positions, as they are when a cache holds the earlier ones.
     """
-    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
-    return ones.tril(diagonal=n_keys - n_queries)
-
-
-def mask_scores(scores: Float[Tensor, "B H Q K"], mask: Tensor | None) -> Float[Tensor, "B H Q K"]:
-    """Return scores to which a softmax gives no weight where the boolean mask is False."""
-    return scores if mask is None else scores + additive_mask(mask, scores.dtype)
+    full = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return full.tril(diagonal=n_keys - n_queries)
 
 
 def additive_mask(mask: Bool[Tensor, "#B #H #Q #K"], dtype: torch.dtype) -> Float[Tensor, "#B #H #Q #K"]:
     """Return 0 where the mask is True, and half of the lowest number of `dtype` elsewhere.
 
-    Since that is finite, a row of masked keys alone stays free of NaN, in the gradient too.
+    Since that is finite, a query without any key gives no NaN, in the gradient either.
     """
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min / 2)
+
+
+def mask_scores(scores: Float[Tensor, "B H Q K"], mask: Tensor | None) -> Float[Tensor, "B H Q K"]:
+    """Return scores to which a softmax gives no weight where the mask is False."""
+    return scores if mask is None else scores + additive_mask(mask, scores.dtype)
 
 
 def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float[Tensor, "B H Q n"]:

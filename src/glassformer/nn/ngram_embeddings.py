@@ -1,7 +1,5 @@
 """Embeddings added to those of tokens: character n-grams of a word, pairs of words, hashed n-grams of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,14 +23,14 @@ class NgramBatch:
     """The n-grams of a batch of texts; those of a repeated token are stored once.
 
     Args:
-        index: (B, S) row of `ngrams` of each token; row 0 has no n-grams.
-        ngrams: (U, G) n-gram ids, from 1; 0 where there are fewer than G.
+        index: row of `ngrams` of each token; row 0 has no n-grams.
+        ngrams: n-gram ids, from 1; 0 where there are fewer than G.
     """
 
     index: Int[Tensor, "B S"]
     ngrams: Int[Tensor, "U G"]
 
-    def to(self, device: torch.device | str) -> NgramBatch:
+    def to(self, device: torch.device | str) -> "NgramBatch":
         """Return a copy on that device."""
         return NgramBatch(self.index.to(device, non_blocking=True), self.ngrams.to(device, non_blocking=True))
 
@@ -40,17 +38,12 @@ class NgramBatch:
 class NgramEmbedding(nn.Module):
     """Mean or sum of the embeddings of each token's n-grams (the sum: Bojanowski et al. 2017).
 
-    Args:
-        n_ngrams: rows of the table; row 0 is padding and is never read.
-        d_model: width of a row.
-        std: standard deviation of the initial weights.
-        mode: "mean" or "sum".
+    The table has n_ngrams rows, of which row 0 is padding and never read. `std` is that of the initial weights.
     """
 
     def __init__(self, n_ngrams: int, d_model: int, std: float, mode: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
-        self.mode = mode
-        self.weight = nn.Parameter(torch.empty(n_ngrams, d_model))
+        self.mode, self.weight = mode, nn.Parameter(torch.empty(n_ngrams, d_model))
         nn.init.normal_(self.weight, std=std)
 
     def forward(self, batch: NgramBatch) -> Float[Tensor, "B S D"]:
@@ -82,8 +75,7 @@ class BigramEmbedding(nn.Module):
 
     def lookup_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of the pair that each token ends, 0 if it is not listed."""
-        # Id 0 is padding, which is in no pair.
-        key = F.pad(ids[:, :-1], (1, 0)) * self.vocab_size + ids
+        key = F.pad(ids[:, :-1], (1, 0)) * self.vocab_size + ids  # id 0 is padding, which is in no pair
         position = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
         return torch.where(self.keys[position] == key, position + 1, 0)
 
@@ -95,7 +87,7 @@ class BigramEmbedding(nn.Module):
 class HashedNgramEmbedding(NgramEmbedding):
     """Sum of the embeddings of the n-grams of 2 to `max_ngram` tokens that end with each token.
 
-    A row is chosen by a hash of the n-gram, so n-grams may share one (Pagnoni et al. 2024, "Byte Latent Transformer",
+    A hash of the n-gram chooses its row, so that n-grams may share one (Pagnoni et al. 2024, "Byte Latent Transformer",
     3.2.1). Departures: rows begin at zero, n begins at 2, the sum is not divided. An n-gram that would begin before the
     text, or contains a special token, has no row.
 
@@ -115,12 +107,8 @@ class HashedNgramEmbedding(NgramEmbedding):
         self.dropout = Dropout(dropout)
 
     def lookup_ids(self, ids: Int[Tensor, "B L"], n_new: int) -> Int[Tensor, "B T G"]:
-        """Return the rows of the last T = n_new tokens' n-grams, shortest first; 0 for none.
-
-        The rows of n-grams of n tokens begin at 1 + (n - 2) · n_rows.
-        """
-        key, exists = (ids + 1) * MULTIPLIER, ids >= self.n_special
-        rows: list[Tensor] = []
+        """Return the rows of the last T = n_new tokens' n-grams, shortest first; 0 for none."""
+        key, exists, rows = (ids + 1) * MULTIPLIER, ids >= self.n_special, list[Tensor]()
         for n in range(2, self.max_ngram + 1):
             before = F.pad(ids, (n - 1, 0), value=-1)[:, : ids.shape[1]]
             key = (key + before + 1) * MULTIPLIER  # modulo 2⁶⁴
@@ -129,7 +117,7 @@ class HashedNgramEmbedding(NgramEmbedding):
         return torch.stack(rows, dim=-1)[:, ids.shape[1] - n_new :]
 
     def batch_of(self, ids: Int[Tensor, "B L"], n_new: int) -> NgramBatch:
-        """Return the input of `forward` for the last n_new tokens of ids; dropout omits some n-grams in training."""
+        """Return the input of `forward` for the last n_new tokens of ids, with dropout in training."""
         rows = self.lookup_ids(ids, n_new)
         if self.training:
             rows = torch.where(self.dropout(torch.ones(rows.shape, device=ids.device)) > 0, rows, 0)

@@ -1,6 +1,4 @@
-"""The two norms. Each works on one token at a time, over its features."""
-
-from __future__ import annotations
+"""Normalisation of each token over its features."""
 
 import torch
 from jaxtyping import Float
@@ -14,8 +12,7 @@ class LayerNorm(nn.Module):
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d_model))
-        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.weight, self.bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)

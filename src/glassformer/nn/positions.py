@@ -1,14 +1,9 @@
-"""How a model without recurrence tells positions apart: sinusoidal, learned, rotary, or not at all.
+"""How a model without recurrence distinguishes positions: sinusoidal, learned, rotary, or not at all.
 
-Sinusoidal and learned positions are vectors added to the token embeddings (added, not concatenated: the
-width stays d_model, and the model can learn to keep the two in different directions). Rotary positions
-are not added; they turn queries and keys inside self attention.
-
-Positions are per row, (B, L), for texts packed into a row begin at 0 each; where all rows are numbered alike
-B is 1.
+Sinusoidal and learned positions are vectors added to the token embeddings; rotary positions rotate queries and keys in
+self attention. Positions are given per row, (B, L), since texts packed into a row begin at 0 each; B is 1 where all
+rows have the same.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -20,7 +15,7 @@ from glassformer.nn.cache import DecoderCache
 
 
 def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
-    """Return the positions of n_new tokens behind those in the cache, (1, L): equal in every row."""
+    """Return the positions of n_new tokens after those in the cache, equal in every row."""
     start = 0 if cache is None else cache.length
     return torch.arange(start, start + n_new, device=device)[None]
 
@@ -28,8 +23,8 @@ def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -
 def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
     """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5).
 
-    Every value is in [-1, 1], every position differs, and PE(pos + k) is a rotation of PE(pos) that depends only on k.
-    An odd d_model loses its last cosine.
+    Every position differs, and PE(pos + k) is a rotation of PE(pos) that depends only on k. An odd d_model loses its
+    last cosine.
     """
     position = torch.arange(n_positions, dtype=torch.float64)[:, None]
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -41,7 +36,7 @@ def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids for positions 0 … max_len - 1, times an amplitude: 1, as in the paper, beside rows of size 1."""
+    """Fixed sinusoids of positions 0 … max_len - 1, times an amplitude (1 in the paper)."""
 
     table: Tensor
 
@@ -55,7 +50,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """One trained vector a position, as in BERT and GPT-2 (the paper found no difference)."""
+    """One trained vector per position, as in BERT and GPT-2 (the paper found no difference)."""
 
     def __init__(self, max_len: int, d_model: int) -> None:
         super().__init__()
@@ -68,10 +63,10 @@ class LearnedPositions(nn.Module):
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotary positions (Su et al. 2021) of L positions a row: cosines and sines, each (B, L, E).
+    """Rotary positions (Su et al. 2021): cosines and sines, each (B, L, E).
 
-    Feature j is paired with j + E/2, as most implementations do; the paper pairs neighbours. The two
-    differ by a fixed permutation of features, which the projections learn around.
+    Feature j is paired with j + E/2, as in most implementations; the paper pairs neighbours, which is the same up to a
+    permutation of features.
     """
 
     cos: Tensor
@@ -79,7 +74,7 @@ class Rotation:
     base: float = 10000.0
 
     @staticmethod
-    def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> Rotation:
+    def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> "Rotation":
         """Return the rotation of each position, for heads of even width d_head."""
         if d_head % 2:
             raise ValueError(f"rotary positions need an even d_head, not {d_head}")
@@ -89,7 +84,7 @@ class Rotation:
         return Rotation(angle.cos(), angle.sin(), base)
 
     def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
+        """Rotate queries or keys, every head alike."""
         first, second = x.chunk(2, dim=-1)
         turned = torch.cat([-second, first], dim=-1)
-        # The heads of a row turn alike: (B, 1, L, E).
         return x * self.cos[:, None].to(x.dtype) + turned * self.sin[:, None].to(x.dtype)

@@ -5,8 +5,6 @@ gradient while it is in the cache. With p the softmax of a row z and q its smoot
 log Σ exp z - Σ q z, and its gradient p - q.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

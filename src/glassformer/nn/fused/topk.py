@@ -1,22 +1,19 @@
-"""Find the k largest sums of two broadcast tensors without sorting all of them."""
-
-from __future__ import annotations
+"""The k largest sums of two broadcast tensors, without sorting all of them."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK = 32
-"""Neighbours that are compared by their maximum first, which costs a tenth of sorting them."""
+"""Neighbours that are first compared by their maximum, which costs a tenth of sorting them."""
 
 
 def add_topk(
     x: Float[Tensor, "N w V"], offset: Float[Tensor, "N w"], k: int
 ) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
-    """Return the values and indices of `(x + offset[:, :, None]).view(N, -1).topk(k)`.
+    """Return the values and indices of `(x + offset[:, :, None]).view(N, -1).topk(k)`, for w · (V // BLOCK) >= k.
 
-    The k largest lie in the k blocks with the largest maxima, or behind the last whole block of a row. There must be k
-    blocks or more: w · (V // BLOCK) >= k.
+    The k largest lie in the k blocks with the largest maxima, or after the last full block of a row.
     """
     n, width, size = x.shape
     n_blocks, device = size // BLOCK, x.device
