@@ -126,7 +126,7 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
         assert message in output[0] and output[0].count("error:") == 1 and output[1] == "", (message, output)
     assert not (tmp_path / "x").exists()
     codes, output = ended(start(tmp_path, 2, *ours, others=new_run(tmp_path, "elsewhere")))
-    assert codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not there for every process" in output[0], (
+    assert codes == [2, 2] and f"process 1: {tmp_path / 'elsewhere'} is not visible to every process" in output[0], (
         output
     )
 
