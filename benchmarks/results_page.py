@@ -45,10 +45,7 @@ def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: li
         if (image := image_name(section)) in images:
             parts.append(f"![Learning curves of {section}](docs/images/{image})")
     if ablations:
-        parts += [
-            "## Ablations",
-            "Each row changes one thing; the last column is its mean difference to the first.",
-        ]
+        parts += ["## Ablations", "Each row changes one thing; the last column is its mean difference to the first."]
     for ablation in ablations:
         if "tried" in ablation:
             parts += [f"## {ablation['title']}", "\n".join(f"- {line}" for line in ablation["tried"])]
