@@ -156,6 +156,13 @@ def test_help_without_a_recipe_shows_recipes_and_every_flag(cli: Callable) -> No
     assert {flag.replace("no-", "") for flag in flags.known_flags(train.TrainArguments)} <= shown
 
 
+def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None:
+    out = " ".join(cli("train", "imdb", "--help").out.replace("│", " ").split())
+    assert "--accumulate INT Number of batches whose gradients are accumulated into one step. (≥ 1, default 1)" in out
+    assert "--split-seed INT Seed of the held-out split. (in [0, 4294967295], default 0)" in out
+    assert "--init-from RUN" in out and "{None}" not in out and "default: " not in out
+
+
 @pytest.mark.parametrize(
     ("words", "value"),
     [

@@ -10,6 +10,9 @@ import tyro
 from glassformer.config import idle
 from glassformer.config.fields import docstrings
 
+PLACEHOLDERS = {"_file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "DIR", "init_from": "RUN"}
+"""The end of a text field's name, and what stands for its value in the help."""
+
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
 
@@ -50,7 +53,9 @@ def offer(
             taken.add(f.name)
             behavior = _range_and_default(f, value)
             argument = tyro.conf.arg(
-                help=help_texts[f.name], metavar=_metavar(hints[f.name]), help_behavior_hint=behavior
+                help=f"Disable: {help_texts[f.name]}" if value is True else help_texts[f.name],
+                metavar=_metavar(f.name, hints[f.name]),
+                help_behavior_hint=behavior,
             )
             made.append((f.name, Annotated[hints[f.name], argument], field(default=value)))
         elif (inner := offer(value, everything, ignores, name, taken)).__dataclass_fields__:
@@ -61,17 +66,21 @@ def offer(
     return offered
 
 
-def _metavar(hint: Any) -> str | None:
-    """Return what stands for a value in the help, `INT`; None leaves it to tyro (choices, switches)."""
+def _metavar(name: str, hint: Any) -> str | None:
+    """Return the placeholder of a value in the help, such as `INT` or `FILE`; None for choices and switches."""
     kinds_of = [kind for kind in get_args(hint) if kind is not type(None)] if get_origin(hint) is not Literal else []
     kind = kinds_of[0] if kinds_of else hint
-    return {int: "INT", float: "FLOAT", str: "STR"}.get(kind)
+    text = next((placeholder for end, placeholder in PLACEHOLDERS.items() if name.endswith(end)), "TEXT")
+    return {int: "INT", float: "FLOAT", str: text}.get(kind)
 
 
 def _range_and_default(f: Field[Any], value: Any) -> str:
     """Return the interval and the default of a number or a choice for its help, `(in [1, 1000], default 4)`."""
-    interval = f"in {f.metadata['interval']}" if "interval" in f.metadata else ""
-    default = {None: "", False: "", True: "on by default", "": ""}.get(value, f"default {value}")
+    interval = f.metadata.get("interval", "")
+    if interval.endswith(", inf)"):
+        interval = f"{'≥' if interval[0] == '[' else '>'} {interval[1:].partition(',')[0]}"
+    interval = f"in {interval}" if interval[:1] in ("[", "(") else interval
+    default = "" if value is None or isinstance(value, bool) or value == "" else f"default {value}"
     parts = ", ".join(part for part in (interval, default) if part)
     return f"({parts})" if parts else ""
 
