@@ -54,6 +54,16 @@ def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_ba
         assert torch.equal(layer(x[:n]), together[:n])
 
 
+def test_bf16_needs_no_kernel_of_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    weight, bias, x = torch.randn(48, 64), torch.randn(48), torch.randn(5, 64)
+    expected = Bf16Linear(weight, bias)(x)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    layer = Bf16Linear(weight, bias)
+    assert layer._blocks is None
+    assert torch.allclose(layer(x), expected, rtol=2**-7, atol=2**-5)
+
+
 def test_int8_gives_a_row_the_same_in_every_batch_to_the_last_bit() -> None:
     torch.manual_seed(0)
     layer, x = Int8Linear(torch.randn(48, 64), torch.randn(48)), torch.randn(37, 64)

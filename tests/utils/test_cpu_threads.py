@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -122,6 +124,20 @@ def test_this_process_is_not_another() -> None:
         sum(range(10_000))
     after = cpu_threads.usage()
     assert after.all > before.all and after.clock > before.clock
+
+
+def test_all_cores_are_ours_where_no_system_call_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert cpu_threads.cores() == set(range(os.cpu_count() or 1))
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_an_openmp_that_cannot_end_its_threads_keeps_them(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: asked.append(name) or SimpleNamespace())
+    cpu_threads.let_go()
+    assert asked == ([None] if platform == "linux" else [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -76,3 +78,33 @@ def test_fp16_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=["none", "qnnpack"]))
     with pytest.raises(UsageError, match="fp16 takes a kernel of FBGEMM"):
         choose_precision("fp16", CPU)
+
+
+def test_int8_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch, "_int_mm")
+    with pytest.raises(UsageError, match="int8 takes a product of int8 matrices"):
+        choose_precision("int8", CPU)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"avx2": True}, {"neon": True, "bf16": True}, {"avx512_bf16": False}])
+def test_without_native_bf16_on_x86_the_precision_is_fp32(
+    capabilities: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arm processors with bf16 are not measured, so they compute in fp32 unless asked."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision("auto", CPU) == "fp32" and choose_precision("bf16", CPU) == "bf16"
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_memory_of_a_system_without_glibc_is_left_alone(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def no_library(name: object) -> None:
+        asked.append(name)
+        raise OSError(f"{name}: no such file")
+
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    with tuned(CPU):
+        assert torch.ones(3).sum() == 3
+    assert asked == (["libc.so.6"] if platform == "linux" else [])

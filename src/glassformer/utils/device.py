@@ -39,8 +39,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
 
     Raises:
-        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or fp16,
-            and this torch has no kernel for it, as on processors that are not x86.
+        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or this
+            torch has no kernel for it (fp16: as on processors that are not x86).
     """
     if name in ("int8", "fp16"):
         if device.type != "cpu":
@@ -50,6 +50,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
         if name == "fp16" and not (kernel and "fbgemm" in torch.backends.quantized.supported_engines):
             message = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
             raise UsageError(message, "use another --precision")
+        if name == "int8" and not hasattr(torch, "_int_mm"):
+            raise UsageError("int8 takes a product of int8 matrices, which this torch has not", "use another --precision")
         return name
     if name != "auto":
         fast = name == "bf16"
