@@ -11,6 +11,7 @@ from functools import partial
 
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
+from benchmarks.speed.quality import run_quality
 from benchmarks.speed.ranks import run_ranks
 from benchmarks.speed.shared_cpu import run_shared_cpu
 from benchmarks.speed.startup import run_startup
@@ -27,6 +28,7 @@ RUN: dict[str, Callable[[Options], Section]] = {
     "f": run_shared_cpu,
     "g": run_startup,
     "h": run_ranks,
+    "i": run_quality,
 }
 
 

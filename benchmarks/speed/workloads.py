@@ -31,7 +31,7 @@ def word_of(token: int) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """One kind of training. Every implementation has these sizes, d_ff = 4 · d_model and this dropout.
+    """One kind of training. Every implementation has these sizes and this dropout.
 
     Args:
         name, title: how it is asked for, and what the table calls it.
@@ -45,6 +45,7 @@ class Workload:
         tolerance: how far the mean loss of the last quarter of those updates may be from the plain loop's, in nats.
             More for a classifier, whose implementations start their heads differently: from .75 they fall to .3 to .5.
         dropout: on embeddings and on every sublayer's output; none on attention weights.
+        hidden: the width of the feed-forward blocks; 4 · d_model where absent.
     """
 
     name: str
@@ -63,11 +64,12 @@ class Workload:
     dropout: float = 0.1
     lr: float = 5e-4
     clip: float = 1.0
+    hidden: int | None = None
 
     @property
     def d_ff(self) -> int:
-        """Return the paper's 4 · d_model."""
-        return 4 * self.d_model
+        """Return the width of the feed-forward blocks: `hidden`, or the paper's 4 · d_model."""
+        return self.hidden or 4 * self.d_model
 
     @property
     def pre_norm(self) -> bool:

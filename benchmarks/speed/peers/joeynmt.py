@@ -29,9 +29,9 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 class Translator(nn.Module):
-    """`joeynmt.model.Model`."""
+    """`joeynmt.model.Model`, its norms after ("post") or before ("pre") each sublayer."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, layer_norm: str = "post") -> None:
         super().__init__()
         w = spec.workload
         half: dict[str, Any] = {
@@ -41,7 +41,7 @@ class Translator(nn.Module):
             "hidden_size": w.d_model,
             "ff_size": w.d_ff,
             "dropout": w.dropout,
-            "layer_norm": "post",
+            "layer_norm": layer_norm,
             "activation": "relu",
             "embeddings": {"embedding_dim": w.d_model, "scale": True, "dropout": w.dropout},
         }

@@ -51,7 +51,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
             message = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
             raise UsageError(message, "use another --precision")
         if name == "int8" and not hasattr(torch, "_int_mm"):
-            raise UsageError("int8 takes a product of int8 matrices, which this torch has not", "use another --precision")
+            message = "int8 takes a product of int8 matrices, which this torch has not"
+            raise UsageError(message, "use another --precision")
         return name
     if name != "auto":
         fast = name == "bf16"
