@@ -53,11 +53,14 @@ class TorchCurve:
 
     Args:
         model: gives logits (B, T, V) for what `batch` returns.
-        spec: "precision" of autocast, "seed", "betas", "weight_decay" of the matrices, and "label_smoothing".
+        spec: "precision" of autocast, "threads" of torch (its own choice if absent),
+            "seed", "betas", "weight_decay" of the matrices, and "label_smoothing".
     """
 
     def __init__(self, model: nn.Module, spec: dict[str, Any]) -> None:
         torch.set_float32_matmul_precision("medium")
+        if "threads" in spec:
+            torch.set_num_threads(spec["threads"])
         keep_large_blocks()
         self.model, self.spec, self.n_steps = model.train(), spec, 0
         self.rng = np.random.default_rng(spec["seed"])
