@@ -133,11 +133,11 @@ def test_all_cores_are_ours_where_no_system_call_tells(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_an_openmp_that_cannot_end_its_threads_keeps_them(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+    opened: list[object] = []
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: asked.append(name) or SimpleNamespace())
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: opened.append(name) or SimpleNamespace())
     cpu_threads.let_go()
-    assert asked == ([None] if platform == "linux" else [])
+    assert opened == ([None] if platform == "linux" else [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")

@@ -90,21 +90,21 @@ def test_int8_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_native_bf16_on_x86_the_precision_is_fp32(
     capabilities: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arm processors with bf16 are not measured, so they compute in fp32 unless asked."""
+    """Arm processors with bf16 are not measured, so they compute in fp32 unless opened."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert choose_precision("auto", CPU) == "fp32" and choose_precision("bf16", CPU) == "bf16"
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_memory_of_a_system_without_glibc_is_left_alone(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+    opened: list[object] = []
 
     def no_library(name: object) -> None:
-        asked.append(name)
+        opened.append(name)
         raise OSError(f"{name}: no such file")
 
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(ctypes, "CDLL", no_library)
     with tuned(CPU):
         assert torch.ones(3).sum() == 3
-    assert asked == (["libc.so.6"] if platform == "linux" else [])
+    assert opened == (["libc.so.6"] if platform == "linux" else [])
