@@ -90,7 +90,7 @@ def test_int8_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_native_bf16_on_x86_the_precision_is_fp32(
     capabilities: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arm processors with bf16 are not measured, so they compute in fp32 unless opened."""
+    """Arm processors with bf16 are not measured, so they compute in fp32 unless bf16 is requested."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert choose_precision("auto", CPU) == "fp32" and choose_precision("bf16", CPU) == "bf16"
 
