@@ -1,4 +1,4 @@
-"""For all tests: every shape and type annotated in `glassformer` is checked when it is called, and one thread computes.
+"""For all tests: calls of functions whose annotations have shapes are checked, and one thread computes.
 
 Sums divided among threads have other last bits, and how many threads there are depends on what else runs.
 """

@@ -9,7 +9,7 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, Int, TypeCheckError
-from tests.helpers.typechecker import check
+from tests.helpers.typechecker import SOURCE, check, modules_with_shapes
 from torch import Tensor
 
 from glassformer.nn.attention import attention
@@ -92,3 +92,11 @@ def test_axes_of_one_call_are_not_those_of_another() -> None:
         return x[1:]
 
     assert twice(torch.ones(4)).tolist() == [3, 4]
+
+
+def test_modules_with_shapes_are_checked_and_no_package_is() -> None:
+    """A package that imported jaxtyping would be checked with all its modules."""
+    found = modules_with_shapes()
+    assert {"glassformer.nn.attention", "glassformer.models.translator", "glassformer.decode.search"} <= set(found)
+    assert not any((SOURCE / name.replace(".", "/")).is_dir() for name in found)
+    assert "glassformer.config.recipes" not in found
