@@ -61,6 +61,10 @@ class Options:
                 return
             yield i
 
+    def settling(self, seconds: float) -> float:
+        """Return seconds of unmeasured work before a measurement: none with `--tiny`, whose figures are of no use."""
+        return 0.0 if self.tiny else seconds
+
     def workload(self, name: str) -> Workload:
         """Return a workload in the requested size."""
         w = tiny(WORKLOADS[name]) if self.tiny else WORKLOADS[name]

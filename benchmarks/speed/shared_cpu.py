@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import log, our_precision, spec_of, wait_for_quiet
+from benchmarks.speed.training import log, our_precision, settle, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
 
 FIXED = {"OMP_NUM_THREADS": str(os.cpu_count() or 1)}
@@ -123,9 +122,7 @@ def round_of(child: Child, n_loops: int, options: Options) -> tuple[dict[str, An
     if not options.anyway:
         wait_for_quiet(options.wait)
     with busy_loops(n_loops):
-        began = time.monotonic()
-        while time.monotonic() - began < SETTLING_SECONDS:
-            child.request(batches=1)
+        settle(options.settling(SETTLING_SECONDS), lambda: child.request(batches=1))
         with OtherLoad() as load:
             answer = child.request(batches=BATCHES)
     return answer, load.cores

@@ -228,7 +228,7 @@ def measure(row: Row, options: Options) -> None:
     if not options.anyway:
         wait_for_quiet(options.wait)
     try:
-        settle(lambda: child.request(batches=1))
+        settle(options.settling(SETTLING_SECONDS), lambda: child.request(batches=1))
         with OtherLoad() as load:
             row.rounds.append(child.request())
     except ChildError as error:
@@ -241,10 +241,10 @@ def measure(row: Row, options: Options) -> None:
     log(f"{row.title}, {row.name}: {row.speeds[-1]:,.0f} per second, others {load.cores or 0:.2f} cores")
 
 
-def settle(work: Callable[[], object]) -> None:
+def settle(seconds: float, work: Callable[[], object]) -> None:
     """Do some of the work, unmeasured: who looks at how busy others are has just seen the row before."""
     began = time.monotonic()
-    while time.monotonic() - began < SETTLING_SECONDS:
+    while time.monotonic() - began < seconds:
         work()
 
 

@@ -20,7 +20,7 @@ from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.training import interruptible, log, our_precision, settle, wait_for_quiet
+from benchmarks.speed.training import SETTLING_SECONDS, interruptible, log, our_precision, settle, wait_for_quiet
 from benchmarks.speed.workloads import FIRST_WORD, make_texts, word_of
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def measure(row: Row, how: str, beam: int, n: int, options: Options) -> None:
     if not options.anyway:
         wait_for_quiet(options.wait)
     assert row.child is not None
-    settle(lambda: row.child and row.child.request(how="one", beam=beam, which=[0]))
+    settle(options.settling(SETTLING_SECONDS), lambda: row.child and row.child.request(how="one", beam=beam, which=[0]))
     with OtherLoad() as load:
         answer = row.child.request(how=how, beam=beam, which=list(range(n)))
     row.rounds[how, beam].append(answer)
