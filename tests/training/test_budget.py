@@ -17,7 +17,7 @@ from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
-from glassformer.training.budget import Pace, in_updates, measure_pace
+from glassformer.training.budget import Pace, batches_to_time, in_updates, measure_pace
 from glassformer.training.preparation import settle_budget
 from glassformer.training.validation import Validator
 
@@ -69,6 +69,15 @@ def test_the_pace_counts_the_making_of_batches() -> None:
     make = run.task.make_batch
     run.task.make_batch = lambda corpus, index: (time.sleep(0.1), make(corpus, index))[1]
     assert measure_pace(run.context).step >= 0.1
+
+
+def test_a_tenth_of_a_short_run_is_timed() -> None:
+    """Unless its budget is in minutes, which the speed decides."""
+    assert batches_to_time(TrainConfig(epochs=None, steps=4), 100) == (3, 3)
+    assert batches_to_time(TrainConfig(epochs=None, steps=50, accumulate=4), 100) == (8, 20)
+    assert batches_to_time(TrainConfig(epochs=2.0, steps=5000), 60) == (8, 12)
+    assert batches_to_time(TrainConfig(epochs=None, steps=5000), 100) == (8, 32)
+    assert batches_to_time(TrainConfig(epochs=None, steps=4, minutes=1.0), 100) == (8, 32)
 
 
 def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:

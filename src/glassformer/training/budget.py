@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from glassformer.config import Config
+from glassformer.config import Config, TrainConfig
 from glassformer.training.context import RunContext
 from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 
 WARM_UP, TIMED, FEWEST = 8, 32, 3
-"""Updates before the clock counts (caches and thread pools are cold), steps it counts, and the fewest it does."""
+"""Steps before the clock counts (caches and thread pools are cold), steps it counts, and the fewest it does."""
+MOST_TIMED = 0.1
+"""The most of a run that is timed before it, where the speed is only reported."""
 PATIENCE_SECONDS = 4.0
 """A measurement ends after this, or after MEASURING of a budget in minutes."""
 MEASURING, VALIDATING = 0.02, 0.15
@@ -47,17 +49,18 @@ def measure_pace(run: RunContext) -> Pace:
     torch.manual_seed(run.config.train.seed)
     state = TrainState.start(run.task.build_model().to(run.device), run.task, run.group)
     plan = run.task.epoch_batches(run.train, 0)
+    warm_up, timed = batches_to_time(run.config.train, len(plan))
     times: list[float] = []
     n_tokens = n_slots = 0.0
     began = time.perf_counter()
-    for step in range(WARM_UP + TIMED):
+    for step in range(warm_up + timed):
         (late,) = run.group.broadcast(time.perf_counter() - began > patience)
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
         batches = local_batches(run, [plan[step % len(plan)]])
         optimizer_step(state, run, batches, 0.1 * run.config.train.lr)
-        if step >= WARM_UP or (late and step > 0):
+        if step >= warm_up or (late and step > 0):
             times.append(time.perf_counter() - start)
             n_tokens += sum(batch.n_tokens for batch in batches)
             n_slots += sum(batch.n_slots for batch in batches)
@@ -66,6 +69,19 @@ def measure_pace(run: RunContext) -> Pace:
     update_takes = seconds * run.config.train.accumulate
     n_tokens, n_slots = run.group.all_reduce(n_tokens, n_slots)
     return Pace(*run.group.broadcast(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
+
+
+def batches_to_time(config: TrainConfig, batches_per_epoch: int) -> tuple[int, int]:
+    """Return how many batches to train on before the clock counts, and how many to time.
+
+    A budget in minutes is converted with the speed. Other runs only report it, and short ones would be over sooner.
+    """
+    if config.minutes is not None:
+        return WARM_UP, TIMED
+    of_epochs = (config.epochs or math.inf) * batches_per_epoch
+    n_batches = min(of_epochs, (config.steps or math.inf) * config.accumulate)
+    timed = int(min(TIMED, max(FEWEST, MOST_TIMED * n_batches)))
+    return min(WARM_UP, timed), timed
 
 
 def _time_validation(run: RunContext, state: TrainState) -> float:

@@ -33,8 +33,11 @@ export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p >
 /** "2.4e−7". */
 export const tiny = (x: number) => (x === 0 ? "0" : x < 0.001 ? x.toExponential(1).replace("-", MINUS) : number(x));
 
+/** `toLocaleString` makes a formatter in each call, which a page of many shapes waits for. */
+const thousands = new Intl.NumberFormat("en");
+
 /** With thousands separators, as on the command line: "3,292,416". */
-export const count = (n: number) => n.toLocaleString("en");
+export const count = (n: number) => thousands.format(n);
 
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
