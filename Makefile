@@ -44,11 +44,12 @@ test-all: $(VENV)/.installed-test
 
 # Without a browser the tests of the page are skipped, except where CI=true: there they fail.
 browser:
-	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do \
 		command -v $$name >/dev/null && exit 0; done; \
 	command -v apt-get >/dev/null || { echo "Install Chromium, so that 'chromium' is on the PATH." >&2; exit 1; }; \
 	if [ "$$(id -u)" = 0 ]; then as=; else as=sudo; fi; \
-	$$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
+	get="$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends"; \
+	$$as apt-get update -qq && { $$get chromium-headless-shell || $$get chromium; }
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff format .

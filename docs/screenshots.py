@@ -85,7 +85,8 @@ def save(data: bytes, path: Path) -> None:
 def main(folders: list[str]) -> None:
     """The runs in the order imdb, translation, Shakespeare, dates."""
     IMAGES.mkdir(exist_ok=True)
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-headless-shell", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for folder, name in zip(folders[:3], ("imdb", "ende", "bard"), strict=True):

@@ -16,7 +16,7 @@ from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 
 TINY = {
-    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
+    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64, "ensemble_size": 1},
     "text": {"vocab_size": 300, "max_len": 40},
     "epochs": 3,
     "minutes": None,

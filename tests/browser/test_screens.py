@@ -43,13 +43,14 @@ def test_no_serious_findings_and_no_sideways_scrolling(app: Callable[..., App], 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_reload_shows_the_same(app: Callable[..., App], name: str) -> None:
     task = MODELS[name][0]
+    page = app(name)
     for screen, params in [
         ("step", {"node": STEPS[task], "head": 1, "cell": "2,1", "arithmetic": 1}),
         ("attention", {"layer": 0, "head": 1}),
         ("decode", {}),
         ("why", {"method": "integrated_gradients"}),
     ]:
-        page = app(name, screen, text=TEXTS[task], **params)
+        page.go(screen, text=TEXTS[task], **params)
         page.settle()
         before = page.page.inner_text("main")
         address = page.page.url

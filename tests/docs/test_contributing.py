@@ -77,10 +77,23 @@ def run(root: Path, *command: str, at: str = ".") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(SECTIONS) - SHOWN_ELSEWHERE))
-def test_a_recipe_applied_to_a_copy_works(name: str, tmp_path: Path) -> None:
-    script = follow(SECTIONS[name], tmp_path)
-    run(tmp_path, sys.executable, "-c", script)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="scripts run in forked processes")
+def test_each_recipe_applied_to_a_copy_of_its_own_works(tmp_path: Path) -> None:
+    """One test, as importing torch once for all is most of its time saved."""
+    folders = [tmp_path / name for name in sorted(set(SECTIONS) - SHOWN_ELSEWHERE)]
+    for folder in folders:
+        (folder / "script.py").write_text(follow(SECTIONS[folder.name], folder), encoding="utf-8")
+    output = run(ROOT, sys.executable, "-m", "tests.helpers.forked_scripts", *map(str, folders))
+    assert output.endswith("failed:\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="scripts run in forked processes")
+def test_a_script_that_fails_is_named(tmp_path: Path) -> None:
+    for name, script in {"good": "import os", "bad": "1 / 0"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "script.py").write_text(script, encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"(?s)ZeroDivisionError.*failed: \S+bad\n"):
+        run(ROOT, sys.executable, "-m", "tests.helpers.forked_scripts", str(tmp_path / "good"), str(tmp_path / "bad"))
 
 
 MODULES = ROOT / "web/node_modules"
