@@ -188,8 +188,14 @@ device = "cpu"
 """
 """What a person would write down of it, to train with."""
 
+
+def register_tag() -> None:
+    """Register the task in a process of its own."""
+    register(Tag)
+
+
 if __name__ == "__main__":
     from glassformer.cli.main import main
 
-    register(Tag)
+    register_tag()
     raise SystemExit(main(sys.argv[1:]))
