@@ -104,7 +104,7 @@ def read_options(argv: list[str] | None = None) -> Options:
         "--json", type=Path, help="file for everything measured; its parts that are not measured now stay"
     )
     parser.add_argument("--write", type=Path, help="write the tables between <!-- speed --> and <!-- /speed --> here")
-    parser.add_argument("--readme", type=Path, help="write a line or two of each part between the same markers here")
+    parser.add_argument("--readme", type=Path, help="write the lines of parts e and i between the same markers here")
     parser.add_argument("--batches", type=int, help="batches of a training round, if not the workload's own")
     return Options(**vars(parser.parse_args(argv)))
 
