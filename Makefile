@@ -12,7 +12,7 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo docs docs-check test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -22,6 +22,8 @@ help:
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make format     ruff format on every Python file"
 	@echo "make lint       ruff and pyright"
+	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
+	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
@@ -59,6 +61,14 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python$(EXE)
 
+# Warnings are errors. The cells' outputs are kept until the package or the book changes.
+docs: $(VENV)/.installed-docs
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -j 2 -q docs docs/_build/html
+
+# The built site in a browser, from disk.
+docs-check: docs $(VENV)/.installed-test
+	CI=true $(BIN)/python -m pytest -q docs/checks
+
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results
 
@@ -84,7 +94,7 @@ web-check: web/node_modules/.installed $(VENV)/.installed
 	diff -r build/web src/glassformer/explain/page/static
 
 clean:
-	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build
+	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build docs/_build
 
 # Stamps: remade when what there is to install changes.
 $(VENV)/.installed: $(BIN)/python$(EXE) pyproject.toml constraints.txt
@@ -93,6 +103,10 @@ $(VENV)/.installed: $(BIN)/python$(EXE) pyproject.toml constraints.txt
 
 $(VENV)/.installed-test: $(BIN)/python$(EXE) pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-docs: $(BIN)/python$(EXE) pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	@touch $(VENV)/.installed $@
 
 $(BIN)/python$(EXE):

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows works: its edits, read from the document, are applied to a copy of the sources."""
+"""What the guides to extending show works: their edits, read from the pages, are applied to a copy of the sources."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-SECTIONS = {
-    section.split("\n", 1)[0]: section
-    for section in re.split(r"^## How to add an? ", DOCUMENT.partition("\n## Before")[0], flags=re.MULTILINE)[1:]
-}
+FOLDER = ROOT / "docs" / "how-to" / "extend"
+SECTIONS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
 SHOWN_ELSEWHERE = {"task"}
 """Recipes without edits: the fourth task of another test is in one file, and goes through every command."""
 NEW_FILE = re.compile(r"# (src/\S+\.py)\n")

@@ -1,0 +1,152 @@
+"""What the cells of the book share: printing of small matrices, figures for light and dark pages, expected errors."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import Tensor
+
+INK = "#010203"
+"""A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""
+ACCENT = "#2f6fb0"
+"""For the one thing a figure is about; readable on white and on black."""
+
+
+def show_matrix(name: str, x: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
+    """Print a matrix with its name and shape, and optionally labels of rows and columns."""
+    values = [[f"{value:.3f}".rstrip("0").rstrip(".") or "0" for value in row] for row in x.tolist()]
+    width = max(len(text) for text in [*columns, *(cell for row in values for cell in row)]) + 2
+    label = max((len(row) for row in rows), default=0)
+    print(f"{name}  {tuple(x.shape)}")
+    if columns:
+        print(" " * label + "".join(f"{column:>{width}}" for column in columns))
+    for i, row in enumerate(values):
+        print((rows[i] if rows else "").rjust(label) + "".join(f"{cell:>{width}}" for cell in row))
+
+
+@contextmanager
+def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
+    """Expect an error of this type whose message matches: print its first line, or fail if none is raised."""
+    try:
+        yield
+    except error as raised:
+        first = str(raised).split("\n")[0]
+        assert re.search(message, str(raised)), f"the message is {first!r}, which does not match {message!r}"
+        print(f"{type(raised).__name__}: {first}")
+    else:
+        raise AssertionError(f"no {error.__name__} was raised")
+
+
+def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
+    """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11}):
+        figure = Figure(figsize=(0.9 * len(keys) + 1.2, 0.9 * len(queries) + 1.0))
+        axes = figure.subplots()
+        for i, row in enumerate(weights.tolist()):
+            for j, weight in enumerate(row):
+                side = weight**0.5 * 0.94
+                axes.add_patch(Rectangle((j - side / 2, i - side / 2), side, side, color=ACCENT, alpha=0.55, lw=0))
+                axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
+        axes.set_xlim(-0.5, len(keys) - 0.5)
+        axes.set_ylim(len(queries) - 0.5, -0.5)
+        axes.set_xticks(range(len(keys)), keys)
+        axes.set_yticks(range(len(queries)), queries)
+        axes.set_aspect("equal")
+        _plain(axes, title, "key", "query")
+        figure.tight_layout()
+        return figure
+
+
+def draw_lines(
+    x: Sequence[float], lines: dict[str, Sequence[float]], title: str, x_label: str, y_label: str, most: float
+) -> Any:
+    """Return a figure of lines over a logarithmic axis (base 2), with their names at their ends, and a rule at `most`."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11}):
+        figure = Figure(figsize=(6.4, 3.2))
+        axes = figure.subplots()
+        for (name, values), style in zip(lines.items(), ("-", "--", ":"), strict=False):
+            colour = ACCENT if style == "-" else INK
+            axes.plot(x, values, style, color=colour, marker="o", markersize=4)
+            axes.annotate(name, (x[-1], values[-1]), (8, 0), textcoords="offset points", color=colour, va="center")
+        axes.axhline(most, color=INK, lw=0.6, ls=(0, (1, 3)))
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(x, [f"{value:,}" for value in x])
+        axes.set_ylim(0, 1.12 * most)
+        _plain(axes, title, x_label, y_label)
+        figure.tight_layout()
+        return figure
+
+
+def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
+    """Return a figure of a boolean mask (Q, K): hidden cells are hatched."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    rc = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
+    with matplotlib.rc_context(rc):
+        figure = Figure(figsize=(0.8 * len(keys) + 1.4, 0.6 * len(queries) + 1.0))
+        axes = figure.subplots()
+        for i, row in enumerate(mask.tolist()):
+            for j, allowed in enumerate(row):
+                hatch, colour = ("", ACCENT) if allowed else ("////", "none")
+                cell = Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, edgecolor=INK, hatch=hatch, lw=0.6)
+                axes.add_patch(cell)
+        axes.set_xlim(-0.5, len(keys) - 0.5)
+        axes.set_ylim(len(queries) - 0.5, -0.5)
+        axes.set_xticks(range(len(keys)), keys)
+        axes.set_yticks(range(len(queries)), queries)
+        _plain(axes, title, "key", "query")
+        figure.tight_layout()
+        return figure
+
+
+def _plain(axes: Any, title: str, x_label: str, y_label: str) -> None:
+    """Give axes their labels, in the ink of the page."""
+    axes.set_title(title, color=INK, fontsize=12, loc="left")
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
+    axes.tick_params(colors=INK, which="both", length=0)
+    for spine in axes.spines.values():
+        spine.set_color(INK)
+        spine.set_linewidth(0.6)
+
+
+class InlineSvg:
+    """A figure as an inline SVG in the text's colour, with a text for those who do not see it; notebooks show it.
+
+    Args:
+        figure: figure of matplotlib, drawn in `INK`.
+        alt: what the figure shows, as a sentence.
+    """
+
+    def __init__(self, figure: Any, alt: str) -> None:
+        output = StringIO()
+        figure.savefig(output, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        svg = output.getvalue()
+        svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+        label = html.escape(alt, quote=True)
+        self.data = svg.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure"', 1)
+
+    def _repr_html_(self) -> str:
+        return self.data
+
+
+def versions() -> str:
+    """Return the versions that a chapter ran with."""
+    import glassformer
+
+    return f"glassformer {glassformer.__version__}, torch {torch.__version__.partition('+')[0]}"

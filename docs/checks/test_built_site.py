@@ -1,0 +1,80 @@
+"""The built site in a real browser, from disk: `make docs-check` runs these tests after `make docs`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, sync_playwright
+from tests.browser.app import Watch
+from tests.browser.conftest import CHROMIUM, FLAGS
+
+SITE = Path(__file__).parents[1] / "_build" / "html"
+PAGES = sorted(path for path in SITE.rglob("*.html") if path.parent.name != "_modules")
+LOOKS = {
+    "light, wide": {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
+    "dark, narrow": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
+}
+MOST_BYTES = 300_000
+"""Of a chapter with its styles and scripts, without pictures."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    assert found, "no Chromium: make browser"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def test_the_site_is_built() -> None:
+    assert len(PAGES) > 30
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_page_is_sound(browser: Browser, look: str) -> None:
+    """No request leaves the disk, no error, nothing serious by axe, no sideways scrolling, no chapter too heavy."""
+    context, watch, problems = browser.new_context(**LOOKS[look]), Watch(), []
+    page = context.new_page()
+    with watch.over(context):
+        for path in PAGES:
+            watch.requests.clear()
+            page.goto(path.as_uri())
+            page.wait_for_load_state("load")
+            name = path.relative_to(SITE).as_posix()
+            if (width := page.evaluate("document.documentElement.scrollWidth - innerWidth")) > 0:
+                problems.append(f"{name}: {width} pixels too wide")
+            for finding in Axe().run(page).response["violations"]:
+                if finding["impact"] in ("serious", "critical"):
+                    where = [node["target"] for node in finding["nodes"]][:3]
+                    problems.append(f"{name}: {finding['id']}: {where}")
+            if name.startswith("book/") and (weight := weight_of(watch.requests)) > MOST_BYTES:
+                problems.append(f"{name}: {weight:,} bytes")
+    context.close()
+    assert not watch.problems and not problems, "\n".join([*watch.problems, *problems])
+
+
+def weight_of(requests: list[str]) -> int:
+    """Return the bytes of what a page has read from disk, without pictures."""
+    paths = {Path(unquote(urlparse(url).path)) for url in requests if url.startswith("file:")}
+    return sum(path.stat().st_size for path in paths if path.suffix not in (".png", ".svg"))
+
+
+def test_search_finds_a_word(browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{(SITE / 'search.html').as_uri()}?q=softmax")
+    page.wait_for_selector("ul.search li a")
+    assert page.locator("ul.search li a").count() >= 3
+    page.close()
+
+
+def test_cells_have_their_output() -> None:
+    text = (SITE / "book" / "attention.html").read_text(encoding="utf-8")
+    assert "the same numbers" in text and "currentColor" in text and "<math" in text
+    assert "not yet: the function raises NotImplementedError" in text

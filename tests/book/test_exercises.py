@@ -1,0 +1,58 @@
+"""Every exercise: its solution is right, its stub says so, and each known mistake gets its own hint."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from exercises.checker import Exercise
+
+BOOK = Path(__file__).parents[2] / "docs" / "book"
+NAMES = [path.stem for path in sorted((BOOK / "exercises").glob("*.py")) if path.stem not in ("__init__", "checker")]
+MODULES = [importlib.import_module(f"exercises.{name}") for name in NAMES]
+CASES = [(module, mistake) for module in MODULES for mistake in module.EXERCISE.mistakes]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=NAMES)
+def test_the_solution_is_right_and_the_stub_is_not_yet(
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert module.EXERCISE.check(module.solution)
+    assert capsys.readouterr().out == "correct, on 20 random inputs\n"
+    assert not module.EXERCISE.check(module.stub)
+    assert capsys.readouterr().out == "not yet: the function raises NotImplementedError\n"
+    assert inspect.signature(module.stub) == inspect.signature(module.solution)
+    assert inspect.getdoc(module.stub) == inspect.getdoc(module.solution)
+
+
+@pytest.mark.parametrize(("module", "mistake"), CASES, ids=[f"{m.__name__}-{f.__name__}" for m, f in CASES])
+def test_each_known_mistake_gets_its_own_hint(module: ModuleType, mistake, capsys: pytest.CaptureFixture[str]) -> None:
+    hints = module.EXERCISE.mistakes
+    assert not module.EXERCISE.check(mistake)
+    output = capsys.readouterr().out
+    assert output.startswith("not yet: ") and output.endswith(f"hint: {hints[mistake]}\n")
+    assert len(set(hints.values())) == len(hints)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=NAMES)
+def test_the_chapter_has_the_stub_s_signature(module: ModuleType) -> None:
+    name = module.__name__.rpartition(".")[2]
+    text = (BOOK / f"{name}.md").read_text(encoding="utf-8")
+    arguments = ", ".join(inspect.signature(module.stub).parameters)
+    assert f"({arguments}):\n    raise NotImplementedError" in text
+
+
+def test_what_is_neither_right_nor_a_known_mistake_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    exercise = Exercise(lambda x: 2 * x, lambda generator: (torch.rand(2, 3, generator=generator),))
+    assert not exercise.check(lambda x: x[0])
+    assert not exercise.check(lambda x: 5)
+    assert not exercise.check(lambda x: 3 * x)
+    assert not exercise.check(lambda x: x @ x)
+    shape, kind, value, error = capsys.readouterr().out.splitlines()
+    assert shape.endswith("the result has shape (3,) instead of (2, 3)")
+    assert kind.endswith("a tensor was expected, and int came")
+    assert "an entry is" in value and error.startswith("RuntimeError for inputs of shape (2, 3)")

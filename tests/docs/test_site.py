@@ -1,0 +1,98 @@
+"""The pages of the documentation: all are in the contents, all links lead somewhere, the reference is generated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+import reference_pages
+
+from glassformer.cli.main import COMMANDS
+from glassformer.config import Config
+from glassformer.config.recipes import recipe_names
+from glassformer.config.validation import section_fields
+from glassformer.errors import GlassformerError
+from glassformer.explain.capture.sites import OPERATIONS, SITES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts))
+GENERATED = ("command-line", "configuration", "recipes", "steps", "errors")
+
+
+def test_every_page_is_in_the_contents() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    listed = {line for block in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for line in block.split("\n")}
+    names = {path.relative_to(DOCS).with_suffix("").as_posix() for path in PAGES} - {"index"}
+    names |= {f"reference/generated/{name}" for name in GENERATED}
+    assert names == {line for line in listed if line and not line.startswith(":")}
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:|mailto:", target):
+            continue
+        name, _, heading = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if file.parent == DOCS / "reference" / "generated":
+            assert file.stem in GENERATED, target
+            continue
+        assert file.exists(), f"{path.name}: {target}"
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+            assert heading in slugs, f"{path.name}: {target}"
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: Path) -> None:
+    paths = reference_pages.write_pages(tmp_path)
+    text = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    assert tuple(text) == GENERATED
+    for name in COMMANDS:
+        assert f"\n## {name}\n" in text["command-line"]
+    for section, names in section_fields().items():
+        for name in names:
+            assert f"| `{name}` |" in text["configuration"], f"{section}.{name}"
+    for name in recipe_names():
+        assert f"\n## {name}\n" in text["recipes"]
+    for name in [*SITES, *OPERATIONS]:
+        assert f"| `{name}` |" in text["steps"]
+    for cls in (GlassformerError, *GlassformerError.__subclasses__()):
+        assert f"| `{cls.__name__}` | {cls.exit_code} |" in text["errors"]
+
+
+def test_a_field_s_row_has_range_default_flag_and_recipes() -> None:
+    text = reference_pages.configuration()
+    [row] = [line for line in text.splitlines() if line.startswith("| `n_layers` |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:4] == ["int [1, 1000]", "`4`", "`--model.n-layers`"]
+    assert "shakespeare" in cells[4] and cells[5].startswith("Number of layers")
+
+
+def test_no_field_is_without_a_docstring() -> None:
+    for line in reference_pages.configuration().splitlines():
+        if line.startswith("| `"):
+            assert not line.endswith("|  |"), line
+
+
+def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
+    first = [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)]
+    assert [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)] == first
+
+
+def test_every_section_of_a_configuration_has_its_tables() -> None:
+    text = reference_pages.configuration()
+    for f in fields(Config):
+        section = getattr(Config(), f.name)
+        if is_dataclass(section):
+            assert f"\n## {f.name}\n" in text
+            inner = [g.name for g in fields(section) if is_dataclass(getattr(section, g.name))]
+            assert all(f"\n### {f.name}.{name}\n" in text for name in inner)
