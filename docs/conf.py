@@ -24,7 +24,7 @@ def source_hash() -> str:
 
 project = "Glassformer"
 author = "The Glassformer authors"
-copyright = "The Glassformer authors, Apache-2.0"  # noqa: A001
+copyright = "The Glassformer authors, Apache-2.0"
 release = version = glassformer.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]

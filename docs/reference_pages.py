@@ -121,9 +121,8 @@ def field_table(cls: Any, key: str, set_by: dict[str, list[str]]) -> str:
         prefix = f"{key}." if key in PREFIXED else ""
         flag = f"--{prefix}{f.name.replace('_', '-')}"
         where = ", ".join(set_by.get(f"{key}.{f.name}", []))
-        rows.append(
-            (f"`{f.name}`", type_text(hints[f.name], f), value_text(f.default), f"`{flag}`", where, docs.get(f.name, ""))
-        )
+        cells = f"`{f.name}`", type_text(hints[f.name], f), value_text(f.default), f"`{flag}`", where
+        rows.append((*cells, docs.get(f.name, "")))
     return table(("field", "type and range", "default", "flag", "recipes that set it", "meaning"), rows)
 
 
@@ -157,13 +156,11 @@ def recipes() -> str:
 
 def steps() -> str:
     """Return the page of the steps that an explanation records: operations, kinds of steps, axes."""
-    kinds: dict[str, None] = {}
     rows = []
     for name, site in SITES.items():
-        kinds.setdefault(site.op)
         axes = ", ".join(site.axes)
         rows.append((f"`{name}`", site.op, " ".join(f"`{step}`" for step in site.inputs), axes))
-    operations = [(f"`{name}`", f"`{inputs}`" if inputs else "", result) for name, (inputs, result) in OPERATIONS.items()]
+    operations = [(f"`{name}`", f"`{takes}`" if takes else "", result) for name, (takes, result) in OPERATIONS.items()]
     axes = [(f"`{name}`", meaning) for name, meaning in AXES.items()]
     return (
         "\n\n".join(
@@ -231,4 +228,5 @@ def capital(text: str) -> str:
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row) + " |" for row in lines)
+    plain = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in plain)

@@ -70,7 +70,7 @@ def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
 def draw_lines(
     x: Sequence[float], lines: dict[str, Sequence[float]], title: str, x_label: str, y_label: str, most: float
 ) -> Any:
-    """Return a figure of lines over a logarithmic axis (base 2), with their names at their ends, and a rule at `most`."""
+    """Return a figure of lines over a logarithmic axis, with their names at their ends, and a rule at `most`."""
     import matplotlib
     from matplotlib.figure import Figure
 

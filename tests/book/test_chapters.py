@@ -1,4 +1,4 @@
-"""Every chapter's cells run in their order, and keep the rules of the book. `make docs` runs them in a notebook's kernel."""
+"""Every chapter's cells run in their order, and keep the rules of the book; `make docs` runs them as notebooks."""
 
 from __future__ import annotations
 

@@ -18,9 +18,7 @@ CASES = [(module, mistake) for module in MODULES for mistake in module.EXERCISE.
 
 
 @pytest.mark.parametrize("module", MODULES, ids=NAMES)
-def test_the_solution_is_right_and_the_stub_is_not_yet(
-    module: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_solution_is_right_and_the_stub_is_not_yet(module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert module.EXERCISE.check(module.solution)
     assert capsys.readouterr().out == "correct, on 20 random inputs\n"
     assert not module.EXERCISE.check(module.stub)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tools import draw_weights, fails, InlineSvg, show_matrix
+from tools import InlineSvg, draw_weights, fails, show_matrix
 
 
 def test_an_expected_error_is_shown_and_a_missing_one_fails(capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,6 +95,15 @@ def test_without_native_bf16_on_x86_the_precision_is_fp32(
     assert choose_precision("auto", CPU) == "fp32" and choose_precision("bf16", CPU) == "bf16"
 
 
+@pytest.mark.parametrize(("kernels", "precision"), [("AVX512", "bf16"), ("AVX2", "fp32"), ("DEFAULT", "fp32")])
+def test_bf16_takes_the_processor_and_the_kernels(
+    kernels: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: kernels)
+    assert choose_precision("auto", CPU) == precision
+
+
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_memory_of_a_system_without_glibc_is_left_alone(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []

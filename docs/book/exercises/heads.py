@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from exercises.checker import Exercise
 from torch import Tensor
+
+from exercises.checker import Exercise
 
 
 def stub(x: Tensor, n_heads: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ EXERCISE = Exercise(
     reference=slices,
     inputs=inputs,
     mistakes={
-        view_without_transpose: "a reshape alone mixes features of different tokens; divide the last axis first, then transpose",
+        view_without_transpose: "a reshape alone mixes features of different tokens: divide the last axis, transpose",
         features_before_heads: "head h has neighbouring features h·E to h·E + E - 1, not every H-th",
         not_transposed: "the axis of the heads must stand before that of the positions",
     },

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from exercises.checker import Exercise
 from torch import Tensor
+
+from exercises.checker import Exercise
 
 
 def stub(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -35,6 +35,11 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
+def uses_avx512() -> bool:
+    """Return whether torch's kernels are those for AVX-512."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
 def choose_precision(name: str, device: torch.device) -> Precision:
     """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
 
@@ -59,7 +64,8 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     elif device.type == "cuda":
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        able = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        # `ATEN_CPU_CAPABILITY` may keep torch from instructions that the processor has.
+        able = torch.cpu.get_capabilities() if device.type == "cpu" and uses_avx512() else {}
         fast = able.get("avx512_bf16") or able.get("amx_bf16")
     return "bf16" if fast else "fp32"
 
