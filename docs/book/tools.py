@@ -16,6 +16,8 @@ INK = "#010203"
 """A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""
 ACCENT = "#2f6fb0"
 """For the one thing a figure is about; readable on white and on black."""
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
+"""Text stays text, and a figure drawn again has the same bytes."""
 
 
 def show_matrix(name: str, x: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
@@ -49,7 +51,7 @@ def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(0.9 * len(keys) + 1.2, 0.9 * len(queries) + 1.0))
         axes = figure.subplots()
         for i, row in enumerate(weights.tolist()):
@@ -74,7 +76,7 @@ def draw_lines(
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11}):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.2))
         axes = figure.subplots()
         for (name, values), style in zip(lines.items(), ("-", "--", ":"), strict=False):
@@ -96,8 +98,7 @@ def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: 
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    rc = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
-    with matplotlib.rc_context(rc):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(0.8 * len(keys) + 1.4, 0.6 * len(queries) + 1.0))
         axes = figure.subplots()
         for i, row in enumerate(mask.tolist()):
@@ -134,8 +135,11 @@ class InlineSvg:
     """
 
     def __init__(self, figure: Any, alt: str) -> None:
+        import matplotlib
+
         output = StringIO()
-        figure.savefig(output, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(output, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         svg = output.getvalue()
         svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
         label = html.escape(alt, quote=True)

@@ -234,7 +234,7 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     page, found = tmp_path / "page.md", tmp_path / "speed.json"
     page.write_text("<!-- speed -->\n<!-- /speed -->\n")
     flags = ["--peers", "ours,joeynmt", "--tiny", "--repeats", "2", "--anyway", "--threads", "1", "--sentences", "8"]
-    flags += ["--rows", "fp32,defaults"]
+    flags += ["--rows", "fp32,as shipped (fp32),defaults"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchmarks.speed.registry.ENVIRONMENTS", tmp_path / "none")
         assert main(["--only", "b,d", *flags, "--json", str(found), "--write", str(page)]) == 0

@@ -10,7 +10,7 @@ import torch
 
 BOOK = Path(__file__).parents[2] / "docs" / "book"
 CHAPTERS = [path for path in sorted(BOOK.glob("*.md")) if "file_format: mystnb" in path.read_text(encoding="utf-8")]
-CELL = re.compile(r"^```{code-cell} python\n((?::\S.*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"^```{code-cell} python\n((?::\S[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -74,7 +74,8 @@ def test_a_field_s_row_has_range_default_flag_and_recipes() -> None:
     [row] = [line for line in text.splitlines() if line.startswith("| `n_layers` |")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1:4] == ["int [1, 1000]", "`4`", "`--model.n-layers`"]
-    assert "shakespeare" in cells[4] and cells[5].startswith("Number of layers")
+    assert "dates" in cells[4] and "shakespeare" not in cells[4]
+    assert cells[5].startswith("Number of layers")
 
 
 def test_no_field_is_without_a_docstring() -> None:
