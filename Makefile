@@ -63,7 +63,7 @@ lint: $(VENV)/.installed-test
 
 # Warnings are errors. The cells' outputs are kept until the package or the book changes.
 docs: $(VENV)/.installed-docs
-	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -j 2 -q docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -j 2 -q -E -a docs docs/_build/html
 
 # The built site in a browser, from disk.
 docs-check: docs $(VENV)/.installed-test

@@ -120,10 +120,10 @@ def field_table(cls: Any, key: str, set_by: dict[str, list[str]]) -> str:
             continue
         prefix = f"{key}." if key in PREFIXED else ""
         flag = f"--{prefix}{f.name.replace('_', '-')}"
-        where = ", ".join(set_by.get(f"{key}.{f.name}", []))
-        cells = f"`{f.name}`", type_text(hints[f.name], f), value_text(f.default), f"`{flag}`", where
-        rows.append((*cells, docs.get(f.name, "")))
-    return table(("field", "type and range", "default", "flag", "recipes that set it", "meaning"), rows)
+        recipes = ", ".join(f"`{name}`" for name in set_by.get(f"{key}.{f.name}", []))
+        meaning = f"{docs[f.name]} Set by {recipes}." if recipes else docs[f.name]
+        rows.append((f"`{f.name}`<br>`{flag}`", type_text(hints[f.name], f), value_text(f.default), meaning))
+    return table(("field and flag", "type and range", "default", "meaning, and recipes that set it"), rows)
 
 
 def recipes_by_field() -> dict[str, list[str]]:

@@ -28,6 +28,7 @@ def test_a_chapter_has_its_parts_and_short_cells(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     cells = [code for _, code in CELL.findall(text)]
     assert all(len(code.splitlines()) <= 25 for code in cells)
+    assert [line for code in cells for line in code.splitlines() if len(line) > 88] == []
     assert re.search(r"^\*About \d+ minutes\.", text, re.MULTILINE)
     assert all(f"\n## {heading}\n" in text for heading in ("Exercise", "You can now"))
     assert "\nNext in the code: `" in text

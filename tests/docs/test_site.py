@@ -60,7 +60,7 @@ def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: P
         assert f"\n## {name}\n" in text["command-line"]
     for section, names in section_fields().items():
         for name in names:
-            assert f"| `{name}` |" in text["configuration"], f"{section}.{name}"
+            assert f"| `{name}`<br>`--" in text["configuration"], f"{section}.{name}"
     for name in recipe_names():
         assert f"\n## {name}\n" in text["recipes"]
     for name in [*SITES, *OPERATIONS]:
@@ -71,11 +71,11 @@ def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: P
 
 def test_a_field_s_row_has_range_default_flag_and_recipes() -> None:
     text = reference_pages.configuration()
-    [row] = [line for line in text.splitlines() if line.startswith("| `n_layers` |")]
+    [row] = [line for line in text.splitlines() if line.startswith("| `n_layers`<br>")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:4] == ["int [1, 1000]", "`4`", "`--model.n-layers`"]
-    assert "dates" in cells[4] and "shakespeare" not in cells[4]
-    assert cells[5].startswith("Number of layers")
+    assert cells[:3] == ["`n_layers`<br>`--model.n-layers`", "int [1, 1000]", "`4`"]
+    meaning, recipes = cells[3].split(" Set by ")
+    assert meaning.startswith("Number of layers") and "`dates`" in recipes and "`shakespeare`" not in recipes
 
 
 def test_no_field_is_without_a_docstring() -> None:
