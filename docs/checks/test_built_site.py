@@ -41,7 +41,10 @@ def test_the_site_is_built() -> None:
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_every_page_is_sound(browser: Browser, look: str) -> None:
-    """No request leaves the disk, no error, nothing serious by axe, no sideways scrolling, no chapter too heavy."""
+    """No request leaves the disk, no error, nothing serious by axe, no sideways scrolling, no chapter too heavy.
+
+    In the dark axe looks at the chapters, which have every kind of box there is.
+    """
     context, watch, problems = browser.new_context(**LOOKS[look]), Watch(), []
     page = context.new_page()
     with watch.over(context):
@@ -52,7 +55,8 @@ def test_every_page_is_sound(browser: Browser, look: str) -> None:
             name = path.relative_to(SITE).as_posix()
             if (width := page.evaluate("document.documentElement.scrollWidth - innerWidth")) > 0:
                 problems.append(f"{name}: {width} pixels too wide")
-            for finding in Axe().run(page, options=AXE).response["violations"]:
+            looked_at = look == "light, wide" or path.parent.name == "book" or path.name == "index.html"
+            for finding in Axe().run(page, options=AXE).response["violations"] if looked_at else []:
                 if finding["impact"] in ("serious", "critical"):
                     where = [node["target"] for node in finding["nodes"]][:3]
                     problems.append(f"{name}: {finding['id']}: {where}")
