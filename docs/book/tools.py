@@ -70,9 +70,15 @@ def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
 
 
 def draw_lines(
-    x: Sequence[float], lines: dict[str, Sequence[float]], title: str, x_label: str, y_label: str, most: float
+    x: Sequence[float],
+    lines: dict[str, Sequence[float]],
+    title: str,
+    x_label: str,
+    y_label: str,
+    most: float,
+    logarithmic: bool = True,
 ) -> Any:
-    """Return a figure of lines over a logarithmic axis, with their names at their ends, and a rule at `most`."""
+    """Return a figure of lines with their names at their ends, and a rule at `most`; x may be logarithmic."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -84,7 +90,9 @@ def draw_lines(
             axes.plot(x, values, style, color=colour, marker="o", markersize=4)
             axes.annotate(name, (x[-1], values[-1]), (8, 0), textcoords="offset points", color=colour, va="center")
         axes.axhline(most, color=INK, lw=0.6, ls=(0, (1, 3)))
-        axes.set_xscale("log", base=2)
+        if logarithmic:
+            axes.set_xscale("log", base=2)
+            axes.minorticks_off()
         axes.set_xticks(x, [f"{value:,}" for value in x])
         axes.set_ylim(0, 1.12 * most)
         _plain(axes, title, x_label, y_label)
