@@ -23,17 +23,6 @@ from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 
 SECTIONS = ("data", "text", "model", "train", "decode")
-ARGUMENTS = {
-    "compare": ("compare", "CompareArguments"),
-    "data": ("data", "DataArguments"),
-    "demo": ("demo", "DemoArguments"),
-    "doctor": ("doctor", "DoctorArguments"),
-    "evaluate": ("evaluate", "EvaluateArguments"),
-    "explain": ("explain", "ExplainArguments"),
-    "predict": ("predict", "PredictArguments"),
-    "recipes": ("recipes", "RecipesArguments"),
-    "train": ("train", "TrainArguments"),
-}
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -57,16 +46,19 @@ def command_line() -> str:
     """Return the page of the commands: what each does, and the flags that are its own."""
     parts = [
         "# Command line",
-        "`glassformer COMMAND --help` prints the same. Commands that train or decode also take the settings of "
-        "[configuration](configuration.md) as flags.",
+        "`glassformer COMMAND --help` prints those of one command. Commands that train or decode also take the "
+        "settings of [configuration](configuration.md) as flags. A switch has no value: `--json` turns it on, "
+        "`--no-json` off.",
     ]
     for name, summary in COMMANDS.items():
-        module, cls = ARGUMENTS[name]
-        arguments = getattr(import_module(f"glassformer.cli.{module}"), cls)
-        parts += [f"## {name}", f"{capital(summary)}.", *own_flags(arguments)]
-    encode = import_module("glassformer.cli.encode").EncodeArguments
-    parts += ["## data encode", *own_flags(encode)]
+        parts += [f"## {name}", f"{capital(summary)}.", *own_flags(arguments_of(name))]
+    parts += ["## data encode", *own_flags(arguments_of("encode"))]
     return "\n\n".join(parts) + "\n"
+
+
+def arguments_of(command: str) -> Any:
+    """Return the dataclass of a command's flags."""
+    return getattr(import_module(f"glassformer.cli.{command}"), f"{command.capitalize()}Arguments")
 
 
 def own_flags(cls: Any) -> list[str]:
@@ -91,7 +83,8 @@ def configuration() -> str:
     parts = [
         "# Configuration",
         "A recipe is a configuration in TOML; the flags of `train` are its fields. A recipe is listed where it sets a "
-        "field to another value than the default.",
+        "field to another value than the default. A flag of type bool has no value; `no-` before its name turns it "
+        "off, as in `--model.no-bias`.",
     ]
     set_by = recipes_by_field()
     for section in SECTIONS:

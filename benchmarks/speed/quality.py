@@ -149,6 +149,8 @@ def measure(
             if not curve:
                 return None
     shown, remark = busy([load.cores], options.anyway)
+    if section.interrupted:
+        remark = remark or "interrupted"
     last = curve[-1]
     reached = goal.reached(last["score"])
     seconds = last["seconds"] if reached else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
@@ -47,18 +47,36 @@ def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
 
 def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
     """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it."""
+
+    def draw_cell(axes: Any, i: int, j: int, weight: float) -> None:
+        side = weight**0.5 * 0.94
+        axes.add_patch(rectangle(j, i, side, color=ACCENT, alpha=0.55, lw=0))
+        axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
+
+    return draw_cells(weights, queries, keys, title, draw_cell)
+
+
+def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
+    """Return a figure of a boolean mask (Q, K): hidden cells are hatched."""
+
+    def draw_cell(axes: Any, i: int, j: int, allowed: bool) -> None:
+        hatch, colour = ("", ACCENT) if allowed else ("////", "none")
+        axes.add_patch(rectangle(j, i, 1, facecolor=colour, edgecolor=INK, hatch=hatch, lw=0.6))
+
+    return draw_cells(mask, queries, keys, title, draw_cell)
+
+
+def draw_cells(x: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, draw: Callable[..., None]) -> Any:
+    """Return a figure of a matrix (Q, K) whose cells `draw(axes, row, column, value)` draws."""
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(0.9 * len(keys) + 1.2, 0.9 * len(queries) + 1.0))
         axes = figure.subplots()
-        for i, row in enumerate(weights.tolist()):
-            for j, weight in enumerate(row):
-                side = weight**0.5 * 0.94
-                axes.add_patch(Rectangle((j - side / 2, i - side / 2), side, side, color=ACCENT, alpha=0.55, lw=0))
-                axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
+        for i, row in enumerate(x.tolist()):
+            for j, value in enumerate(row):
+                draw(axes, i, j, value)
         axes.set_xlim(-0.5, len(keys) - 0.5)
         axes.set_ylim(len(queries) - 0.5, -0.5)
         axes.set_xticks(range(len(keys)), keys)
@@ -67,6 +85,13 @@ def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
         _plain(axes, title, "key", "query")
         figure.tight_layout()
         return figure
+
+
+def rectangle(x: float, y: float, side: float, **style: Any) -> Any:
+    """Return a square around a point."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - side / 2, y - side / 2), side, side, **style)
 
 
 def draw_lines(
@@ -96,29 +121,6 @@ def draw_lines(
         axes.set_xticks(x, [f"{value:,}" for value in x])
         axes.set_ylim(0, 1.12 * most)
         _plain(axes, title, x_label, y_label)
-        figure.tight_layout()
-        return figure
-
-
-def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
-    """Return a figure of a boolean mask (Q, K): hidden cells are hatched."""
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(0.8 * len(keys) + 1.4, 0.6 * len(queries) + 1.0))
-        axes = figure.subplots()
-        for i, row in enumerate(mask.tolist()):
-            for j, allowed in enumerate(row):
-                hatch, colour = ("", ACCENT) if allowed else ("////", "none")
-                cell = Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, edgecolor=INK, hatch=hatch, lw=0.6)
-                axes.add_patch(cell)
-        axes.set_xlim(-0.5, len(keys) - 0.5)
-        axes.set_ylim(len(queries) - 0.5, -0.5)
-        axes.set_xticks(range(len(keys)), keys)
-        axes.set_yticks(range(len(queries)), queries)
-        _plain(axes, title, "key", "query")
         figure.tight_layout()
         return figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ LOOKS = {
 AXE = {"resultTypes": ["violations"], "preload": False}
 """Its preloading reads style sheets by XMLHttpRequest, which pages from disk may not."""
 MOST_BYTES = 300_000
-"""Of a chapter with its styles and scripts, without pictures."""
+"""The most bytes of a chapter with its styles and scripts, without pictures."""
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,20 @@ def test_search_finds_a_word(browser: Browser) -> None:
     page.wait_for_selector("ul.search li a")
     assert page.locator("ul.search li a").count() >= 3
     page.close()
+
+
+def test_links_lead_to_pages_and_headings() -> None:
+    text = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    broken = []
+    for path, page in text.items():
+        for href in re.findall(r'<a [^>]*href="([^"]+)"', page):
+            name, _, heading = unquote(href).partition("#")
+            if re.match(r"https?:|mailto:", href):
+                continue
+            target = (path.parent / name).resolve() if name else path
+            if not target.exists() or (heading and target in text and f'id="{heading}"' not in text[target]):
+                broken.append(f"{path.relative_to(SITE)}: {href}")
+    assert not broken, "\n".join(broken)
 
 
 def test_cells_have_their_output() -> None:

@@ -7,23 +7,15 @@ import shlex
 from pathlib import Path
 
 import pytest
+from reference_pages import arguments_of
 
-from glassformer.cli import compare, data, demo, doctor, encode, evaluate, explain, flags, predict, recipes, train
+from glassformer.cli import flags
+from glassformer.cli.main import COMMANDS
 from glassformer.config.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).parents[2]
-ARGUMENTS = {
-    "compare": compare.CompareArguments,
-    "data": data.DataArguments,
-    "demo": demo.DemoArguments,
-    "doctor": doctor.DoctorArguments,
-    "evaluate": evaluate.EvaluateArguments,
-    "explain": explain.ExplainArguments,
-    "predict": predict.PredictArguments,
-    "recipes": recipes.RecipesArguments,
-    "train": train.TrainArguments,
-}
-AHEAD = {"encode": encode.EncodeArguments}
+ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
+AHEAD = {"encode": arguments_of("encode")}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 
@@ -63,7 +55,7 @@ def test_documented_commands_exist(path: Path) -> None:
         words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"
-            flags.parse_for_recipe(train.TrainArguments, given, load_recipe(words[0]), "train")
+            flags.parse_for_recipe(ARGUMENTS["train"], given, load_recipe(words[0]), "train")
         elif verb not in ("data", "train"):
             flags.parse(ARGUMENTS[verb], given, verb)
 

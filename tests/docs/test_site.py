@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import reference_pages
 
+from glassformer.cli.flags import known_flags
 from glassformer.cli.main import COMMANDS
 from glassformer.config import Config
 from glassformer.config.recipes import recipe_names
@@ -76,6 +77,13 @@ def test_a_field_s_row_has_range_default_flag_and_recipes() -> None:
     assert cells[:3] == ["`n_layers`<br>`--model.n-layers`", "int [1, 1000]", "`4`"]
     meaning, recipes = cells[3].split(" Set by ")
     assert meaning.startswith("Number of layers") and "`dates`" in recipes and "`shakespeare`" not in recipes
+
+
+def test_every_flag_of_the_configuration_exists() -> None:
+    shown = re.findall(r"<br>`(--[^`]+)`", reference_pages.configuration())
+    takers = [reference_pages.arguments_of(name) for name in ("train", "evaluate", "predict")]
+    known = {flag for arguments in takers for flag in known_flags(arguments)}
+    assert len(shown) > 80 and set(shown) <= known
 
 
 def test_no_field_is_without_a_docstring() -> None:

@@ -1,6 +1,6 @@
 """Run `script.py` of each folder with the package in its `src`: `python -m tests.helpers.forked_scripts FOLDER…`.
 
-Each has a process of its own, forked from this one, which has imported torch and others, but not the package.
+Each has a process of its own, forked from this one, which has imported the slow libraries, but not the package.
 Prints the folders whose scripts failed; what a script prints comes before.
 """
 
@@ -12,7 +12,9 @@ import sys
 import traceback
 from pathlib import Path
 
-import torch.nn.utils.parametrizations  # noqa: F401
+import matplotlib.pyplot  # noqa: F401
+import sklearn.linear_model  # noqa: F401
+import torch  # noqa: F401
 
 
 def run(folder: Path) -> int:
