@@ -61,8 +61,9 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python$(EXE)
 
-# Warnings are errors. The cells' outputs are kept until the package or the book changes.
+# Warnings are errors. The runs of the book and the cells' outputs are kept until what they depend on changes.
 docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/book/runs.py
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -j 2 -q -E -a docs docs/_build/html
 
 # The built site in a browser, from disk.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
@@ -30,6 +30,14 @@ def show_matrix(name: str, x: Tensor, rows: Sequence[str] = (), columns: Sequenc
         print(" " * label + "".join(f"{column:>{width}}" for column in columns))
     for i, row in enumerate(values):
         print((rows[i] if rows else "").rjust(label) + "".join(f"{cell:>{width}}" for cell in row))
+
+
+def show_trace(records: Mapping[str, Any], *skip: str) -> None:
+    """Print the steps of a trace with operation and shape; steps whose ids begin with one of `skip` are left out."""
+    shown = [record for id, record in records.items() if not id.startswith(skip)] if skip else [*records.values()]
+    widths = [max(len(getattr(record, name)) for record in shown) for name in ("id", "op")]
+    for record in shown:
+        print(f"{record.id:{widths[0]}}  {record.op:{widths[1]}}  {record.shape}")
 
 
 @contextmanager
@@ -83,6 +91,54 @@ def draw_cells(x: Tensor, queries: Sequence[str], keys: Sequence[str], title: st
         axes.set_yticks(range(len(queries)), queries)
         axes.set_aspect("equal")
         _plain(axes, title, "key", "query")
+        figure.tight_layout()
+        return figure
+
+
+def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
+    """Return a figure of a text's tokens as boxes in a row, each with its id below."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    widths = [0.17 * max(len(token), len(str(id))) + 0.25 for token, id in zip(tokens, ids, strict=True)]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(sum(widths) * 0.8 + 0.3, 1.3))
+        axes = figure.subplots()
+        x = 0.0
+        for token, id, width in zip(tokens, ids, widths, strict=True):
+            axes.add_patch(Rectangle((x, 0), width - 0.08, 0.6, facecolor="none", edgecolor=ACCENT))
+            middle = x + (width - 0.08) / 2
+            axes.text(middle, 0.3, token, ha="center", va="center", color=INK, family="monospace")
+            axes.text(middle, -0.3, str(id), ha="center", va="center", color=INK, fontsize=9)
+            x += width
+        axes.set_xlim(-0.05, x)
+        axes.set_ylim(-0.5, 0.7)
+        axes.axis("off")
+        axes.set_title(title, color=INK, fontsize=12, loc="left")
+        figure.tight_layout()
+        return figure
+
+
+def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], title: str, axis: str) -> Any:
+    """Return a figure of points (N, 2) with their names; each group has its own marker. `axis` labels both axes, each
+    with its number."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2))
+        axes = figure.subplots()
+        for group, marker in zip(dict.fromkeys(groups), "os^Dv", strict=False):
+            rows = [i for i, each in enumerate(groups) if each == group]
+            colour = ACCENT if marker in "oD" else INK
+            axes.scatter(points[rows, 0], points[rows, 1], marker=marker, color=colour, s=26, label=group)
+        for (x, y), name in zip(points.tolist(), names, strict=True):
+            axes.annotate(name, (x, y), (5, 4), textcoords="offset points", color=INK, fontsize=9)
+        axes.margins(0.12)
+        _plain(axes, title, f"{axis} 1", f"{axis} 2")
+        legend = axes.legend(frameon=False, labelcolor=INK)
+        legend.get_frame().set_edgecolor(INK)
         figure.tight_layout()
         return figure
 

@@ -1,4 +1,7 @@
-"""Every chapter's cells run in their order, and keep the rules of the book; `make docs` runs them as notebooks."""
+"""Every chapter's cells run in their order, and keep the rules of the book.
+
+`make docs` runs them as notebooks, and those that take a trained run only there and in `make test-all`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,15 @@ CHAPTERS = [path for path in sorted(BOOK.glob("*.md")) if "file_format: mystnb" 
 CELL = re.compile(r"^```{code-cell} python\n((?::\S[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def takes_a_trained_run(path: Path) -> bool:
+    """Return whether a chapter looks into a run, whose training would take too long for `make test`."""
+    return bool(re.search(r"^import runs$", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+RUN = [pytest.param(p, marks=pytest.mark.slow if takes_a_trained_run(p) else []) for p in CHAPTERS]
+
+
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
 def test_the_cells_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     state = torch.get_rng_state()
