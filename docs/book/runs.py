@@ -50,7 +50,7 @@ def topics() -> Run:
 
 def stories() -> Run:
     """Return a language model of the sentences, word by word."""
-    return _run("stories", lambda out, data: _train("lm", out, data, "txt", 300, tokenizer="word", vocab_size=200))
+    return _run("stories", lambda out, data: _train("lm", out, data, "txt", 600, tokenizer="word", vocab_size=200))
 
 
 RUNS = (dates, words, topics, stories)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
+"""Scores of trained recipes with their commands, from which the page of results is written as well."""
 INK = "#010203"
 """A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""
 ACCENT = "#2f6fb0"
@@ -40,6 +44,29 @@ def show_trace(records: Mapping[str, Any], *skip: str) -> None:
         print(f"{record.id:{widths[0]}}  {record.op:{widths[1]}}  {record.shape}")
 
 
+def show_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns; the first row is their head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def recorded_scores(names: Sequence[str]) -> list[list[str]]:
+    """Return rows for `show_table` of recorded runs: what they were tested on, score, its spread, and time."""
+    recorded = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = [["test", "score", "95% CI or seeds", "minutes"]]
+    for name in names:
+        one = recorded[name]
+        score, interval = one["score"], one["ci95"]
+        scale, unit = (100, "%") if one["metric"] == "accuracy" else (1, "")
+        kind = {"bleu": "BLEU", "accuracy": "accuracy", "bits_per_char": "bits per character"}[one["metric"]]
+        low, high = interval or (score["min"], score["max"])
+        spread = f"{scale * low:.1f} to {scale * high:.1f}" + ("" if interval else f", {score['n']} seeds")
+        minutes = f"{one['seconds'] / 60:.0f}"
+        rows.append([one["section"], f"{kind} {scale * score['mean']:.1f}{unit}", spread, minutes])
+    return rows
+
+
 @contextmanager
 def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
     """Expect an error of this type whose message matches: print its first line, or fail if none is raised."""
@@ -53,15 +80,21 @@ def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
         raise AssertionError(f"no {error.__name__} was raised")
 
 
-def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
-    """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it."""
+def draw_weights(
+    weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, numbers: bool = True
+) -> Any:
+    """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it.
+
+    Without numbers the cells are a third as large.
+    """
 
     def draw_cell(axes: Any, i: int, j: int, weight: float) -> None:
         side = weight**0.5 * 0.94
         axes.add_patch(rectangle(j, i, side, color=ACCENT, alpha=0.55, lw=0))
-        axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
+        if numbers:
+            axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
 
-    return draw_cells(weights, queries, keys, title, draw_cell)
+    return draw_cells(weights, queries, keys, title, draw_cell, 0.9 if numbers else 0.3)
 
 
 def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
@@ -74,13 +107,15 @@ def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: 
     return draw_cells(mask, queries, keys, title, draw_cell)
 
 
-def draw_cells(x: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, draw: Callable[..., None]) -> Any:
-    """Return a figure of a matrix (Q, K) whose cells `draw(axes, row, column, value)` draws."""
+def draw_cells(
+    x: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, draw: Callable[..., None], inches: float = 0.9
+) -> Any:
+    """Return a figure of a matrix (Q, K) whose cells, of some inches, `draw(axes, row, column, value)` draws."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(0.9 * len(keys) + 1.2, 0.9 * len(queries) + 1.0))
+        figure = Figure(figsize=(inches * len(keys) + 1.2, inches * len(queries) + 1.0))
         axes = figure.subplots()
         for i, row in enumerate(x.tolist()):
             for j, value in enumerate(row):
@@ -143,6 +178,28 @@ def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], tit
         return figure
 
 
+def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title: str, label: str) -> Any:
+    """Return a figure of bars, a row per name and a column of bars per group; a bar of 0 is drawn as a dash."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(2.2 * len(groups) + 1.2, 0.28 * len(names) + 1.1))
+        most = max(map(max, groups.values()))
+        for axes, (group, values) in zip(figure.subplots(1, len(groups), sharey=True).flat, groups.items(), strict=True):
+            axes.barh(range(len(names)), values, color=ACCENT, alpha=0.7)
+            for i, value in enumerate(values):
+                axes.text(value, i, f" {value:.2f}" if value else " –", va="center", color=INK, fontsize=9)
+            axes.set_xlim(0, 1.3 * most)
+            axes.set_xticks([])
+            _plain(axes, group, label, "")
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
+        figure.tight_layout()
+        return figure
+
+
 def rectangle(x: float, y: float, side: float, **style: Any) -> Any:
     """Return a square around a point."""
     from matplotlib.patches import Rectangle
@@ -158,8 +215,10 @@ def draw_lines(
     y_label: str,
     most: float,
     logarithmic: bool = True,
+    names: Sequence[str] = (),
 ) -> Any:
-    """Return a figure of lines with their names at their ends, and a rule at `most`; x may be logarithmic."""
+    """Return a figure of lines with their names at their ends, and a rule at `most`; x may be logarithmic, and `names`
+    are written at x instead of its values."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -174,7 +233,7 @@ def draw_lines(
         if logarithmic:
             axes.set_xscale("log", base=2)
             axes.minorticks_off()
-        axes.set_xticks(x, [f"{value:,}" for value in x])
+        axes.set_xticks(x, names or [f"{value:,}" for value in x])
         axes.set_ylim(0, 1.12 * most)
         _plain(axes, title, x_label, y_label)
         figure.tight_layout()

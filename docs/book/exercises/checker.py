@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,12 +20,13 @@ class Exercise:
 
     Attributes:
         reference: what the reader's function must equal.
-        inputs: makes the arguments of one call from a random generator; sizes differ from each other and between calls.
+        inputs: makes the arguments of one call from a random generator, the first of them a tensor; sizes differ from each
+            other and between calls.
         mistakes: functions that are often written instead, each with a hint.
     """
 
     reference: Function
-    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]
+    inputs: Callable[[torch.Generator], tuple[Any, ...]]
     mistakes: dict[Function, str] = field(default_factory=dict)
 
     def check(self, answer: Function) -> bool:
@@ -33,7 +35,7 @@ class Exercise:
         cases = sorted((self.inputs(generator) for _ in range(N_INPUTS)), key=lambda case: case[0].numel())
         for case in cases:
             try:
-                got = answer(*(x.clone() for x in case))
+                got = answer(*copies(case))
             except NotImplementedError:
                 print("not yet: the function raises NotImplementedError")
                 return False
@@ -49,7 +51,7 @@ class Exercise:
         print(f"correct, on {N_INPUTS} random inputs")
         return True
 
-    def hint(self, answer: Function, cases: list[tuple[Tensor, ...]]) -> str:
+    def hint(self, answer: Function, cases: list[tuple[Any, ...]]) -> str:
         """Return the hint of the mistake whose results the answer has in every case; empty if there is none."""
         for mistake, hint in self.mistakes.items():
             if all(same(answer, mistake, case) for case in cases):
@@ -57,12 +59,12 @@ class Exercise:
         return ""
 
 
-def same(one: Function, other: Function, case: tuple[Tensor, ...]) -> bool:
+def same(one: Function, other: Function, case: tuple[Any, ...]) -> bool:
     """Return whether two functions give the same tensor, or both fail."""
     results = []
     for function in (one, other):
         try:
-            results.append(function(*(x.clone() for x in case)))
+            results.append(function(*copies(case)))
         except Exception:
             results.append(None)
     got, expected = results
@@ -91,6 +93,11 @@ def entry(x: Tensor) -> str:
     return str(x.item()) if x.dtype == torch.bool else f"{x.item():.4f}"
 
 
-def shapes(case: tuple[Tensor, ...]) -> str:
+def shapes(case: tuple[Any, ...]) -> str:
     """Return the shapes of some tensors as text."""
-    return ", ".join(str(tuple(x.shape)) for x in case)
+    return ", ".join(str(tuple(x.shape)) for x in case if isinstance(x, Tensor))
+
+
+def copies(case: tuple[Any, ...]) -> list[Any]:
+    """Return the arguments of a call, with copies of tensors, which a function may change."""
+    return [x.clone() if isinstance(x, Tensor) else x for x in case]
