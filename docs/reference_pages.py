@@ -6,6 +6,8 @@ recipes, the table of steps and the error classes, so they cannot disagree with 
 
 from __future__ import annotations
 
+import re
+import tomllib
 import types
 import typing
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ def write_pages(folder: Path) -> list[Path]:
         "recipes": recipes(),
         "steps": steps(),
         "errors": error_classes(),
+        "errata": errata(),
     }
     for name, text in pages.items():
         path = folder / f"{name}.md"
@@ -211,6 +214,34 @@ def value_text(value: Any) -> str:
 def first_paragraph(cls: type) -> str:
     """Return the first paragraph of a class's docstring on one line."""
     return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+def errata() -> str:
+    """Return the page of what the book's sources teach and get wrong, with the places that show it."""
+    with (Path(__file__).parent / "book" / "rows.toml").open("rb") as file:
+        rows = tomllib.load(file)
+    parts = [
+        "# Errors of the sources",
+        "The [book](../../book/reading.md) follows five tutorials. Their authors taught many people, and these pages "
+        "stand on their work. What they print is not run by their readers, though, and errors travel. Each error below "
+        "is shown in the book by a cell that runs, and tested.",
+    ]
+    for number, source in rows["sources"].items():
+        wrong = [row for id, row in rows["wrong"].items() if id.startswith(number)]
+        wrong += [row for row in rows["more"] if row["source"] == int(number)]
+        parts += [f"## {number}. {source}", "| it says | right is | shown in |\n| --- | --- | --- |"]
+        parts[-1] += "".join(f"\n| {row['says']} | {row['is']} | {place_of(row)} |" for row in wrong)
+        taught = [row for id, row in rows["taught"].items() if id.startswith(number)]
+        parts.append("It teaches " + "; ".join(f"{row['words']} ({place_of(row)})" for row in taught) + ".")
+    return "\n\n".join(parts) + "\n"
+
+
+def place_of(row: dict[str, str]) -> str:
+    """Return a link to the heading of the book that a row names."""
+    slug = re.sub(r"[^\w -]", "", row["heading"]).lower().replace(" ", "-")
+    text = (Path(__file__).parent / "book" / f"{row['page']}.md").read_text(encoding="utf-8")
+    title = text.partition("\n# ")[2].partition("\n")[0]
+    return f"[{title}: {row['heading']}](../../book/{row['page']}.md#{slug})"
 
 
 def capital(text: str) -> str:

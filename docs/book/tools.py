@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,12 @@ def recorded_scores(names: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def recorded_baselines(name: str) -> list[list[str]]:
+    """Return rows for `show_table` of the baselines of a recorded run."""
+    recorded = json.loads(RESULTS.read_text(encoding="utf-8"))[name]
+    return [["baseline", "score"], *([name, score] for name, score in recorded["baselines"].items())]
+
+
 @contextmanager
 def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
     """Expect an error of this type whose message matches: print its first line, or fail if none is raised."""
@@ -80,9 +87,7 @@ def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
         raise AssertionError(f"no {error.__name__} was raised")
 
 
-def draw_weights(
-    weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, numbers: bool = True
-) -> Any:
+def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, numbers: bool = True) -> Any:
     """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it.
 
     Without numbers the cells are a third as large.
@@ -156,8 +161,8 @@ def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
 
 
 def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], title: str, axis: str) -> Any:
-    """Return a figure of points (N, 2) with their names; each group has its own marker. `axis` labels both axes, each
-    with its number."""
+    """Return a figure of points (N, 2); each group has its own marker and the names of its points beside it. `axis`
+    labels both axes, each with its number."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -168,9 +173,10 @@ def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], tit
             rows = [i for i, each in enumerate(groups) if each == group]
             colour = ACCENT if marker in "oD" else INK
             axes.scatter(points[rows, 0], points[rows, 1], marker=marker, color=colour, s=26, label=group)
-        for (x, y), name in zip(points.tolist(), names, strict=True):
-            axes.annotate(name, (x, y), (5, 4), textcoords="offset points", color=INK, fontsize=9)
-        axes.margins(0.12)
+            right, middle = points[rows, 0].max().item(), points[rows, 1].mean().item()
+            beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            axes.annotate("\n".join(names[i] for i in rows), (right, middle), (8, 0), color=INK, **beside)
+        axes.margins(0.22)
         _plain(axes, title, f"{axis} 1", f"{axis} 2")
         legend = axes.legend(frameon=False, labelcolor=INK)
         legend.get_frame().set_edgecolor(INK)
@@ -186,7 +192,9 @@ def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(2.2 * len(groups) + 1.2, 0.28 * len(names) + 1.1))
         most = max(map(max, groups.values()))
-        for axes, (group, values) in zip(figure.subplots(1, len(groups), sharey=True).flat, groups.items(), strict=True):
+        for axes, (group, values) in zip(
+            figure.subplots(1, len(groups), sharey=True).flat, groups.items(), strict=True
+        ):
             axes.barh(range(len(names)), values, color=ACCENT, alpha=0.7)
             for i, value in enumerate(values):
                 axes.text(value, i, f" {value:.2f}" if value else " –", va="center", color=INK, fontsize=9)
@@ -196,6 +204,60 @@ def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
+        figure.tight_layout()
+        return figure
+
+
+def draw_panels(
+    panels: Mapping[str, Mapping[str, Sequence[float]]], x: Sequence[float], title: str, rule: float, rule_name: str
+) -> Any:
+    """Return a figure with a small panel per name, three in a row, each with the same kinds of lines and a rule."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 1.9 * math.ceil(len(panels) / 3) + 0.5))
+        grid = figure.subplots(math.ceil(len(panels) / 3), 3, sharex=True, sharey=True)
+        for axes, (name, lines) in zip(grid.flat, panels.items(), strict=True):
+            for (kind, values), style in zip(lines.items(), ("-", "--"), strict=True):
+                axes.plot(x, values, style, color=ACCENT if style == "-" else INK, label=kind)
+            axes.axhline(rule, color=INK, lw=0.6, ls=(0, (1, 3)))
+            axes.set_ylim(0, 2 * rule)
+            _plain(axes, name, "", "")
+        grid.flat[0].legend(frameon=False, labelcolor=INK, fontsize=8, loc="upper right")
+        grid.flat[0].annotate(rule_name, (x[-1], rule), (0, -9), textcoords="offset points", color=INK, fontsize=8)
+        figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
+        figure.tight_layout()
+        return figure
+
+
+def draw_map(columns: Mapping[str, Sequence[tuple[str, str]]], title: str, across: tuple[int, int]) -> Any:
+    """Return a figure of columns of boxes, first at the bottom, each a name and the page that it links to.
+
+    An arrow leads from a box of the first column to one of the second, by the numbers in `across`.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(3.1 * len(columns), 0.52 * max(map(len, columns.values())) + 1.0))
+        axes = figure.subplots()
+        for i, (column, boxes) in enumerate(columns.items()):
+            axes.text(i + 0.45, len(boxes) + 0.15, column, ha="center", va="bottom", color=INK, fontsize=11)
+            for j, (name, page) in enumerate(boxes):
+                box = Rectangle((i, j), 0.9, 0.7, facecolor="none", edgecolor=ACCENT, url=page)
+                axes.add_patch(box)
+                axes.text(i + 0.45, j + 0.35, name, ha="center", va="center", color=INK, fontsize=9.5, url=page)
+                if j:
+                    arrow = {"arrowstyle": "->", "color": INK, "lw": 0.8}
+                    axes.annotate("", (i + 0.45, j), (i + 0.45, j - 0.3), arrowprops=arrow)
+        over = {"arrowstyle": "->", "color": ACCENT, "lw": 1.0}
+        axes.annotate("", (1, across[1] + 0.35), (0.9, across[0] + 0.35), arrowprops=over)
+        axes.set_xlim(-0.05, len(columns) - 0.05)
+        axes.set_ylim(-0.1, max(map(len, columns.values())) + 0.8)
+        axes.axis("off")
+        axes.set_title(title, color=INK, fontsize=12, loc="left")
         figure.tight_layout()
         return figure
 

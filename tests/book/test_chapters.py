@@ -31,7 +31,8 @@ def test_the_cells_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _, code in CELL.findall(path.read_text(encoding="utf-8")):
         exec(compile(code, path.name, "exec"), names)
     torch.set_rng_state(state)
-    assert "not yet: the function raises NotImplementedError" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "not yet: the function raises NotImplementedError" in output or path.stem == "reading"
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -41,6 +42,7 @@ def test_a_chapter_has_its_parts_and_short_cells(path: Path) -> None:
     assert all(len(code.splitlines()) <= 25 for code in cells)
     assert [line for code in cells for line in code.splitlines() if len(line) > 88] == []
     assert re.search(r"^\*About \d+ minutes\.", text, re.MULTILINE)
-    assert all(f"\n## {heading}\n" in text for heading in ("Exercise", "You can now"))
+    exercise = "Exercises" if path.stem == "reading" else "Exercise"
+    assert all(f"\n## {heading}\n" in text for heading in (exercise, "You can now"))
     assert "\nNext in the code: `" in text
     assert not re.search(r"\b(simply|just|obviously)\b", text, re.IGNORECASE)

@@ -87,6 +87,7 @@ def test_truncate_keeps_one_end(keep, kept):
     assert truncate(list(range(10)), 5, keep) == kept
 
 
+@pytest.mark.row("2b")
 def test_truncate_keeps_both_ends_and_what_fits():
     assert truncate(list(range(10)), 5, "head+tail") == [0, 1, 2, 8, 9]
     assert truncate(list(range(10)), 1, "head+tail") == [0]

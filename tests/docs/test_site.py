@@ -20,7 +20,7 @@ from glassformer.explain.capture.sites import OPERATIONS, SITES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts))
-GENERATED = ("command-line", "configuration", "recipes", "steps", "errors")
+GENERATED = ("command-line", "configuration", "recipes", "steps", "errors", "errata")
 
 
 def test_every_page_is_in_the_contents() -> None:

@@ -75,6 +75,7 @@ def translator(**changes: object) -> Translator:
 # 1. Transformers from Scratch
 
 
+@pytest.mark.row("1.1")
 def test_source_1_basic_self_attention() -> None:
     """Row: attention without parameters: raw weights X·Xᵀ, row softmax, weighted mean."""
     x = torch.randn(2, 5, 8)
@@ -83,6 +84,7 @@ def test_source_1_basic_self_attention() -> None:
     torch.testing.assert_close(attention(one_head(x), one_head(x), one_head(x), scale=1.0)[0][:, 0], expected)
 
 
+@pytest.mark.row("1.2")
 def test_source_1_multi_head_self_attention() -> None:
     """Row: keys, queries, values without bias, heads folded into the batch, scaled, softmax, mixed, unified."""
     b, t, h, e = 2, 5, 4, 2
@@ -97,6 +99,7 @@ def test_source_1_multi_head_self_attention() -> None:
     torch.testing.assert_close(m(x), unified)
 
 
+@pytest.mark.row("1.3", "4.3")
 def test_source_1_block_is_post_norm() -> None:
     """Row: attention, residual, norm, position-wise MLP, residual, norm."""
     layer, x = encoder_layer(), torch.randn(2, 5, 8)
@@ -105,6 +108,7 @@ def test_source_1_block_is_post_norm() -> None:
     torch.testing.assert_close(layer(x), expected)
 
 
+@pytest.mark.row("1a")
 @pytest.mark.parametrize("n_heads", [1, 2, 8])
 def test_source_1_error_scale_is_of_a_head(n_heads: int) -> None:
     """Wrong there: the scale divides by √k of the whole embedding, not of a head."""
@@ -114,6 +118,7 @@ def test_source_1_error_scale_is_of_a_head(n_heads: int) -> None:
     torch.testing.assert_close(seen["scores"], q @ k.mT / math.sqrt(8 / n_heads))
 
 
+@pytest.mark.row("1b")
 def test_source_1_error_the_mask_is_honoured() -> None:
     """Wrong there: the `mask` argument is ignored."""
     m, x = MultiHeadAttention(8, 2), torch.randn(1, 5, 8)
@@ -124,6 +129,7 @@ def test_source_1_error_the_mask_is_honoured() -> None:
     assert not torch.allclose(m(x)[:, :4], m(changed)[:, :4])
 
 
+@pytest.mark.row("1c")
 @pytest.mark.parametrize("k", [4, 24])
 def test_source_1_error_the_mlp_is_wide(k: int) -> None:
     """Wrong there: the MLP's inner width is written 4·4, not 4·k. This was said to keep the block from running
@@ -144,6 +150,7 @@ def test_source_1_error_the_mlp_is_wide(k: int) -> None:
 # 2. Transformer Core Math Tutorial
 
 
+@pytest.mark.row("2.2", "3.1")
 def test_source_2_positions_are_added_and_not_concatenated() -> None:
     """Row: token embedding plus sinusoidal positions; added, so the width stays d_model."""
     embedding = TokenEmbedding(10, 16, SinusoidalPositions(7, 16), 0.0)
@@ -153,6 +160,7 @@ def test_source_2_positions_are_added_and_not_concatenated() -> None:
     torch.testing.assert_close(out[0, 2] - out[0, 0], sinusoidal(3, 16)[2] - sinusoidal(3, 16)[0])
 
 
+@pytest.mark.row("2.3")
 def test_source_2_attention_returns_context_and_weights() -> None:
     """Row: attention with an optional mask, returning context and weights."""
     q, k, v = torch.randn(3, 2, 4, 5, 8).unbind()
@@ -164,6 +172,7 @@ def test_source_2_attention_returns_context_and_weights() -> None:
     torch.testing.assert_close(weights @ v, context)
 
 
+@pytest.mark.row("3.4")
 def test_source_2_heads_are_split_and_combined() -> None:
     """Row: split_heads and combine_heads undo each other; head h has features h·d_head … of each token."""
     m, x = MultiHeadAttention(12, 3), torch.randn(2, 5, 12)
@@ -173,6 +182,7 @@ def test_source_2_heads_are_split_and_combined() -> None:
     assert torch.equal(m._combine_heads(heads), x)
 
 
+@pytest.mark.row("2.3", "3.4")
 def test_source_2_what_the_last_linear_layer_is_for() -> None:
     """Row: without W^O a head's values could only reach that head's own features."""
     m, x = MultiHeadAttention(8, 2, bias=False), torch.randn(1, 5, 8)
@@ -188,6 +198,7 @@ def test_source_2_what_the_last_linear_layer_is_for() -> None:
     assert changed.tolist() == [True] * 4 + [False] * 4
 
 
+@pytest.mark.row("2.3")
 def test_source_2_attention_is_not_a_dense_layer() -> None:
     """Row: what Q, K and V are for, against a dense layer: the mixing depends on the text, at any length."""
     m, x, y = MultiHeadAttention(8, 2, bias=False), torch.randn(1, 5, 8), torch.randn(1, 5, 8)
@@ -195,6 +206,7 @@ def test_source_2_attention_is_not_a_dense_layer() -> None:
     assert m(torch.randn(1, 9, 8)).shape == (1, 9, 8)
 
 
+@pytest.mark.row("2.4")
 def test_source_2_its_model() -> None:
     """Row: block d 128, 8 heads, d_ff 2048, dropout .1; mean pooling; one logit; Adam 1e-4, batch 16, 10 epochs."""
     config = load_recipe("imdb-tutorial")
@@ -211,6 +223,7 @@ def test_source_2_its_model() -> None:
     torch.testing.assert_close(F.cross_entropy(logits, labels), bce)
 
 
+@pytest.mark.row("2a")
 def test_source_2_error_padding_is_neither_attended_to_nor_pooled() -> None:
     """Wrong there: padding is attended to and pooled."""
     config = ModelConfig(n_layers=2, d_model=16, n_heads=4, dropout=0.0)
@@ -221,6 +234,7 @@ def test_source_2_error_padding_is_neither_attended_to_nor_pooled() -> None:
     assert not torch.allclose(model(padded), model(text), atol=1e-3)
 
 
+@pytest.mark.row("2c")
 def test_source_2_error_learned_and_sinusoidal_positions_are_said_apart() -> None:
     """Wrong there: the prose shows learned positions beside code with sinusoidal ones. Here a field says which."""
     for positions, trained in (("sinusoidal", False), ("learned", True)):
@@ -231,6 +245,7 @@ def test_source_2_error_learned_and_sinusoidal_positions_are_said_apart() -> Non
 # 3. Transformers explained
 
 
+@pytest.mark.row("3.2")
 def test_source_3_queries_and_keys_as_retrieval() -> None:
     """Row: query/key/value as retrieval: a query that matches one key sharply returns that key's value."""
     keys, values = F.normalize(torch.randn(1, 1, 6, 16), dim=-1), torch.randn(1, 1, 6, 4)
@@ -238,6 +253,7 @@ def test_source_3_queries_and_keys_as_retrieval() -> None:
     torch.testing.assert_close(found, values[:, :, [4]], atol=1e-4, rtol=0)
 
 
+@pytest.mark.row("3.2")
 def test_source_3_cosine_is_the_dot_product_of_unit_vectors() -> None:
     """Row: cosine and scaled dot products: with unit queries and keys the scores are cosines."""
     x, seen = torch.randn(1, 1, 6, 16), Seen()
@@ -247,6 +263,7 @@ def test_source_3_cosine_is_the_dot_product_of_unit_vectors() -> None:
     torch.testing.assert_close(seen["scores"], expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.row("3.5", "3.7")
 def test_source_3_the_papers_model() -> None:
     """Row: encoder of six, decoder of six, 512 wide, 8 heads of 64, feed-forward of 2048 (×4), a W^O."""
     with torch.device("meta"):
@@ -257,6 +274,7 @@ def test_source_3_the_papers_model() -> None:
     assert (m.n_heads, m.d_head, m.o_proj.in_features, m.o_proj.out_features) == (8, 64, 512, 512)
 
 
+@pytest.mark.row("3.7")
 def test_source_3_greedy_chooses_the_most_probable_word() -> None:
     """Row: translation by greedy choice of the most probable word."""
     model, source = translator(), [5, 6, 7, EOS]
@@ -270,6 +288,7 @@ def test_source_3_greedy_chooses_the_most_probable_word() -> None:
     assert best.ids == [token for token in written if token != EOS]
 
 
+@pytest.mark.row("3a")
 def test_source_3_error_the_activation_is_applied() -> None:
     """Wrong there: `nn.ReLU` passed as a class. This was said to compute nothing; torch refuses it, as we do."""
     with pytest.raises(TypeError, match="ReLU"):
@@ -282,6 +301,7 @@ def test_source_3_error_the_activation_is_applied() -> None:
     torch.testing.assert_close(block(torch.randn(3, 4)), block.w_out.bias.expand(3, 4))
 
 
+@pytest.mark.row("3b")
 @pytest.mark.parametrize("n_words", [1, 3, 50])
 def test_source_3_error_the_scale_is_not_the_number_of_words(n_words: int) -> None:
     """Wrong there: it says the scale is by the number of words; it is √d_k, whatever the text's length."""
@@ -290,6 +310,7 @@ def test_source_3_error_the_scale_is_not_the_number_of_words(n_words: int) -> No
     torch.testing.assert_close(seen["scores"] * 4, q @ k.mT)
 
 
+@pytest.mark.row("3.2")
 def test_source_3_scaling_keeps_scores_of_unit_size() -> None:
     """Why the scale: a dot product of d_k independent numbers varies with √d_k."""
     for e in (4, 64, 512):
@@ -298,6 +319,7 @@ def test_source_3_scaling_keeps_scores_of_unit_size() -> None:
         assert seen["scores"].std().item() == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.row("3c")
 def test_source_3_error_a_head_is_narrower_than_the_model() -> None:
     """Wrong there: says projecting makes d_k larger than d_model. By default it is d_model / n_heads."""
     m = MultiHeadAttention(512, 8)
@@ -305,6 +327,7 @@ def test_source_3_error_a_head_is_narrower_than_the_model() -> None:
     assert m.q_proj.weight.shape == (512, 512)
 
 
+@pytest.mark.row("3.3", "3d")
 def test_source_3_error_layer_norm_is_per_token_over_features() -> None:
     """Wrong there: layer norm over "channels and spatial dims". No other token or text takes part."""
     x = torch.randn(2, 3, 8) * torch.tensor([1.0, 10.0, 100.0])[None, :, None] + 5
@@ -317,6 +340,7 @@ def test_source_3_error_layer_norm_is_per_token_over_features() -> None:
 # 4. The self-attention notebook
 
 
+@pytest.mark.row("4.1")
 def test_source_4_with_printed_numbers() -> None:
     """Row: the same attention with numbers: x, its transpose, raw weights, softmax, output."""
     x = torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
@@ -329,6 +353,7 @@ def test_source_4_with_printed_numbers() -> None:
         torch.testing.assert_close(seen[name][0, 0], torch.tensor(expected))
 
 
+@pytest.mark.row("4.2", "4a")
 @pytest.mark.parametrize("n_heads", [1, 2, 8])
 def test_source_4_error_wide_heads_run_with_any_number(n_heads: int) -> None:
     """Row: wide heads, each of the full width. Wrong there: they cannot run with more than one head."""
@@ -339,6 +364,7 @@ def test_source_4_error_wide_heads_run_with_any_number(n_heads: int) -> None:
     torch.testing.assert_close(m(x), m.o_proj(torch.cat(heads.unbind(1), dim=-1)))
 
 
+@pytest.mark.row("4b")
 @pytest.mark.parametrize(("d_head", "right"), [(8, True), (2, False)], ids=["wide", "narrow"])
 def test_source_4_error_the_scale_is_wrong_for_narrow_heads_only(d_head: int, right: bool) -> None:
     """Wrong there: scores are divided by √k, k the width of the embedding. That was said of it without a
@@ -350,6 +376,7 @@ def test_source_4_error_the_scale_is_wrong_for_narrow_heads_only(d_head: int, ri
     assert torch.allclose(seen["scores"], seen["products"] / math.sqrt(8)) == right
 
 
+@pytest.mark.row("4.4", "4c")
 @pytest.mark.parametrize("depth", [1, 3])
 def test_source_4_classifier(depth: int) -> None:
     """Row: learned positions, depth, mean pooling, log-probabilities. Wrong there: it does not even parse."""
@@ -363,6 +390,7 @@ def test_source_4_classifier(depth: int) -> None:
 # 5. Transformer: Concept and code from scratch
 
 
+@pytest.mark.row("5.1")
 def test_source_5_encode_decode_generate() -> None:
     """Row: encoder–decoder: encode, decode, a generator with log-softmax (logits here, always)."""
     model, src, tgt = translator(), torch.randint(20, (2, 5)), torch.randint(20, (2, 4))
@@ -373,6 +401,7 @@ def test_source_5_encode_decode_generate() -> None:
     torch.testing.assert_close(logits.log_softmax(-1).exp().sum(-1), torch.ones(2, 4))
 
 
+@pytest.mark.row("5.2")
 def test_source_5_why_pre_norm_trains_more_stably() -> None:
     """Row: post-norm against pre-norm: at the start of a deep post-norm stack the gradient that reaches the
     first layer has shrunk beside the last layer's; in a pre-norm stack it has not (Xiong et al. 2020).
@@ -392,6 +421,7 @@ def test_source_5_why_pre_norm_trains_more_stably() -> None:
     assert shares[True] > 2 * shares[False]
 
 
+@pytest.mark.row("5.3")
 def test_source_5_what_sinusoids_must_satisfy() -> None:
     """Row: bounded, a different vector each position, the same steps at any place, any length."""
     table = sinusoidal(500, 32)
@@ -402,6 +432,7 @@ def test_source_5_what_sinusoids_must_satisfy() -> None:
     torch.testing.assert_close(sinusoidal(1000, 32)[:500], table)
 
 
+@pytest.mark.row("5.4")
 def test_source_5_attention_with_mask_returns_its_weights() -> None:
     """Row: attention with mask and dropout, returning weights. Like the paper's, ours has no dropout on weights."""
     q, k, v = torch.randn(3, 1, 2, 6, 4).unbind()
@@ -412,6 +443,7 @@ def test_source_5_attention_with_mask_returns_its_weights() -> None:
     torch.testing.assert_close(context, weights @ v)
 
 
+@pytest.mark.row("5.4")
 def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
     """Row: four-linear multi-head attention; position-wise feed-forward with GELU."""
     linear = [m for m in MultiHeadAttention(8, 2).modules() if isinstance(m, torch.nn.Linear)]
@@ -420,6 +452,7 @@ def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
     torch.testing.assert_close(block(x), block.w_out(F.gelu(block.w_in(x))))
 
 
+@pytest.mark.row("5.5", "5b")
 def test_source_5_look_ahead_mask_and_error_it_masks_query_by_query() -> None:
     """Row: look-ahead mask. Wrong there: said to mask "key-by-key"; each query has keys of its own that it may
     not see. Its triangles were called exchanged here: added to the scores, zero for the past (and itself) and −∞
@@ -436,6 +469,7 @@ def test_source_5_look_ahead_mask_and_error_it_masks_query_by_query() -> None:
     assert hidden_keys.tolist() == [3, 2, 1, 0]  # of each query
 
 
+@pytest.mark.row("3.6", "5.6")
 def test_source_5_decoder_layer_has_three_sublayers() -> None:
     """Row: decoder layer with three sublayers, each in its residual, in the paper's order."""
     layer = translator(pre_norm=False).decoder.layers[0]
@@ -447,6 +481,7 @@ def test_source_5_decoder_layer_has_three_sublayers() -> None:
     torch.testing.assert_close(layer(x, memory, mask=mask), c)
 
 
+@pytest.mark.row("5a")
 def test_source_5_error_keys_and_values_come_from_the_encoder() -> None:
     """Wrong there: encoder outputs are called "queries and keys" of cross-attention; they are keys and values."""
     m = translator().decoder.layers[0].cross_attention
@@ -460,6 +495,7 @@ def test_source_5_error_keys_and_values_come_from_the_encoder() -> None:
     assert inputs["v_proj"] is memory
 
 
+@pytest.mark.row("5.7", "5c")
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_source_5_error_generation_stops_at_the_end_token(beam_size: int) -> None:
     """Row: generation from a start token until an end token. Wrong there: "stops when it generates a token"."""
@@ -475,6 +511,7 @@ def test_source_5_error_generation_stops_at_the_end_token(beam_size: int) -> Non
     assert (best.ids, best.finished) == ([7, 8, 9], True)
 
 
+@pytest.mark.row("5c")
 def test_source_5_error_generation_without_an_end_token_is_cut_and_says_so() -> None:
     """Wrong there: "stops when it generates a token". Without an end token only a limit stops it."""
     model = translator()

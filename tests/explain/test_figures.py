@@ -76,6 +76,7 @@ def labels(axis: Any) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
+@pytest.mark.row("3.8")
 @pytest.mark.parametrize("task", list(TEXT))
 def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanation], task: str) -> None:
     explanation = explanations[task]

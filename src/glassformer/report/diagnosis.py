@@ -125,7 +125,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     truncated = (train.n_truncated or 0) / train.n
     if truncated > TRUNCATED:
         yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
-    if train.n < FEW_EXAMPLES:
+    warned = any("to train on" in warning for warning in facts.data.preflight.get("warnings", []))
+    if train.n < FEW_EXAMPLES and not warned:
         remedy = "more data helps more than any setting; keep the model small"
         yield Finding(f"there are only {train.n} training examples", remedy)
 

@@ -63,6 +63,7 @@ def load(place, **options):
     return load_text_data(TASKS["classify"].schema, data)
 
 
+@pytest.mark.row("2.1")
 def test_parts_labels_and_texts(archive):
     data = load(archive)
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]

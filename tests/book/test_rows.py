@@ -1,0 +1,54 @@
+"""Each row of what the sources teach and get wrong is at its place in the book, and a test is marked with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from record import RECORDS, recipe_hash
+
+ROOT = Path(__file__).parents[2]
+BOOK = ROOT / "docs" / "book"
+ROWS = tomllib.loads((BOOK / "rows.toml").read_text(encoding="utf-8"))
+IDS = [*ROWS["taught"], *ROWS["wrong"]]
+PLACES = [*ROWS["taught"].values(), *ROWS["wrong"].values(), *ROWS["more"]]
+
+
+def test_each_row_has_a_heading_in_the_book() -> None:
+    missing = []
+    for row in PLACES:
+        text = (BOOK / f"{row['page']}.md").read_text(encoding="utf-8")
+        if f"\n## {row['heading']}\n" not in text:
+            missing.append(f"{row['page']}.md has no heading {row['heading']!r}")
+    assert missing == []
+
+
+def test_each_row_has_a_test() -> None:
+    marked = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for arguments in re.findall(r"^@pytest\.mark\.row\((.*)\)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            marked |= set(re.findall(r'"([^"]+)"', arguments))
+    assert marked == set(IDS)
+
+
+def test_the_rows_are_those_of_the_sources() -> None:
+    """Five sources; numbers are counted from 1 and letters from a, without gaps."""
+    for source in ROWS["sources"]:
+        numbers = [int(id.partition(".")[2]) for id in ROWS["taught"] if id.startswith(f"{source}.")]
+        letters = [id[1:] for id in ROWS["wrong"] if id.startswith(source)]
+        assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 3
+        assert letters == list("abcdef"[: len(letters)]) and len(letters) >= 3
+
+
+@pytest.mark.row("2.5")
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_recorded_run_is_of_the_recipe_as_it_is_now(path: Path) -> None:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert record["recipe_sha256"] == recipe_hash(record["recipe"]), f"train it again: {record['command']}"
+    assert record["runs"] and all(run["validations"] for run in record["runs"])
+    for run in record["runs"]:
+        low, high = run["headline"]["ci95"]
+        assert low < run["headline"]["value"] < high
