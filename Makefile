@@ -12,7 +12,7 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo docs docs-check test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo docs docs-check classroom test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -24,6 +24,7 @@ help:
 	@echo "make lint       ruff and pyright"
 	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
 	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights"
+	@echo "make classroom  the documentation, notebooks, trained models and data as one zip file, for a room without network"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
@@ -69,6 +70,10 @@ docs: $(VENV)/.installed-docs
 # The built site in a browser, from disk.
 docs-check: docs $(VENV)/.installed-test
 	CI=true $(BIN)/python -m pytest -q docs/checks
+
+classroom: docs
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(BIN)/python docs/classroom.py
 
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results

@@ -10,7 +10,9 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+import frames  # noqa: E402
 import math_to_mathml  # noqa: E402
+import notebooks  # noqa: E402
 import reference_pages  # noqa: E402
 
 import glassformer  # noqa: E402
@@ -53,6 +55,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def setup(app: Any) -> None:
-    """Write the generated pages before the sources are read, and draw formulas without JavaScript."""
+    """Write generated pages before the sources are read and notebooks at the end; draw formulas without JavaScript."""
     math_to_mathml.add_renderer(app)
+    app.connect("source-read", notebooks.add_download_link)
+    app.connect("build-finished", notebooks.write_notebooks)
+    app.connect("build-finished", frames.write_frames)
     app.connect("builder-inited", lambda _: reference_pages.write_pages(DOCS / "reference" / "generated"))

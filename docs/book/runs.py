@@ -26,8 +26,14 @@ CODE = ("config", "data", "models", "nn", "recipes", "tasks", "text", "training"
 SMALL = {"d_model": 48, "n_layers": 2, "n_heads": 4}
 
 
+NEXT_TO_NOTEBOOKS = "runs.txt"
+"""Beside notebooks outside the repository: a file with the path of the folder of trained runs."""
+
+
 def folder_of_runs() -> Path:
-    """Return the folder of this version's runs, in build/book."""
+    """Return the folder of this version's runs: in build/book, or outside the repository where `runs.txt` says."""
+    if (place := BOOK / NEXT_TO_NOTEBOOKS).exists():
+        return (BOOK / place.read_text(encoding="utf-8").strip()).resolve()
     files = [path for name in CODE for path in (ROOT / "src" / "glassformer" / name).rglob("*") if path.is_file()]
     files = [path for path in files if path.suffix in (".py", ".toml")] + [Path(__file__), BOOK / "sentences.py"]
     return ROOT / "build" / "book" / hashlib.sha256(b"".join(f.read_bytes() for f in sorted(files))).hexdigest()[:16]

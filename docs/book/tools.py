@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
+BOOK = Path(__file__).parent
+RESULTS = next(p for p in (BOOK / "results" / "all.json", BOOK.parents[1] / "benchmarks" / "results.json") if p.exists())
 """Scores of trained recipes with their commands, from which the page of results is written as well."""
 INK = "#010203"
 """A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""
@@ -334,6 +335,69 @@ class InlineSvg:
 
     def _repr_html_(self) -> str:
         return self.data
+
+
+class StepFrame:
+    """A step of a trained model, with its formula and numbers, which the reader's browser computes again.
+
+    A page shows it as a frame (`docs/frames.py`); print and notebooks show the matrix as a figure.
+
+    Args:
+        name: a function of `runs`, which returns a trained run.
+        text: what the run reads.
+        step: id of the step.
+        head: head to show, counted from 1.
+        more: ids of other steps that the reader can go to.
+        options: fields of `DecodeConfig`.
+    """
+
+    def __init__(
+        self, name: str, text: str, step: str, head: int = 1, more: Sequence[str] = (), **options: Any
+    ) -> None:
+        import runs
+
+        from glassformer.explain.page.step_frame import step_address, step_frame_html
+
+        explanation = getattr(runs, name)().explain(text, **options)
+        record = explanation.trace[step]
+        self.caption = f"{step} of the model {name!r}, for: {text}"
+        page = step_frame_html(explanation, [step, *more], "../../_static/glassformer")
+        values = record.value[head - 1] if record.axes[0].name == "head" else record.value
+        self.figure = InlineSvg(draw_values(values, self.caption), f"The values of {self.caption}").data
+        address = html.escape(step_address(step, head), quote=True)
+        self.frame = (
+            f'<iframe class="step-frame" data-address="{address}" srcdoc="{html.escape(page, quote=True)}" '
+            f'title="{html.escape(self.caption, quote=True)}" loading="lazy"></iframe>'
+        )
+
+    def _repr_html_(self) -> str:
+        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
+        return f'<figure class="step">{self.frame}<div class="step-print">{self.figure}</div>{caption}</figure>'
+
+
+def draw_values(x: Tensor, title: str) -> Any:
+    """Return a figure of a matrix or vector, as squares whose area is the size of a value; negative ones are hollow."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    x = x.reshape(-1, x.shape[-1]).float()
+    most = x.abs().max().item() or 1.0
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)))
+        axes = figure.subplots()
+        for i, row in enumerate(x.tolist()):
+            for j, value in enumerate(row):
+                colour = ACCENT if value >= 0 else "none"
+                side = 0.94 * (abs(value) / most) ** 0.5
+                axes.add_patch(rectangle(j, i, side, facecolor=colour, edgecolor=ACCENT, lw=0.5))
+        axes.set_xlim(-0.6, x.shape[1] - 0.4)
+        axes.set_ylim(x.shape[0] - 0.4, -0.6)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal")
+        _plain(axes, "", "", "")
+        figure.tight_layout()
+        return figure
 
 
 def versions() -> str:

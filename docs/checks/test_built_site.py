@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -68,9 +69,44 @@ def test_every_page_is_sound(browser: Browser, look: str) -> None:
 
 
 def weight_of(requests: list[str]) -> int:
-    """Return the bytes of what a page has read from disk, without pictures."""
+    """Return the bytes of what a page has read from disk, without pictures and frames."""
     paths = {Path(unquote(urlparse(url).path)) for url in requests if url.startswith("file:")}
-    return sum(path.stat().st_size for path in paths if path.suffix not in (".png", ".svg"))
+    apart = [path for path in paths if path.suffix in (".png", ".svg") or path.parent.name in ("frames", "glassformer")]
+    return sum(path.stat().st_size for path in paths.difference(apart))
+
+
+def test_every_frame_s_check_is_green(browser: Browser) -> None:
+    """Each framed step is computed again in the browser, fills its frame, and takes the theme of its page."""
+    page, found = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme="dark"), 0
+    for path in sorted((SITE / "book").glob("*.html")):
+        page.goto(path.as_uri())
+        for frame in page.locator("iframe.step-frame").all():
+            frame.scroll_into_view_if_needed()
+            inside = frame.content_frame
+            inside.locator("[data-state=ok], [data-state=bad], [data-state=unavailable]").wait_for()
+            assert inside.locator("[data-state=ok]").count() == 1, f"{path.name}: {frame.get_attribute('title')}"
+            assert inside.locator("html").get_attribute("data-theme") == "dark"
+            box, content = frame.bounding_box(), inside.locator("#app").bounding_box()
+            assert box is not None and content is not None and box["height"] >= content["height"]
+            found += 1
+    page.close()
+    assert found >= 10
+
+
+def test_frames_are_small() -> None:
+    sizes = {path.name: path.stat().st_size for path in (SITE / "book" / "frames").glob("*.html")}
+    assert sizes and max(sizes.values()) <= 150_000, sizes
+
+
+def test_every_chapter_is_offered_as_a_notebook_without_its_solution() -> None:
+    notebooks = sorted((SITE / "book").glob("*.ipynb"))
+    assert len(notebooks) >= 15
+    for path in notebooks:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
+        assert "<summary>Solution" not in text and "literalinclude" not in text and ".md)" not in text, path.name
+        assert any(cell.get("outputs") for cell in cells), path.name
+        assert f'href="{path.name}"' in path.with_suffix(".html").read_text(encoding="utf-8")
 
 
 def test_search_finds_a_word(browser: Browser) -> None:

@@ -6,6 +6,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { FlowScreen } from "./screens/flow/screen";
 import { type Screen, SCREENS } from "./state/address";
+import { framed } from "./state/frame";
 import { useKeys } from "./state/keys";
 import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
 import { signal, useValue } from "./state/signals";
@@ -22,6 +23,7 @@ const screens = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>
 
 export function App() {
   useKeys();
+  if (useValue(framed)) return <><Problems /><Main /></>;
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
@@ -81,7 +83,8 @@ function Content({ screen }: { screen: Screen }) {
   useEffect(() => {
     if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), reportError);
   }, [Component]);
-  return trace && <><Answer trace={trace} />{Component && <Component trace={trace} />}</>;
+  const answered = !useValue(framed);
+  return trace && <>{answered && <Answer trace={trace} />}{Component && <Component trace={trace} />}</>;
 }
 
 function Problems() {

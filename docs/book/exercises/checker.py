@@ -20,8 +20,8 @@ class Exercise:
 
     Attributes:
         reference: what the reader's function must equal.
-        inputs: makes the arguments of one call from a random generator, the first of them a tensor; sizes differ from each
-            other and between calls.
+        inputs: makes the arguments of one call from a random generator, the first of them a tensor; sizes differ from
+            each other and between calls.
         mistakes: functions that are often written instead, each with a hint.
     """
 

@@ -4,6 +4,7 @@
  */
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./address";
+import { framed } from "./frame";
 import { go, manifest, route, setParams } from "./page";
 
 /** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
@@ -50,7 +51,7 @@ function onKey(event: KeyboardEvent) {
     if (listener(event)) return event.preventDefault();
   }
   const screen = SCREENS[Number(event.key) - 1];
-  if (screen) go(screen);
+  if (screen && !framed.value) go(screen);
   else if (event.key === "[") changeLayer(-1);
   else if (event.key === "]") changeLayer(1);
   else if (event.key === ",") changeHead(-1);

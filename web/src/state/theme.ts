@@ -23,10 +23,15 @@ function remembered(): Theme | null {
 const chosen = signal<Theme | null>(remembered());
 export const theme = computed([chosen, systemDark], (): Theme => chosen.value ?? (systemDark.value ? "dark" : "light"));
 
-export function toggleTheme() {
-  const next = theme.value === "dark" ? "light" : "dark";
+/** Shows a theme, without remembering it. */
+export function setTheme(next: Theme) {
   document.documentElement.dataset.theme = next; // before `palette` reads the stylesheet
   chosen.value = next;
+}
+
+export function toggleTheme() {
+  const next = theme.value === "dark" ? "light" : "dark";
+  setTheme(next);
   try {
     localStorage.setItem("glassformer-theme", next);
   } catch {

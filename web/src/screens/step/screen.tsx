@@ -3,6 +3,7 @@
  * and a check of the values.
  */
 import { useMemo } from "preact/hooks";
+import { framed } from "../../state/frame";
 import { useScreenKeys } from "../../state/keys";
 import { route, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
@@ -19,6 +20,7 @@ import { StepList } from "./StepList";
 export function StepScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
   const { head, row, col } = useValue(selection);
+  const alone = useValue(framed);
   const steps = useMemo(() => stepsOf(trace), [trace]);
   const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
   const index = here();
@@ -45,7 +47,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (
     <div class="step">
-      <StepList steps={steps} current={step.id} />
+      {!alone && <StepList steps={steps} current={step.id} />}
       <article class="step-body" aria-labelledby="step-title">
         <div class="step-top">
           <p class="step-place">{step.id === PROBABILITIES ? "Output" : nodeLocation(step)}</p>

@@ -1,0 +1,57 @@
+"""Offer each executed chapter as a notebook: with outputs, with the stub of its exercise, and without the solution."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_cache import get_cache
+
+SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", re.DOTALL)
+LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
+FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
+MINUTES = re.compile(r"^(\*About \d+ minutes\..*?\*)$", re.MULTILINE | re.DOTALL)
+
+
+def add_download_link(app: Any, name: str, source: list[str]) -> None:
+    """Add a link to the notebook below the minutes of a chapter; a handler of Sphinx's event `source-read`."""
+    if "file_format: mystnb" in source[0]:
+        link = f'<a href="{Path(name).name}.ipynb" download>Download this chapter as a notebook</a>'
+        source[0] = MINUTES.sub(rf"\1\n\n{link}", source[0], count=1)
+
+
+def write_notebooks(app: Any, error: Exception | None) -> None:
+    """Write the notebooks beside the pages; a handler of Sphinx's event `build-finished`."""
+    if error is not None or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    cache = get_cache(app.config.nb_execution_cache_path)
+    for path in sorted((out.parent / "jupyter_execute" / "book").glob("*.ipynb")):
+        try:
+            _, executed = cache.merge_match_into_notebook(nbformat.read(path, as_version=4))
+        except KeyError:  # a chapter that was not executed
+            continue
+        notebook = cleaned(json.loads(nbformat.writes(executed)))
+        (out / "book" / path.name).write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")
+
+
+def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return a notebook without solutions and frames, with links to the pages, and without the builder's own marks."""
+    cells = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            text = SOLUTION.sub("", re.sub(r"^<a href=[^>]*ipynb[^>]*>.*?</a>\n*", "", text, flags=re.MULTILINE))
+            text = LINK.sub(r"](\1.html\2)", text).strip()
+            if not text:
+                continue
+        for output in cell.get("outputs", []):
+            if shown := output.get("data", {}).get("text/html"):
+                output["data"]["text/html"] = FRAME.sub("", "".join(shown))
+        kept = {key: value for key, value in cell.items() if key != "id"}
+        cells.append(kept | {"source": text.splitlines(keepends=True)})
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}

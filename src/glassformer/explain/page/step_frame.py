@@ -1,0 +1,91 @@
+"""Write a small page that shows some steps of an explanation, to be framed in another document.
+
+It has the steps' formulas, values, arithmetic and checks, and their inputs, so that a browser can compute them again.
+Script and style are files beside it, which several frames share.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+from glassformer.errors import UsageError
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.manifest import Manifest, manifest
+from glassformer.explain.page.assets import WHOLE
+from glassformer.explain.page.inline import escape_json
+from glassformer.explain.page.responses import pack, to_json
+from glassformer.explain.page.saved_page import PackedTensor, SavedPageData
+from glassformer.explain.run_info import run_info
+from glassformer.explain.tensor_values import get_tensor
+
+MAX_BYTES = 150_000
+"""Maximum size of a frame, without script and style."""
+N_CANDIDATES = 12
+"""Candidates of each prediction that are kept."""
+
+
+def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: str) -> str:
+    """Return the page of some steps; `step_address` is the part after its name that opens one of them.
+
+    Args:
+        explanation: the explanation that has the steps.
+        ids: ids of steps, in any order.
+        assets: the folder of whole.js and app.css, relative to the page.
+
+    Raises:
+        UsageError: the explanation has no such step, or the page would have more than 150 kB.
+    """
+    kept = _reduced(manifest(explanation), ids)
+    data: SavedPageData = {
+        "run": run_info(explanation.subject) | {"examples": [], "checkpoints": []},
+        "traces": [kept],
+        "tensors": {},
+        "attributions": [],
+        "erased": [],
+        "alignments": {},
+        "dropped": [],
+    }
+    inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
+    names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
+    data["tensors"] = {explanation.id: {name: _packed(explanation, name) for name in names}}
+    html = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(', '.join(ids))}</title>\n"
+        f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{assets}/app.css">\n</head>\n<body>\n'
+        '<div id="app"></div>\n'
+        f'<script type="application/json" id="glassformer-data">{escape_json(to_json(data))}</script>\n'
+        f'<script src="{assets}/{WHOLE}"></script>\n</body>\n</html>\n'
+    )
+    if len(html) > MAX_BYTES:
+        raise UsageError(f"these steps take {len(html):,} bytes, more than {MAX_BYTES:,}", "name fewer steps")
+    return html
+
+
+def step_address(id: str, head: int = 1) -> str:
+    """Return the part of the address that opens a step; heads are counted from 1."""
+    return "#/step?" + urlencode({"node": id, "head": head - 1, "frame": "step"})
+
+
+def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
+    """Return a copy of a manifest with some of its steps, their parameters and the most probable candidates."""
+    nodes = [node for node in whole["nodes"] if node["id"] in ids]
+    if missing := [id for id in ids if id not in {node["id"] for node in nodes}]:
+        raise UsageError(f"there is no step {missing[0]!r}", "see the list of steps in the reference")
+    names = {name for node in nodes for name in node["params"].values()}
+    reduced: dict[str, Any] = dict(whole)
+    reduced["nodes"] = nodes
+    reduced["params"] = {name: param for name, param in whole["params"].items() if name in names}
+    reduced["predictions"] = [p | {"top": p["top"][:N_CANDIDATES]} for p in whole["predictions"]]
+    return Manifest(**reduced)
+
+
+def _packed(explanation: ExplanationData, name: str) -> PackedTensor:
+    """Return the values of a step or parameter as 16-bit floats where they fit."""
+    values = get_tensor(explanation, name)
+    packed, dtype = pack(values, "f16")
+    return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(packed).decode("ascii")}
