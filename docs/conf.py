@@ -57,6 +57,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 def setup(app: Any) -> None:
     """Write generated pages before the sources are read and notebooks at the end; draw formulas without JavaScript."""
     math_to_mathml.add_renderer(app)
+    app.connect("builder-inited", notebooks.make_cache)
     app.connect("source-read", notebooks.add_download_link)
     app.connect("build-finished", notebooks.write_notebooks)
     app.connect("build-finished", frames.write_frames)

@@ -16,6 +16,14 @@ FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
 MINUTES = re.compile(r"^(\*About \d+ minutes\..*?\*)$", re.MULTILINE | re.DOTALL)
 
 
+def make_cache(app: Any) -> None:
+    """Make the cache of the cells' outputs; a handler of Sphinx's event `builder-inited`.
+
+    Processes that read chapters side by side would each make its tables, and the second would fail.
+    """
+    get_cache(app.config.nb_execution_cache_path).list_cache_records()
+
+
 def add_download_link(app: Any, name: str, source: list[str]) -> None:
     """Add a link to the notebook below the minutes of a chapter; a handler of Sphinx's event `source-read`."""
     if "file_format: mystnb" in source[0]:

@@ -21,8 +21,9 @@ LOOKS = {
     "light, wide": {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
     "dark, narrow": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
 }
-AXE = {"resultTypes": ["violations"], "preload": False}
-"""Its preloading reads style sheets by XMLHttpRequest, which pages from disk may not."""
+AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
+"""Its preloading reads style sheets by XMLHttpRequest, which pages from disk may not. Frames are pages of the site, too,
+and looked at alone."""
 MOST_BYTES = 300_000
 """The most bytes of a chapter with its styles and scripts, without pictures."""
 
