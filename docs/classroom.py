@@ -1,6 +1,6 @@
 """Write the bundle for a classroom without network: site, notebooks, trained runs, saved pages, data and the package.
 
-    python docs/classroom.py      # `make classroom` builds the site and the wheel first
+python docs/classroom.py      # `make classroom` builds the site and the wheel first
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ import glassformer  # noqa: E402
 from glassformer.data.datasets.loading import load_text_data  # noqa: E402
 
 MAX_BYTES = 40_000_000
-TEXTS = {
-    "dates": "[fr_FR] 14 juillet 1989",
-    "topics": "the board sold the sheep",
-    "stories": "she ate a",
-}
+TEXTS = {"dates": "[fr_FR] 14 juillet 1989", "topics": "the board sold the sheep", "stories": "she ate a"}
 README = """Glassformer for a classroom
 
 site/index.html     the documentation and the book; open it in a browser
@@ -33,7 +29,7 @@ pages/*.html        three trained models, each with every number of one text; op
 notebooks/          the chapters with their exercises: jupyter lab notebooks
 runs/               the trained models: glassformer explain runs/dates "[en_US] March 5, 2021"
 data/               what they were trained on
-*.whl               the package: pip install --no-deps FILE (it needs Python 3.11, torch and the packages of its metadata)
+*.whl               the package: pip install --no-deps FILE (it needs Python 3.11, torch and its other requirements)
 
 Nothing here needs a network. Licences and a plan of six lessons: site/how-to/teach.html
 """

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 BOOK = Path(__file__).parent
-RESULTS = next(p for p in (BOOK / "results" / "all.json", BOOK.parents[1] / "benchmarks" / "results.json") if p.exists())
+RESULTS = next(
+    p for p in (BOOK / "results" / "all.json", BOOK.parents[1] / "benchmarks" / "results.json") if p.exists()
+)
 """Scores of trained recipes with their commands, from which the page of results is written as well."""
 INK = "#010203"
 """A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""

@@ -22,8 +22,7 @@ LOOKS = {
     "dark, narrow": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
 }
 AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
-"""Its preloading reads style sheets by XMLHttpRequest, which pages from disk may not. Frames are pages of the site, too,
-and looked at alone."""
+"""Its preloading reads style sheets by XMLHttpRequest, which pages from disk may not. Frames are looked at alone."""
 MOST_BYTES = 300_000
 """The most bytes of a chapter with its styles and scripts, without pictures."""
 

@@ -24,6 +24,7 @@ from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
+from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_attributions import written
@@ -156,10 +157,12 @@ def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, R
         "Prediction": erased["prediction"],
         "SavedPageData": Page(saved_page_html(e)[0]).data(),
     }
+    [view, *_] = [embedding_view(e, id, 0) for _, id in lookups_of(e)]
+    answers |= {"EmbeddingView": view, "EmbeddingPoint": view["points"][0], "Neighbour": view["neighbours"][0]}
     if name == "translate":
         answers["Alignments"] = readings_json(e.readings())
     for interface, value in answers.items():
-        optional = {"alignments"} if interface == "SavedPageData" else set()
+        optional = {"alignments", "embeddings"} if interface == "SavedPageData" else set()
         assert value.keys() - optional == fields_of(interface), interface
     for kind in (TraceRequest, AttributeRequest, EraseRequest, EnsembleMember):
         body = re.search(rf"export interface {kind.__name__} {{\n(.*?)\n}}", TYPES, re.S)

@@ -16,6 +16,7 @@ from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
+from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.assets import asset
 from glassformer.explain.page.server import PageServer, listen, serve
@@ -166,6 +167,20 @@ def test_the_ways_to_align_are_measured(clients: Clients, name: str) -> None:
     assert client.post(f"/api/trace/{trace}/alignment", {}).status == 405
     unasked = client.request("GET", f"/api/trace/{trace}/alignment", headers={"Cookie": None})
     assert unasked.status in (401, 403)
+
+
+@everyone
+def test_nearest_embeddings_are_answered_and_bad_rows_refused(clients: Clients, name: str) -> None:
+    run, client = clients[name]
+    trace = client.post("/api/trace", {"text": TEXTS[name]}).json()["id"]
+    e = explain(run, TEXTS[name])
+    _, id = lookups_of(e)[0]
+    message = client.request("GET", f"/api/trace/{trace}/neighbours/{id}?row=1")
+    assert message.json() == embedding_view(e, id, 1)
+    for row in ("", "?row=", "?row=-1", "?row=999999", "?row=a"):
+        assert client.request("GET", f"/api/trace/{trace}/neighbours/{id}{row}").status == 400
+    assert client.request("GET", f"/api/trace/{trace}/neighbours/logits?row=0").status == 400
+    assert client.request("GET", f"/api/trace/t0/neighbours/{id}?row=0").status == 404
 
 
 def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:

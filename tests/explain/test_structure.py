@@ -19,7 +19,7 @@ ORDER = [
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
     {"inputs", "record_store"},
     {"explanation_data"},  # all of it together, and frozen
-    {"run_info", "manifest", "tensor_values", "compute"},
+    {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},
     {"attribution"},
     {"figures"},
     {"page"},

@@ -458,6 +458,33 @@ export interface ReadingScore {
   agreement: number | null;
 }
 
+/** Where one token's row lies in the table. */
+export interface EmbeddingView {
+  piece: string;
+  /** The nearest by cosine, nearest first, without special tokens. */
+  neighbours: Neighbour[];
+  points: EmbeddingPoint[];
+  /** Share of the points' variance that the plane shows, from 0 to 1. */
+  explained: number;
+  /** Rows that were compared. */
+  n_rows: number;
+}
+
+/** A token whose row points in nearly the same direction. */
+export interface Neighbour {
+  piece: string;
+  cosine: number;
+}
+
+/** A token on the plane. */
+export interface EmbeddingPoint {
+  piece: string;
+  x: number;
+  y: number;
+  /** "token", the chosen one; "neighbour"; or "text", another token of the text. */
+  kind: string;
+}
+
 /** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;
@@ -470,6 +497,8 @@ export interface SavedPageData {
   erased: SavedErasure[];
   /** By trace id, for translations. */
   alignments?: Record<string, Alignments>;
+  /** By trace id, then by step and token id, "embedding.rows/17". */
+  embeddings?: Record<string, Record<string, EmbeddingView>>;
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
 }

@@ -21,6 +21,7 @@ from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
+from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.manifest import Manifest, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
@@ -28,7 +29,18 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import StreamName
 
-SENT = (Manifest, RunInfo, AttributeRequest, Attribution, EraseRequest, Erased, Alignments, SavedPageData, ApiError)
+SENT = (
+    Manifest,
+    RunInfo,
+    AttributeRequest,
+    Attribution,
+    EraseRequest,
+    Erased,
+    Alignments,
+    EmbeddingView,
+    SavedPageData,
+    ApiError,
+)
 """The classes whose objects are requests or responses."""
 RENAMED: dict[type, str] = {
     SizedAxis: "Axis",

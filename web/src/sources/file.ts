@@ -52,6 +52,11 @@ export class FileSource implements Source {
     if (!found) throw new Problem("This saved page does not hold the agreement of the readings with leave-one-out", OFFLINE_HINT);
     return found;
   }
+  async neighbours(traceId: string, node: string, _row: number, id: number) {
+    const found = this.data.embeddings?.[traceId]?.[`${node}/${id}`];
+    if (!found) throw new Problem("This saved page does not hold the nearest embeddings of this token", OFFLINE_HINT);
+    return found;
+  }
   async attribute(request: AttributeRequest) {
     const wanted = { trace: request.trace, method: request.method, prediction: request.prediction ?? 0, foil: request.foil ?? null };
     const found = this.data.attributions.find(({ request: r, attribution }) =>

@@ -4,7 +4,7 @@
  */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest,
 } from "../types";
 import { Problem, type Source } from "./source";
 import { axesOf, LruCache, TensorCache } from "./cache";
@@ -70,6 +70,9 @@ export class LiveSource implements Source {
   }
   alignment(traceId: string) {
     return this.inTrace(traceId, (trace) => this.json<Alignments>(`api/trace/${trace}/alignment`));
+  }
+  neighbours(traceId: string, node: string, row: number) {
+    return this.inTrace(traceId, (trace) => this.json<EmbeddingView>(`api/trace/${trace}/neighbours/${encodeURIComponent(node)}?row=${row}`));
   }
   attribute(request: AttributeRequest) {
     return this.inTrace(request.trace, (trace) => this.json<Attribution>("api/attribute", { ...request, trace }));

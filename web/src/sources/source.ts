@@ -3,7 +3,7 @@
  */
 import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
-import type { Alignments, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest } from "../types";
+import type { Alignments, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest } from "../types";
 
 export interface Source extends TensorReader {
   /** The traces of an exported page. */
@@ -16,6 +16,8 @@ export interface Source extends TensorReader {
   peek(traceId: string, id: string, slice?: string): TensorValue | null;
   /** The readings of a translation's alignment, the best first. */
   alignment(traceId: string): Promise<Alignments>;
+  /** Where the embedding of the token at `row` lies; `id` is the token's. */
+  neighbours(traceId: string, node: string, row: number, id: number): Promise<EmbeddingView>;
   attribute(request: AttributeRequest): Promise<Attribution>;
   erase(request: EraseRequest): Promise<Erased>;
   decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;

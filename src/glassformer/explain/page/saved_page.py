@@ -14,6 +14,7 @@ from typing import NotRequired, TypedDict
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
+from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, SizedAxis, manifest
 from glassformer.explain.page.assets import WHOLE, asset
@@ -32,6 +33,8 @@ MAX_LOGITS_BYTES = 2_000_000
 """Larger logits are left out; the file has the most probable tokens of each position."""
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
+MAX_EMBEDDING_VIEWS = 30
+"""Maximum distinct tokens of each stream whose nearest embeddings are stored, about 2 kB each."""
 RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
 """Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
 OTHER_RANK = 2
@@ -60,6 +63,8 @@ class SavedPageData(TypedDict):
     """Each word erased alone."""
     alignments: NotRequired[dict[str, Alignments]]
     """By trace id, for translations."""
+    embeddings: NotRequired[dict[str, dict[str, EmbeddingView]]]
+    """By trace id, then by step and token id, "embedding.rows/17"."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
 
@@ -115,6 +120,7 @@ def saved_page_html(
         "attributions": [],
         "erased": [],
         "alignments": alignments(explanations),
+        "embeddings": {e.id: embedding_views(e, dropped) for e in explanations},
         "dropped": dropped,
     }
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
@@ -130,6 +136,19 @@ def saved_page_html(
 def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
     """Return `SavedPageData.alignments`."""
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
+
+
+def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[str, EmbeddingView]:
+    """Return where the first distinct tokens of each stream lie, by step and token id."""
+    views: dict[str, EmbeddingView] = {}
+    for stream, node in lookups_of(explanation):
+        first = {id: row for row, id in reversed([*enumerate(stream.ids)])}
+        for id in [*dict.fromkeys(stream.ids)][:MAX_EMBEDDING_VIEWS]:
+            views[f"{node}/{id}"] = embedding_view(explanation, node, first[id])
+        if len(first) > MAX_EMBEDDING_VIEWS:
+            which = f"all but the first {MAX_EMBEDDING_VIEWS} distinct tokens"
+            dropped.append(f"Nearest embeddings of {which}: the served page has all.")
+    return views
 
 
 def pack_tensors(

@@ -72,8 +72,12 @@ def build_app(
 
         return endpoint
 
-    async def alignment(request: Request) -> Response:
-        return json_response(await submit(request, partial(service.alignment, request.path_params["trace_id"])))
+    def of_trace(answer: Callable[..., Mapping[str, Any]], *fields: str) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            wanted = [*request.path_params.values(), *(request.query_params.get(field, "") for field in fields)]
+            return json_response(await submit(request, partial(answer, *wanted)))
+
+        return endpoint
 
     async def tensor(request: Request) -> Response:
         trace_id, name = request.path_params["trace_id"], request.path_params["name"]
@@ -86,7 +90,8 @@ def build_app(
     posts = (service.trace, service.attribute, service.erase, service.decode)
     questions = [
         Route("/api/run", _answered(run)),
-        Route("/api/trace/{trace_id}/alignment", _answered(alignment)),
+        Route("/api/trace/{trace_id}/alignment", _answered(of_trace(service.alignment))),
+        Route("/api/trace/{trace_id}/neighbours/{name:path}", _answered(of_trace(service.neighbours, "row"))),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
         *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
     ]

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
+from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import RequestError
@@ -73,6 +75,14 @@ class Service:
         explanation = self._find(trace_id)
         with self._model_lock:
             return readings_json(readings(explanation))
+
+    def neighbours(self, trace_id: str, name: str, row: str) -> EmbeddingView:
+        """Return the `EmbeddingView` of one row of a lookup."""
+        if not row.isascii() or not row.isdigit():
+            raise UsageError(f"row must be a whole number, not {row[:20]!r}")
+        explanation = self._find(trace_id)
+        with self._model_lock:
+            return embedding_view(explanation, name, int(row))
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""

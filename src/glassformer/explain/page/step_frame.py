@@ -13,12 +13,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from glassformer.errors import UsageError
+from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.assets import WHOLE
 from glassformer.explain.page.inline import escape_json
 from glassformer.explain.page.responses import pack, to_json
-from glassformer.explain.page.saved_page import PackedTensor, SavedPageData
+from glassformer.explain.page.saved_page import PackedTensor, SavedPageData, embedding_views
 from glassformer.explain.run_info import run_info
 from glassformer.explain.tensor_values import get_tensor
 
@@ -47,6 +48,7 @@ def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: st
         "attributions": [],
         "erased": [],
         "alignments": {},
+        "embeddings": {explanation.id: _views(explanation, ids)},
         "dropped": [],
     }
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
@@ -82,6 +84,12 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
     reduced["params"] = {name: param for name, param in whole["params"].items() if name in names}
     reduced["predictions"] = [p | {"top": p["top"][:N_CANDIDATES]} for p in whole["predictions"]]
     return Manifest(**reduced)
+
+
+def _views(explanation: ExplanationData, ids: Sequence[str]) -> dict[str, EmbeddingView]:
+    """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
+    views = embedding_views(explanation, [])
+    return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
 
 
 def _packed(explanation: ExplanationData, name: str) -> PackedTensor:

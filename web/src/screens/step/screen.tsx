@@ -14,6 +14,7 @@ import { predictionIndex } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
+import { Nearest } from "./Nearest";
 import { CheckLine, StepNumbers } from "./Numbers";
 import { StepList } from "./StepList";
 
@@ -69,6 +70,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
           {step.source && <CodeView source={step.source} />}
         </div>
         <StepNumbers node={step} cell={cell} trace={trace} />
+        <Nearest node={step} row={cell.row} trace={trace} />
         <CheckLine node={step} position={position} trace={trace} />
         <section class="step-arithmetic">
           <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>

@@ -1,0 +1,68 @@
+"""One step alone, in a frame of another page; and where embeddings lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext
+from tests.browser.app import App
+from tests.browser.models import MODELS, TEXTS, subject_of
+
+from glassformer.explain.embedding_view import embedding_view
+from glassformer.explain.explanation import explain
+from glassformer.explain.page.assets import WHOLE, asset
+from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.step_frame import step_address, step_frame_html
+
+NAME = "classify, pre-norm"
+OUTER = """<!doctype html><title>outer</title><body><iframe src="frame.html{}"></iframe><script>
+addEventListener("message", ({{ data, source }}) => {{
+  document.body.dataset.height = data.glassformer.height;
+  source.postMessage({{ glassformer: {{ theme: "dark" }} }}, "*");
+}});
+</script></body>"""
+
+
+def test_a_framed_step_is_alone_checked_and_tells_its_height(
+    context: Callable[..., BrowserContext], tmp_path: Path
+) -> None:
+    page = context().new_page()
+    explanation = explain(subject_of(MODELS[NAME]), TEXTS["classify"])
+    ids = ["encoder.0.self.scores", "encoder.0.self.weights"]
+    (tmp_path / "frame.html").write_text(step_frame_html(explanation, ids, "."), encoding="utf-8")
+    for name in (WHOLE, "app.css"):
+        (tmp_path / name).write_text(asset(name), encoding="utf-8")
+    outer = tmp_path / "outer.html"
+    outer.write_text(OUTER.format(step_address(ids[1], head=2)), encoding="utf-8")
+    page.goto(outer.as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator(f"[data-check='{ids[1]}'][data-state=ok]").wait_for()
+    assert inside.locator("header, form, nav, [data-role=answer], .step-list").count() == 0
+    inside.locator("html[data-theme=dark]").wait_for()
+    assert float(page.get_attribute("body", "data-height") or 0) > 100
+    inside.locator("body").press("1")  # no other screen
+    assert inside.locator("main").get_attribute("data-screen") == "step"
+    inside.get_by_role("button", name="Previous").click()
+    inside.locator(f"[data-check='{ids[0]}'][data-state=ok]").wait_for()
+
+
+def test_nearest_embeddings_live_and_saved(app: Callable[..., App], tmp_path: Path) -> None:
+    explanation = explain(subject_of(MODELS[NAME]), TEXTS["classify"])
+    file = tmp_path / "report.html"
+    file.write_text(saved_page_html(explanation, seconds=1)[0], encoding="utf-8")
+    for page in (
+        app(NAME, "step", text=TEXTS["classify"], node="embedding.rows"),
+        app(file, "step", node="embedding.rows"),
+    ):
+        for row in (0, 2):
+            nearest = page.page.locator("[data-role=nearest]")
+            nearest.locator("select").select_option(str(row))
+            page.settle()
+            expected = embedding_view(explanation, "embedding.rows", row)
+            texts = nearest.locator(".bar-number").all_inner_texts()
+            assert texts == [f"{one['cosine']:.2f}" for one in expected["neighbours"]]
+            assert nearest.locator("svg circle").count() == len(expected["points"])
+            assert f"{expected['explained']:.1%}" in nearest.locator("figcaption").inner_text()
+    page.go("step", node="encoder.0.self.q")
+    assert page.page.locator("[data-role=nearest]").count() == 0

@@ -1,0 +1,55 @@
+"""A page of some steps: it holds them, what they are computed from, and nothing more."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.helpers.inference import untrained
+
+from glassformer.errors import UsageError
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.page import step_frame
+from glassformer.explain.page.step_frame import step_address, step_frame_html
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    return explain(untrained("classify"), "a b good c, d")
+
+
+def data_of(html: str) -> dict:
+    found = re.search(r'<script type="application/json" id="glassformer-data">(.*?)</script>', html)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_it_holds_the_steps_their_inputs_and_their_parameters(explanation: Explanation) -> None:
+    html = step_frame_html(explanation, ["encoder.0.self.weights", "encoder.0.self.q_proj"], "../assets")
+    data = data_of(html)
+    [trace] = data["traces"]
+    assert [node["id"] for node in trace["nodes"]] == ["encoder.0.self.q_proj", "encoder.0.self.weights"]
+    inputs = {id for node in trace["nodes"] for id in node["inputs"]}
+    assert data["tensors"][trace["id"]].keys() == {
+        "encoder.0.self.weights",
+        "encoder.0.self.q_proj",
+        *inputs,
+        *trace["params"],
+    }
+    assert 'src="../assets/whole.js"' in html and 'href="../assets/app.css"' in html
+    assert data["embeddings"][trace["id"]] == {}
+    rows = data_of(step_frame_html(explanation, ["embedding.rows"], "."))
+    assert rows["embeddings"][trace["id"]]
+
+
+def test_what_is_not_there_or_too_much_is_refused(explanation: Explanation, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"no step 'encoder.9'"):
+        step_frame_html(explanation, ["encoder.9"], ".")
+    monkeypatch.setattr(step_frame, "MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="bytes, more than"):
+        step_frame_html(explanation, ["encoder.0.self.weights"], ".")
+
+
+def test_an_address_opens_a_step_and_a_head_in_a_frame() -> None:
+    assert step_address("encoder.0.self.q", head=2) == "#/step?node=encoder.0.self.q&head=1&frame=step"

@@ -1,0 +1,60 @@
+/** Where the embedding of the selected token lies: its nearest rows of the table by cosine, and both on a plane. */
+import { setParams, source } from "../../state/page";
+import { useResource } from "../../state/resource";
+import { count, percent, visible } from "../../tensors/format";
+import { role } from "../../trace/steps";
+import type { EmbeddingView, Manifest, TraceNode } from "../../types";
+import { Bars } from "../../views/Bars";
+
+const [WIDTH, HEIGHT, MARGIN] = [460, 300, 34];
+
+/** Nothing, unless the step looks up the embeddings of tokens. */
+export function Nearest({ node, row, trace }: { node: TraceNode; row: number; trace: Manifest }) {
+  const stream = trace.streams.find((one) => one.name === node.axes[0]?.stream);
+  const id = node.op === "lookup" && role(node) === "rows" ? stream?.ids[row] : undefined;
+  const key = id === undefined ? null : `${trace.id}/${node.id}/${id}`;
+  const { value, error } = useResource(key, () => source.neighbours(trace.id, node.id, row, id!), { within: node.id, delay: 30 });
+  if (key === null || !stream) return null;
+  return (
+    <section class="nearest" aria-labelledby="nearest-title" data-role="nearest">
+      <h2 id="nearest-title">Nearest embeddings{value && <> of <bdi>{visible(value.piece)}</bdi></>}</h2>
+      <label class="small">
+        Token{" "}
+        <select value={row} onChange={({ currentTarget }) => setParams({ cell: `${currentTarget.value},0` })}>
+          {stream.pieces.map((piece, i) => <option key={i} value={i}>{`${i + 1}. ${visible(piece)}`}</option>)}
+        </select>
+      </label>
+      {error && <p class="note">{error.message}</p>}
+      {value && (
+        <div class="nearest-parts">
+          <div>
+            <Bars label="Cosine similarity" bars={value.neighbours.map(({ piece, cosine }, i) => ({ key: i, label: piece, value: cosine, text: cosine.toFixed(2) }))} />
+            <p class="note">Cosine with each of the other {count(value.n_rows)} rows of the table. It is the embedding alone: no position, no layer.</p>
+          </div>
+          <Plane view={value} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** The points, with equal scales on both axes. */
+function Plane({ view }: { view: EmbeddingView }) {
+  const [xs, ys] = [view.points.map(({ x }) => x), view.points.map(({ y }) => y)];
+  const [left, low] = [Math.min(...xs), Math.min(...ys)];
+  const span = Math.max((Math.max(...xs) - left) / (WIDTH - 2 * MARGIN), (Math.max(...ys) - low) / (HEIGHT - 2 * MARGIN)) || 1;
+  const words = `The ${view.points.length} tokens on the plane in which they differ most. It shows ${percent(view.explained)} of their variance.`;
+  return (
+    <figure class="plane">
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={words}>
+        {view.points.map(({ piece, x, y, kind }, i) => (
+          <g key={i} class={`plane-${kind}`} transform={`translate(${MARGIN + (x - left) / span} ${HEIGHT - MARGIN - (y - low) / span})`}>
+            <circle r={kind === "token" ? 5 : 3.5} />
+            <text x={7} y={4}>{visible(piece)}</text>
+          </g>
+        ))}
+      </svg>
+      <figcaption class="note">{words} Filled: nearest; hollow: other tokens of the text.</figcaption>
+    </figure>
+  );
+}
