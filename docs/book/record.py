@@ -1,8 +1,9 @@
 """Record what a run gave, for chapters that show trainings which are too long for a build.
 
     python docs/book/record.py runs/imdb-tutorial
+    python docs/book/record.py runs/imdb terrible wonderful     # and the nearest embeddings of these words
 
-writes docs/book/results/imdb-tutorial.json, with the hash of the recipe: a test fails when the recipe has moved on.
+writes docs/book/results/NAME.json, with the hash of the recipe: a test fails when the recipe has moved on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import glassformer
 from glassformer.config.recipes import recipe_text
+from glassformer.explain.embedding_view import embedding_view, lookups_of
 
 RECORDS = Path(__file__).parent / "results"
 
@@ -55,9 +58,20 @@ def read_record(name: str) -> dict[str, Any]:
     return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def nearest_of(folder: Path, words: list[str]) -> dict[str, list[str]]:
+    """Return for each word the five words whose embeddings are nearest by cosine, with it."""
+    explanation = glassformer.load(folder).explain(" ".join(words))
+    [(_, step)] = lookups_of(explanation)
+    views = {word: embedding_view(explanation, step, row) for row, word in enumerate(words)}
+    return {
+        word: [f"{one['piece']} {one['cosine']:.2f}" for one in view["neighbours"][:5]] for word, view in views.items()
+    }
+
+
 if __name__ == "__main__":
     RECORDS.mkdir(exist_ok=True)
-    for argument in sys.argv[1:]:
-        path = RECORDS / f"{Path(argument).name}.json"
-        path.write_text(json.dumps(record_of(Path(argument)), indent=1) + "\n", encoding="utf-8")
-        print(path)
+    source, words = Path(sys.argv[1]), sys.argv[2:]
+    record = record_of(source) | ({"nearest": nearest_of(source, words)} if words else {})
+    path = RECORDS / f"{source.name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(path)

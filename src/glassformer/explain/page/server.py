@@ -63,35 +63,30 @@ def build_app(
     async def submit(request: Request, job: Callable[[], Result]) -> Result:
         return await _within(request, worker, job, seconds)
 
-    async def run(request: Request) -> Response:
-        return json_response(await submit(request, service.run))
-
     def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             return json_response(await submit(request, partial(answer, await read_json(request))))
 
         return endpoint
 
-    def of_trace(answer: Callable[..., Mapping[str, Any]], *fields: str) -> Endpoint:
+    def view(answer: Callable[..., Mapping[str, Any]], *fields: str) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            wanted = [*request.path_params.values(), *(request.query_params.get(field, "") for field in fields)]
-            return json_response(await submit(request, partial(answer, *wanted)))
+            queries = (request.query_params.get(field, "") for field in fields)
+            return json_response(await submit(request, partial(answer, *request.path_params.values(), *queries)))
 
         return endpoint
 
     async def tensor(request: Request) -> Response:
-        trace_id, name = request.path_params["trace_id"], request.path_params["name"]
-        wanted = trace_id, name, request.query_params.get("slice", "")
-        values = await _within(request, reader, partial(service.held, *wanted), seconds)
-        if values is None:
-            values = await submit(request, partial(service.tensor, *wanted))
+        wanted = *request.path_params.values(), request.query_params.get("slice", "")
+        held = await _within(request, reader, partial(service.held, *wanted), seconds)
+        values = await submit(request, partial(service.tensor, *wanted)) if held is None else held
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
     posts = (service.trace, service.attribute, service.erase, service.decode)
     questions = [
-        Route("/api/run", _answered(run)),
-        Route("/api/trace/{trace_id}/alignment", _answered(of_trace(service.alignment))),
-        Route("/api/trace/{trace_id}/neighbours/{name:path}", _answered(of_trace(service.neighbours, "row"))),
+        Route("/api/run", _answered(view(service.run))),
+        Route("/api/trace/{trace_id}/alignment", _answered(view(service.alignment))),
+        Route("/api/trace/{trace_id}/neighbours/{name:path}", _answered(view(service.neighbours, "row"))),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
         *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
     ]

@@ -42,7 +42,7 @@ def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: st
     """
     kept = _reduced(manifest(explanation), ids)
     data: SavedPageData = {
-        "run": run_info(explanation.subject) | {"examples": [], "checkpoints": []},
+        "run": {**run_info(explanation.subject), "examples": [], "checkpoints": []},
         "traces": [kept],
         "tensors": {},
         "attributions": [],

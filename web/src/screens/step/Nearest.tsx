@@ -6,7 +6,9 @@ import { role } from "../../trace/steps";
 import type { EmbeddingView, Manifest, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
 
-const [WIDTH, HEIGHT, MARGIN] = [460, 300, 34];
+const [WIDTH, HEIGHT, MARGIN] = [400, 300, 40];
+/** Width of a letter and height of a line in a label. */
+const [LETTER, LINE] = [6.6, 13];
 
 /** Nothing, unless the step looks up the embeddings of tokens. */
 export function Nearest({ node, row, trace }: { node: TraceNode; row: number; trace: Manifest }) {
@@ -38,23 +40,48 @@ export function Nearest({ node, row, trace }: { node: TraceNode; row: number; tr
   );
 }
 
+interface Label {
+  x: number;
+  y: number;
+  width: number;
+}
+
+/** Where each label stands beside its point: at the first of four places that no other label covers, or nowhere. */
+function placeLabels(points: { x: number; y: number; piece: string }[]): (Label | null)[] {
+  const placed: Label[] = [];
+  const free = (one: Label) => one.x >= 0 && one.x + one.width <= WIDTH
+    && !placed.some((other) => one.x < other.x + other.width && other.x < one.x + one.width && Math.abs(one.y - other.y) < LINE);
+  return points.map(({ x, y, piece }) => {
+    const width = visible(piece).length * LETTER;
+    const places = [[x + 7, y + 4], [x - 7 - width, y + 4], [x - width / 2, y - 8], [x - width / 2, y + 17]] as const;
+    const found = places.map(([left, base]) => ({ x: left, y: base, width })).find(free) ?? null;
+    if (found) placed.push(found);
+    return found;
+  });
+}
+
 /** The points, with equal scales on both axes. */
 function Plane({ view }: { view: EmbeddingView }) {
   const [xs, ys] = [view.points.map(({ x }) => x), view.points.map(({ y }) => y)];
   const [left, low] = [Math.min(...xs), Math.min(...ys)];
   const span = Math.max((Math.max(...xs) - left) / (WIDTH - 2 * MARGIN), (Math.max(...ys) - low) / (HEIGHT - 2 * MARGIN)) || 1;
+  const at = view.points.map(({ x, y, piece }) => ({ x: MARGIN + (x - left) / span, y: HEIGHT - MARGIN - (y - low) / span, piece }));
+  const labels = placeLabels(at);
   const words = `The ${view.points.length} tokens on the plane in which they differ most. It shows ${percent(view.explained)} of their variance.`;
   return (
     <figure class="plane">
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={words}>
-        {view.points.map(({ piece, x, y, kind }, i) => (
-          <g key={i} class={`plane-${kind}`} transform={`translate(${MARGIN + (x - left) / span} ${HEIGHT - MARGIN - (y - low) / span})`}>
-            <circle r={kind === "token" ? 5 : 3.5} />
-            <text x={7} y={4}>{visible(piece)}</text>
+        {view.points.map(({ piece, kind }, i) => (
+          <g key={i} class={`plane-${kind}`}>
+            <title>{visible(piece)}</title>
+            <circle cx={at[i]!.x} cy={at[i]!.y} r={kind === "token" ? 5 : 3.5} />
           </g>
         ))}
+        {view.points.map(({ piece, kind }, i) => labels[i] && (
+          <text key={i} class={`plane-${kind}`} x={labels[i].x} y={labels[i].y}>{visible(piece)}</text>
+        ))}
       </svg>
-      <figcaption class="note">{words} Filled: nearest; hollow: other tokens of the text.</figcaption>
+      <figcaption class="note">{words} Filled: nearest; hollow: other tokens of the text. Where labels would cover each other, point at a circle.</figcaption>
     </figure>
   );
 }
