@@ -12,7 +12,7 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo docs docs-check classroom test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo docs docs-check classroom screenshots test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -25,6 +25,7 @@ help:
 	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
 	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights"
 	@echo "make classroom  the documentation, notebooks, trained models and data as one zip file, for a room without network"
+	@echo "make screenshots the pictures of the page in docs/images again, from runs that it trains first (35 minutes, with data)"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
@@ -74,6 +75,14 @@ docs-check: docs $(VENV)/.installed-test
 classroom: docs
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(BIN)/python docs/classroom.py
+
+# Needs the built-in data sets and a browser; trains only what is not in build/screenshots.
+screenshots: $(VENV)/.installed-test
+	for recipe in imdb multi30k-en-de shakespeare dates; do \
+		test -f build/screenshots/$$recipe/report.json || \
+			$(BIN)/glassformer train $$recipe --out build/screenshots/$$recipe || exit; \
+	done
+	cd build/screenshots && ../../$(BIN)/python ../../docs/screenshots.py imdb multi30k-en-de shakespeare dates
 
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results

@@ -47,6 +47,8 @@ nb_execution_cache_path = str(DOCS / "_build" / "cells" / source_hash())
 nb_execution_raise_on_error = True
 nb_execution_timeout = 60
 nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -1,9 +1,9 @@
-"""Takes the pictures in docs/images: all six screens of the page for three runs, on a desk and on a phone.
+"""Take the pictures in docs/images: all six screens of the page for three runs, on a desk and on a phone.
 
     python docs/screenshots.py runs/imdb runs/ende runs/bard runs/demo
 
-The runs are those of the recipes imdb, multi30k-en-de, shakespeare and dates; of the last, only a head that
-forms. It needs Chromium and the test extras.
+The runs are those of the recipes imdb, multi30k-en-de, shakespeare and dates; of the last, only a head that forms.
+`make screenshots` trains them first. It needs Chromium and the test extras.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
 
 def shots(browser: Browser, run: Any, name: str) -> None:
-    """Every screen of one run in both sizes."""
+    """Take every screen of one run in both sizes."""
     task = run.task.name
     with PageServer(run, start=[{"text": TEXTS[task]}, {"text": OTHER[task]}]) as server:
         for size, (width, height) in SIZES.items():
@@ -54,7 +54,7 @@ def shots(browser: Browser, run: Any, name: str) -> None:
 
 
 def head_forming(browser: Browser, run: Any) -> None:
-    """One cross-attention head through training, by the snapshots of a run."""
+    """Take one cross-attention head through training, by the snapshots of a run."""
     with PageServer(run, start=[{"text": "[fr_FR] lundi 3 mars 2031"}]) as server:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
         page.goto(server.address())
@@ -74,8 +74,10 @@ def settle(page: Page) -> None:
 
 
 def save(data: bytes, path: Path) -> None:
-    """A PNG of 256 colours: a third of the size, and the page has few colours. They are chosen so that none is far
-    from its own: others would turn the darkest cells, of which there are few, into those of another scale.
+    """Write a PNG of 256 colours, a third of the size.
+
+    The colours are chosen so that none is far from its own: others would turn the darkest cells, of which there are
+    few, into those of another scale.
     """
     picture = Image.open(io.BytesIO(data)).convert("RGB")
     picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
@@ -83,7 +85,7 @@ def save(data: bytes, path: Path) -> None:
 
 
 def main(folders: list[str]) -> None:
-    """The runs in the order imdb, translation, Shakespeare, dates."""
+    """Take the pictures of runs in the order imdb, translation, Shakespeare, dates."""
     IMAGES.mkdir(exist_ok=True)
     names = ("chromium", "chromium-headless-shell", "google-chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)

@@ -399,6 +399,11 @@ def draw_values(x: Tensor, title: str) -> Any:
         return figure
 
 
+def describe(run: Any) -> str:
+    """Return task, recipe, size and score of a run, without its path, which differs between machines."""
+    return repr(run).partition("': ")[2].rstrip(")")
+
+
 def versions() -> str:
     """Return the versions that a chapter ran with."""
     import glassformer
