@@ -51,5 +51,6 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
         "q_heads",
         "k_heads",
     }
+    assert {"rows:last", "scaled:last", "with_ngrams:last", "with_bigrams:last", "sum"} <= SITES.keys() - alongside
     taps = {key.partition(":")[0] for key, site in SITES.items() if site.edit == "tap"}
     assert taps == {"q", "k", "v", "products", "scores", "mask", "weights", "context"}

@@ -162,6 +162,8 @@ export interface EnsembleMember {
 export interface TraceNode {
   /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/attach.py. */
   id: string;
+  /** What kind of step it is, a key of `SITES`: "weights", "residual:pre". */
+  site: string;
   op: Op;
   inputs: string[];
   /** Parameter id by role ("weight", "bias"). */

@@ -41,6 +41,8 @@ class TraceNode(TypedDict):
 
     id: str
     """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/attach.py."""
+    site: str
+    """What kind of step it is, a key of `SITES`: "weights", "residual:pre"."""
     op: Annotated[str, "Op"]
     inputs: list[str]
     params: dict[str, str]
@@ -125,6 +127,7 @@ def node_json(node: Node) -> TraceNode:
     r = node.record
     return {
         "id": r.id,
+        "site": r.site,
         "op": r.op,
         "inputs": list(r.inputs),
         "params": dict(r.params),

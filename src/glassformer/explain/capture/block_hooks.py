@@ -123,7 +123,11 @@ class EmbeddingHooks:
         last = next((step for step in reversed(present) if present[step]), "rows")
 
         def record(step: str, x: Tensor, **more: Any) -> None:
-            recorder.inputs["before"] = recorder.record(step, total if step == last else x, **more).id
+            nonlocal total
+            if step == last:
+                recorder.inputs["before"], total = recorder.record(f"{step}:last", total, **more)
+            else:
+                recorder.inputs["before"] = recorder.record(step, x, **more).id
 
         recorder.record("ids", self.ids)
         recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", "with_ngrams", "with_bigrams"))

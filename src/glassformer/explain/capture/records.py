@@ -44,6 +44,7 @@ class Record:
 
     Attributes:
         id: "decoder.1.cross.weights".
+        site: its key in `SITES`: "weights", "residual:pre".
         op: the operation, a key of `OPERATIONS`.
         inputs: ids of the records it was computed from, in the order of the operation's arguments.
         params: the names of parameters or buffers by role ("weight", "bias").
@@ -57,6 +58,7 @@ class Record:
     """
 
     id: str
+    site: str
     op: str
     inputs: tuple[str, ...]
     params: dict[str, str]

@@ -134,11 +134,20 @@ def _heads(letter: str, token: str) -> dict[str, Site]:
     }
 
 
+def _embedded(inputs: str, op: str, name: str, snippet: str) -> dict[str, Site]:
+    """Return the sites of a step of the embedding.
+
+    It is recomputed, except where it is the last, which the forward pass uses.
+    """
+    step = _site(op, inputs, "token feature", _embed, snippet, stream=True)
+    return {name: step, f"{name}:last": replace(step, edit="input")}
+
+
 SITES: dict[str, Site] = {
     "input": _site("input", "", "token feature", None),
     "ids": _site("ids", "", "token", _embed, "ids: ", stream=True),
-    "rows": _site("lookup", "ids", "token feature", _embed, "functional.embedding(ids, self.weight)", stream=True),
-    "scaled": _site("scale", "before", "token feature", _embed, "* self.scale", stream=True),
+    **_embedded("ids", "lookup", "rows", "functional.embedding(ids, self.weight)"),
+    **_embedded("before", "scale", "scaled", "* self.scale"),
     "ngram_ids": _site("ngram_ids", "", "token ngram", NgramVocabulary.lookup, "known = [", stream=True),
     "ngram_ids:hashed": _site(
         "ngram_ids", "", "token ngram", HashedNgramEmbedding.lookup_ids, "self.n_rows + 1", stream=True
@@ -148,8 +157,8 @@ SITES: dict[str, Site] = {
     ),
     "bigram_ids": _site("bigram_ids", "", "token", BigramEmbedding.lookup_ids, "torch.searchsorted(", stream=True),
     "bigrams": _site("lookup", "table_ids", "token feature", BigramEmbedding.forward, "F.embedding(", "output", True),
-    "with_ngrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
-    "with_bigrams": _site("add", "before added", "token feature", _embed, "x + added", stream=True),
+    **_embedded("before added", "add", "with_ngrams", "x + added"),
+    **_embedded("before added", "add", "with_bigrams", "x + added"),
     "positions:sinusoidal": _site(
         "positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "output", True
     ),

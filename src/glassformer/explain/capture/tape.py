@@ -176,6 +176,7 @@ class Tape:
         named = {role: self._names.get(_builtin_id(p), "") for role, p in params.items() if p is not None}
         return Record(
             id,
+            step.site,
             site.op,
             tuple(step.inputs),
             named,
