@@ -143,3 +143,21 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     assert process.returncode == 0, output
     assert rest == "" and "Traceback" not in output and "Ctrl-C" in output
     assert f"for another browser: {address.partition('token=')[0]}" in output and output.count(address) == 1
+
+
+def test_an_edit_prints_what_is_predicted_instead(cli: Callable, runs: Runs) -> None:
+    message = cli("explain", runs.classify, "a good film", "--edit", "encoder.0.self.head0=0 embedding*1")
+    assert message.code == 0, message.err
+    assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
+    assert "log p before" in message.out
+    facts = json.loads(cli("explain", runs.classify, "good", "--compare", "bad", "--edit", "embedding=B", "--json").out)
+    other = json.loads(cli("predict", runs.classify, "bad", "--json").out)
+    assert facts["answer_after"] == other["label"]
+    assert facts["effects"][0].keys() >= {"log_prob_before", "log_prob_after", "kl", "contrast"}
+
+
+def test_an_edit_that_names_nothing_says_what_is_near(cli: Callable, runs: Runs) -> None:
+    message = cli("explain", runs.classify, "good", "--edit", "encoder.0.self.wieghts=0")
+    assert message.code == 2 and "encoder.0.self.weights" in message.err and message.out == ""
+    assert cli("explain", runs.classify, "--edit", "embedding=0").code == 2
+    assert cli("explain", runs.classify, "good", "--edit", "embedding=0", "-o", "a.html").code == 2

@@ -20,6 +20,7 @@ ORDER = [
     {"inputs", "record_store"},
     {"explanation_data"},  # all of it together, and frozen
     {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},
+    {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"figures"},
     {"page"},

@@ -43,7 +43,9 @@ class ExplainArguments:
     target: str | None = None
     """A translation to look at, instead of the model's own."""
     compare: str | None = None
-    """A second text, to look at side by side."""
+    """A second text, to look at side by side; with --edit, the text whose values =B takes."""
+    edit: str | None = None
+    """What to change in the forward pass, several edits apart by spaces: prints what the model predicts instead."""
     checkpoint: str | None = None
     """A checkpoint of the run, such as step-00001000; the finished model when absent."""
     member: int | None = None
@@ -79,11 +81,13 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(folder, device=arguments.device)
     with tuned(trained.device):  # the page's questions too, which other threads answer
-        if arguments.json:
+        if arguments.edit is not None:
+            show_effect(trace_requests(trained, requests), arguments.edit.split(), arguments.json)
+        elif arguments.json:
             console.write_json(facts(trace_requests(trained, requests), arguments.method))
         if arguments.out is not None:
             write(trained, trace_requests(trained, requests), arguments)
-        elif not arguments.json:
+        elif not arguments.json and arguments.edit is None:
             serve(trained, requests, arguments)
     return 0
 
@@ -107,10 +111,12 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
         if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
-    for_a_text = (arguments.compare, arguments.target, arguments.checkpoint, arguments.member)
-    if not has_text and for_a_text != (None,) * 4:
+    for_a_text = (arguments.compare, arguments.edit, arguments.target, arguments.checkpoint, arguments.member)
+    if not has_text and for_a_text != (None,) * 5:
         hint = "give the text after the run folder"
-        raise UsageError("--compare, --target, --checkpoint and --member go with a text", hint)
+        raise UsageError("--compare, --edit, --target, --checkpoint and --member go with a text", hint)
+    if arguments.edit is not None and out is not None:
+        raise UsageError("--edit prints its effect, and --out writes a page or figure", "leave one of them out")
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
@@ -139,6 +145,28 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
         attribution = attribute(explanation, question).to_json()
         facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
+
+
+def show_effect(explanations: list[Any], edits: list[str], as_json: bool) -> None:
+    """Print what the model predicts under edits; the second explanation is that of the text for =B."""
+    from glassformer.explain.edits.what_if import what_if
+
+    result = what_if(explanations[0], edits, *explanations[1:])
+    if as_json:
+        console.write_json(result.to_json())
+        return
+    for text in result.edits:
+        console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
+    console.write(f"before    {result.answer_before}")
+    console.write(f"after     {result.why_not if result.answer_after is None else result.answer_after}")
+    columns = ("position", "token", "before", "after", "log p before", "log p after", "difference before", "after")
+    rows = []
+    for effect in result.effects:
+        numbers = effect.log_prob_before, effect.log_prob_after, effect.difference_before, effect.difference_after
+        at = "" if effect.position is None else str(effect.position)
+        names = at, effect.target, effect.before, effect.after
+        rows.append([*names, *(f"{number:.3f}" for number in numbers)])
+    console.write_table(columns, rows)
 
 
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:

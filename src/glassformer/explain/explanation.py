@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
+
+if TYPE_CHECKING:
+    from glassformer.explain.edits.what_if import WhatIf
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
@@ -72,6 +75,21 @@ class Explanation(ExplanationData):
         from glassformer.explain.attribution.attribute import attribute_fields
 
         return attribute_fields(self, method=method, **request)
+
+    def what_if(self, *edits: str, other: ExplanationData | None = None) -> WhatIf:
+        """Return what the model predicts when steps are replaced: `e.what_if("decoder.1.cross.head2=0")`.
+
+        Args:
+            edits: edits as text: a step, a slice of it, and =0, =NUMBER, *NUMBER, =B, =blocked or =skip; see
+                `explain/edits/grammar.py`.
+            other: the explanation of a second text, whose values =B takes.
+
+        Raises:
+            UsageError: an edit is malformed, names no step, does not fit it or never acts.
+        """
+        from glassformer.explain.edits.what_if import what_if
+
+        return what_if(self, edits, other)
 
     def readings(self) -> list[Any]:
         """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.

@@ -179,6 +179,37 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
     Raises:
         UsageError: the slice is malformed, or names an axis or an index that does not exist.
     """
+    chosen = _slices(axes, value.shape, spec)
+    # From the last axis on, so that dropping one does not move the others.
+    for dim in sorted(chosen, reverse=True):
+        index = chosen[dim]
+        if isinstance(index, int):
+            value = value.select(dim, index)
+        elif isinstance(index, slice):
+            value = value.narrow(dim, index.start, index.stop - index.start)
+        else:
+            value = value.index_select(dim, torch.tensor(index, device=value.device))
+    return value
+
+
+def axis_indices(axes: Sequence[str], shape: Sequence[int], spec: str) -> list[list[int]]:
+    """Return the indices along each axis that a slice selects, for reading and for writing; see `take_slice`."""
+    chosen = _slices(axes, shape, spec)
+    indices = []
+    for dim, size in enumerate(shape):
+        found = chosen.get(dim, slice(0, size))
+        if isinstance(found, slice):
+            found = list(range(found.start, found.stop))
+        indices.append([found] if isinstance(found, int) else found)
+    return indices
+
+
+def _slices(axes: Sequence[str], shape: Sequence[int], spec: str) -> dict[int, int | slice | list[int]]:
+    """Return what a slice selects by the number of the axis.
+
+    Raises:
+        UsageError: as in `take_slice`.
+    """
     chosen: dict[int, int | slice | list[int]] = {}
     for item in spec.split(";") if spec else []:
         match = _AXIS_SLICE.fullmatch(item)
@@ -190,17 +221,8 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
         dim = list(axes).index(name)
         if dim in chosen:
             raise UsageError(f"the axis {name!r} is sliced twice")
-        chosen[dim] = _indices(name, indices, value.shape[dim])
-    # From the last axis on, so that dropping one does not move the others.
-    for dim in sorted(chosen, reverse=True):
-        index = chosen[dim]
-        if isinstance(index, int):
-            value = value.select(dim, index)
-        elif isinstance(index, slice):
-            value = value.narrow(dim, index.start, index.stop - index.start)
-        else:
-            value = value.index_select(dim, torch.tensor(index, device=value.device))
-    return value
+        chosen[dim] = _indices(name, indices, shape[dim])
+    return chosen
 
 
 def _indices(name: str, text: str, size: int) -> int | slice | list[int]:

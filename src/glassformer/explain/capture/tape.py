@@ -7,7 +7,7 @@ is first read, to slow the pass down little.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -73,6 +73,8 @@ class Tape:
         self.skipped: dict[str, None] = {}
         self.only = only
         self.tap = tap
+        # A tap that names the steps it wants is not called for others, which would be copied and compared in vain.
+        self._tapped: Collection[str] | None = getattr(tap, "ids", None)
         self.edited: dict[str, None] = {}
         self._keep_all = not callable(only) and "*" in only
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
@@ -130,7 +132,7 @@ class Tape:
         Raises:
             UsageError: the tap returned no tensor of the same shape, type and device.
         """
-        if self.tap is None:
+        if self.tap is None or (self._tapped is not None and id.partition("@")[0] not in self._tapped):
             return value
         # A copy, since the tensor may be a view of steps already recorded.
         replaced = self.tap(id, value.clone())

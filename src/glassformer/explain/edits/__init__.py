@@ -1,0 +1,1 @@
+"""Change numbers of a forward pass and see what follows: edits as text, applied through the tap of `trace`."""

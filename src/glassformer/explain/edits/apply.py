@@ -1,0 +1,164 @@
+"""Apply edits in a forward pass: `Edits` is a tap for `trace`.
+
+    with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
+        model(src, tgt_in)
+
+No weight is changed, and no tensor is written in place: the pass goes on with a copy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import UsageError
+from glassformer.explain.capture.records import Record
+from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.sites import resolve, state_before
+from glassformer.explain.record_store import axis_indices
+
+MAX_EDITS = 64
+
+
+class Edits:
+    """A tap that applies edits, in the order of computation; at one step in the order given.
+
+    Args:
+        edits: edits, or their texts.
+        records: the steps of an unedited pass, by which names and slices are checked.
+        other: the steps of a second text, for =B.
+
+    Attributes:
+        ids: ids of the steps that the tap wants.
+        unchanged: texts of the edits that have not changed any number so far.
+
+    Raises:
+        UsageError: an edit names no step, does not fit it, or needs a second text.
+    """
+
+    def __init__(
+        self, edits: Sequence[Edit | str], records: Mapping[str, Record], other: Mapping[str, Record] | None = None
+    ) -> None:
+        if not 1 <= len(edits) <= MAX_EDITS:
+            raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
+        self.edits = [Edit.parse(edit) if isinstance(edit, str) else edit for edit in edits]
+        self.records, self.other = records, other or {}
+        self._plan: dict[str, list[tuple[int, Edit]]] = {}
+        self._states: dict[str, Tensor] = {}
+        self._blocked: dict[str, Tensor] = {}
+        self._before: dict[str, str] = {}
+        self._fired: set[int] = set()
+        self._changed: set[int] = set()
+        for number, edit in enumerate(self.edits):
+            for one in resolve(edit, records):
+                self._check(one)
+                self._plan.setdefault(one.step, []).append((number, one))
+                if one.kind == "skip":
+                    self._before[one.step] = state_before(one.step, records)
+        self.ids = {*self._plan, *self._before.values(), *map(_weights_of, self._blocking())}
+
+    @property
+    def unchanged(self) -> list[str]:
+        return [str(edit) for number, edit in enumerate(self.edits) if number not in self._changed]
+
+    def at_positions_of(self, stream: str) -> list[str]:
+        """Return the texts of edits that name positions of a stream, which fit only a pass over all its tokens."""
+        found = {}
+        for planned in self._plan.values():
+            for number, edit in planned:
+                axes = [axis for axis in self.records[edit.step].axes if axis.name == "token" and axis.stream == stream]
+                if axes and (edit.kind == "B" or re.search(r"(^|;)token:", edit.slice)):
+                    found[str(self.edits[number])] = None
+        return list(found)
+
+    def check_fired(self) -> None:
+        """Check that every edit has acted.
+
+        Raises:
+            UsageError: the pass did not reach a step that an edit names.
+        """
+        for number, edit in enumerate(self.edits):
+            if number not in self._fired:
+                raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
+
+    def __call__(self, id: str, x: Tensor) -> Tensor:
+        """Return the tensor to use for a step; a later call of the same module is edited like the first."""
+        id = id.partition("@")[0]
+        for number, edit in self._plan.get(id, ()):
+            edited = self._apply(edit, x)
+            self._fired.add(number)
+            if not torch.equal(edited, x):
+                self._changed.add(number)
+            x = edited
+        if id in self._before.values():
+            self._states[id] = x
+        blocked = self._blocked.pop(id, None)
+        return x if blocked is None else _without_blind_rows(x, blocked)
+
+    def _apply(self, edit: Edit, x: Tensor) -> Tensor:
+        if edit.kind == "skip":
+            return self._states[self._before[edit.step]]
+        axes = [axis.name for axis in self.records[edit.step].axes]
+        n_leading = x.dim() - len(axes)  # the batch, where the step has one
+        indices = axis_indices(axes, x.shape[n_leading:], edit.slice)
+        grid = (
+            *[slice(None)] * n_leading,
+            *torch.meshgrid(*(torch.tensor(i, device=x.device) for i in indices), indexing="ij"),
+        )
+        x = x.clone()
+        match edit.kind:
+            case "set":
+                x[grid] = edit.number
+            case "scale":
+                x[grid] = x[grid] * edit.number
+            case "B":
+                x[grid] = self._values_of_other(edit).to(x)
+            case "blocked":
+                x[grid] = torch.finfo(x.dtype).min / 2
+                where = torch.zeros_like(x, dtype=torch.bool)
+                where[grid] = True
+                weights = _weights_of(edit.step)
+                self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
+        return x
+
+    def _values_of_other(self, edit: Edit) -> Tensor:
+        """Return the second text's values."""
+        record = self.other[edit.step]
+        indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
+        return record.value[torch.meshgrid(*map(torch.tensor, indices), indexing="ij")]
+
+    def _check(self, edit: Edit) -> None:
+        """Refuse an edit that does not fit its step, before any pass."""
+        record = self.records[edit.step]
+        axes = [axis.name for axis in record.axes]
+        indices = axis_indices(axes, record.shape, edit.slice)
+        if not record.value.is_floating_point() and edit.kind != "set":
+            raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
+        if edit.kind == "B":
+            if edit.step not in self.other:
+                hint = "give a second text, whose values are taken"
+                raise UsageError(f"{edit}: there is no second text with the step {edit.step}", hint)
+            theirs = self.other[edit.step]
+            other = axis_indices([axis.name for axis in theirs.axes], theirs.shape, edit.other or edit.slice)
+            if [len(i) for i in indices] != [len(i) for i in other]:
+                sizes, others = (" × ".join(str(len(i)) for i in some) for some in (indices, other))
+                message = f"{edit}: the slice is {sizes} here and {others} in the second text"
+                raise UsageError(message, "name a slice of the second text that is as large: =B[token:0-3]")
+
+    def _blocking(self) -> list[str]:
+        """Return the steps of which something is blocked."""
+        return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
+
+
+def _weights_of(scores: str) -> str:
+    """Return the id of the weights that follow some scores."""
+    return f"{scores.rpartition('.')[0]}.weights"
+
+
+def _without_blind_rows(weights: Tensor, blocked: Tensor) -> Tensor:
+    """Return weights in which rows whose keys are all blocked or masked are zero, as in `nn.attention`."""
+    seen = weights.masked_fill(blocked.expand_as(weights), 0.0).sum(dim=-1, keepdim=True)
+    return torch.where(seen > 0, weights.masked_fill(blocked.expand_as(weights), 0.0), torch.zeros_like(weights))

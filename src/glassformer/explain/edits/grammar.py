@@ -1,0 +1,77 @@
+"""The text of an edit: a step, a slice of it, and what becomes of the slice.
+
+decoder.1.cross.context[head:2]=0          this head writes nothing
+encoder.0.ff.hidden[hidden:311]*0.5        this neuron at half
+encoder.0.state[token:3]=B                 the same state of a second text
+encoder.0.self.scores[head:3;key:0]=blocked   this head may not attend to the first token
+encoder.1.state=skip                       this layer adds nothing
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+
+from glassformer.errors import UsageError
+
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_EDIT = re.compile(
+    rf"(?P<step>[A-Za-z0-9_.*]+)(?:\[(?P<slice>[a-z0-9_:;.\-]*)\])?"
+    rf"(?:=(?P<word>B|blocked|skip)(?:\[(?P<other>[a-z0-9_:;.\-]*)\])?|=(?P<value>{NUMBER})|\*(?P<factor>{NUMBER}))"
+)
+MAX_NUMBER = 1e4
+"""Largest number of an edit, in either direction."""
+HINT = "write a step, a slice and =0, =NUMBER, *NUMBER, =B, =blocked or =skip: decoder.1.cross.context[head:2]=0"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of one step.
+
+    Attributes:
+        step: id of the step, an alias (`sites.py`), or several by `*`, which stands for one part of an id.
+        slice: part of the step by axis names, as in `record_store.take_slice`; all of it if empty.
+        kind: "set" to a number, "scale" by a factor, "B" for the second text's values, "blocked" for scores that no
+            weight may follow, "skip" for the state before the layer.
+        number: the number of "set" and "scale".
+        other: slice of the second text's step, by default the same.
+    """
+
+    step: str
+    slice: str
+    kind: str
+    number: float = 0.0
+    other: str = ""
+
+    @staticmethod
+    def parse(text: str) -> Edit:
+        """Return the edit that a text describes.
+
+        Raises:
+            UsageError: it is malformed, or its number is out of range.
+        """
+        match = _EDIT.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"the edit {text[:80]!r} is malformed", HINT)
+        number = float(match["value"] or match["factor"] or 0.0)
+        if not math.isfinite(number) or abs(number) > MAX_NUMBER:
+            raise UsageError(f"the number of an edit must be from {-MAX_NUMBER:g} to {MAX_NUMBER:g}, not {number:g}")
+        kind = match["word"] or ("set" if match["value"] is not None else "scale")
+        if match["other"] is not None and kind != "B":
+            raise UsageError(f"{text[:80]!r}: a second slice belongs to =B", HINT)
+        return Edit(match["step"], match["slice"] or "", kind, number, match["other"] or "")
+
+    def at(self, step: str, slice: str) -> Edit:
+        """Return the same change of another step."""
+        return replace(self, step=step, slice=slice)
+
+    def __str__(self) -> str:
+        part = f"[{self.slice}]" if self.slice else ""
+        match self.kind:
+            case "set":
+                return f"{self.step}{part}={self.number:g}"
+            case "scale":
+                return f"{self.step}{part}*{self.number:g}"
+            case _:
+                return f"{self.step}{part}={self.kind}" + (f"[{self.other}]" if self.other else "")

@@ -1,0 +1,300 @@
+"""Edits against models that were changed by hand, their identities to the bit, and whatever text may come."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.inference import Subject, untrained
+from torch import nn
+
+from glassformer.errors import UsageError
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.what_if import WhatIf, what_if
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.trace import trace
+
+TEXTS = {"classify": "a b good c, d", "translate": "abc de", "lm": "abc ba"}
+OTHERS = {"classify": "d c bad b, a", "translate": "cba ed", "lm": "cab ab"}
+FORMS = [
+    pytest.param(
+        task, {"pre_norm": pre_norm, "positions": positions}, id=f"{task}-{'pre' if pre_norm else 'post'}-{positions}"
+    )
+    for task, pre_norm, positions in itertools.product(TEXTS, (True, False), ("sinusoidal", "rotary", "learned"))
+]
+
+
+def explained(task: str, text: str = "", **model: Any) -> Explanation:
+    subject = untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20, **model)
+    return explain(
+        subject, TraceRequest(text or TEXTS[task], decode={} if task == "classify" else {"max_new_tokens": 5})
+    )
+
+
+def stacks(e: Explanation) -> list[str]:
+    return [stack for stack in ("encoder", "decoder") if any(id.startswith(stack) for id in e.records)]
+
+
+def logits_of(e: Explanation, change: Any = None, model: nn.Module | None = None) -> torch.Tensor:
+    """Return the logits of the explanation's inputs by a copy of the model that `change` changes by hand."""
+    changed = copy.deepcopy(model or e.subject.model)
+    with torch.no_grad():
+        if change is not None:
+            change(changed)
+        return changed(**e.model_inputs)[0]
+
+
+def edited_logits(result: WhatIf) -> torch.Tensor:
+    return result.trace["logits"].value
+
+
+def layer_of(model: nn.Module, stack: str, i: int) -> Any:
+    return getattr(model, stack).layers[i]
+
+
+@pytest.mark.parametrize(("task", "form"), FORMS)
+def test_an_edited_pass_equals_a_model_changed_by_hand(task: str, form: dict[str, Any]) -> None:
+    """Weights do by hand what edits do to numbers: columns of W_O, rows of W_2, a layer taken out of its stack."""
+    e = explained(task, **form)
+    for stack in stacks(e):
+
+        def no_head(model: nn.Module, stack: str = stack) -> None:
+            layer_of(model, stack, 1).self_attention.o_proj.weight[:, 4:8] = 0
+
+        def no_branch(model: nn.Module, stack: str = stack) -> None:
+            o_proj = layer_of(model, stack, 0).self_attention.o_proj
+            for p in o_proj.parameters():
+                p.zero_()
+
+        active = int(e.records[f"{stack}.0.ff.hidden"].value.sum(dim=0).argmax())
+
+        def half_a_neuron(model: nn.Module, stack: str = stack, active: int = active) -> None:
+            layer_of(model, stack, 0).feed_forward.w_out.weight[:, active] *= 0.5
+
+        def no_layer(model: nn.Module, stack: str = stack) -> None:
+            del getattr(model, stack).layers[1]
+
+        for edit, change in (
+            (f"{stack}.1.self.head1=0", no_head),
+            (f"{stack}.0.self.branch=0", no_branch),
+            (f"{stack}.0.ff.neuron{active}*0.5", half_a_neuron),
+            (f"{stack}.1.state=skip", no_layer),
+        ):
+            result = e.what_if(edit)
+            torch.testing.assert_close(edited_logits(result), logits_of(e, change), atol=1e-5, rtol=1e-5, msg=edit)
+            assert result.unchanged == []
+            # Nothing before the first edited step differs, to the bit.
+            ids = list(result.trace)
+            first = next(i for i, id in enumerate(ids) if id in result.trace.edited)
+            assert all(torch.equal(result.trace[id].value, e.records[id].value) for id in ids[:first]), edit
+
+
+@pytest.mark.parametrize(("task", "form"), FORMS)
+def test_what_changes_nothing_changes_nothing_to_the_bit(task: str, form: dict[str, Any]) -> None:
+    e = explained(task, **form)
+    ids = [id for id, record in e.records.items() if SITES[record.site].edit and record.op != "mask"]
+    for some, kind in itertools.product((ids[::2], ids[1::2]), ("*1", "=B")):
+        edits = [f"{id}{kind}" for id in some]
+        result = what_if(e, edits, e)
+        assert torch.equal(edited_logits(result), e.records["logits"].value)
+        assert result.unchanged == edits and result.changed == [] and result.trace.edited == []
+        assert result.answer_after in (None, result.answer_before)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])
+@pytest.mark.parametrize("task", TEXTS)
+def test_the_embedding_of_a_second_text_gives_its_answer(task: str, positions: str) -> None:
+    """Also of rotary models, which add no positions: there the last step of the embedding is edited."""
+    e, other = (explained(task, text, positions=positions) for text in (TEXTS[task], OTHERS[task]))
+    if task == "classify":
+        result = what_if(e, ["embedding=B"], other)
+        torch.testing.assert_close(edited_logits(result), other.records["logits"].value, atol=1e-6, rtol=0)
+    elif task == "translate":
+        result = what_if(e, ["source=B"], other)
+        inputs = {**e.model_inputs, "src": other.model_inputs["src"]}
+        torch.testing.assert_close(edited_logits(result), e.subject.model(**inputs)[0], atol=1e-6, rtol=0)
+        memory = what_if(e, ["memory=B"], other)
+        torch.testing.assert_close(edited_logits(memory), edited_logits(result), atol=1e-6, rtol=0)
+    else:
+        n = min(len(e.streams[0]), len(other.streams[0]))
+        result = what_if(e, [f"embedding[token:0-{n}]=B"], other)
+        expected = e.subject.model(other.model_inputs["ids"][:, :n])[0]
+        torch.testing.assert_close(edited_logits(result)[:n], expected, atol=1e-5, rtol=0)
+
+
+def test_a_blocked_key_is_that_key_as_padding() -> None:
+    e = explained("classify")
+    last = len(e.streams[0]) - 1
+    result = e.what_if(f"encoder.*.self.scores[key:{last}]=blocked")
+    mask = torch.ones_like(e.model_inputs["ids"], dtype=torch.bool)
+    mask[0, last] = False
+    with trace(e.subject.model) as padded:
+        e.subject.model(**{**e.model_inputs, "padding_mask": mask})
+    for layer in (0, 1):
+        ours, theirs = (t[f"encoder.{layer}.self.weights"].value for t in (result.trace, padded))
+        assert torch.equal(ours, theirs) and not ours[..., last].any()
+
+
+def test_a_row_whose_keys_are_all_blocked_has_no_weights() -> None:
+    for task, block in (("classify", "encoder.0.self"), ("lm", "decoder.0.self"), ("translate", "decoder.1.cross")):
+        result = explained(task).what_if(f"{block}.scores[head:1;token:1]=blocked")
+        weights = result.trace[f"{block}.weights"].value
+        assert not weights[1, 1].any()
+        torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights.shape[1]))
+
+
+def test_all_heads_at_zero_leave_the_bias() -> None:
+    e = explained("translate")
+    result = e.what_if("decoder.0.cross.context=0")
+    out = result.trace["decoder.0.cross.out"].value
+    torch.testing.assert_close(
+        out, e.subject.model.decoder.layers[0].cross_attention.o_proj.bias.detach().expand_as(out)
+    )
+
+
+def test_several_edits_act_in_the_order_of_computation() -> None:
+    e = explained("lm")
+    together = e.what_if("decoder.1.self.head0=0", "decoder.0.ff.branch*2", "decoder.1.self.head0=1")
+    assert together.trace.edited == ["decoder.0.ff.out", "decoder.1.self.context"]
+    assert (together.trace["decoder.1.self.context"].value[0] == 1).all()  # the later of two at one step
+
+
+def test_effects_are_those_of_the_logits() -> None:
+    e = explained("translate")
+    result = e.what_if("decoder.1.ff.branch=0")
+    a, w = (t["logits"].value.double() for t in (e.records, result.trace))
+    assert len(result.effects) == len(e.generated)
+    for i, effect in zip(e.generated, result.effects, strict=True):
+        target = e.predictions[i].actual or e.predictions[i].top[0]
+        assert effect.log_prob_before == pytest.approx(a[i].log_softmax(-1)[target.id].item())
+        assert effect.log_prob_after == pytest.approx(w[i].log_softmax(-1)[target.id].item())
+        assert effect.rank_after == int((w[i] > w[i, target.id]).sum())
+        p, q = a[i].softmax(-1), w[i].softmax(-1)
+        assert effect.kl == pytest.approx((p * (p / q).log()).sum().item(), abs=1e-9)
+        assert effect.contrast != effect.target
+        piece = e.subject.task.tokenizer.tokens
+        assert (effect.before, effect.after) == tuple(piece([int(x[i].argmax())])[0] for x in (a, w))
+    assert result.to_json()["effects"][0].keys() == vars(result.effects[0]).keys()
+
+
+def test_decoding_again_reads_the_edits_at_every_step() -> None:
+    """The answer under an edit is that of the model changed by hand."""
+    e = explained("translate")
+    changed = copy.deepcopy(e.subject.model)
+    with torch.no_grad():
+        changed.decoder.layers[0].cross_attention.o_proj.weight[:, 8:12] = 0
+    by_hand = explain(Subject(e.subject.task, changed), e.request)
+    result = e.what_if("decoder.0.cross.head2=0")
+    assert result.answer_after == by_hand.streams[-1].text and result.answer_before == e.streams[-1].text
+    given = explain(e.subject, TraceRequest(TEXTS["translate"], target="abc"))
+    assert given.what_if("decoder.0.cross.head2=0").answer_after is None
+    late = e.what_if(f"decoder.0.self.out[token:{len(e.streams[1]) - 1}]=0")
+    assert late.answer_after is None and "positions of this text" in late.why_not
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        ("encoder.0.self.contxt=0", "nearest are encoder.0.self.context"),
+        ("encoder.0.self.head3=0", "out of range"),
+        ("encoder.0.self.context[token:2;token:3]=0", "sliced twice"),
+        ("encoder.0.self.context[key:2]=0", "no axis 'key'"),
+        ("encoder.0.self.q=blocked", "only scores can be blocked"),
+        ("encoder.0.self.mask[key:0]=0", "block scores"),
+        ("encoder.0.self.out=skip", "only a whole layer"),
+        ("encoder.0.state[token:1]=skip", "only a whole layer"),
+        ("embedding.ids=0", "does not use it"),
+        ("encoder.0.state=B", "no second text"),
+        ("decoder.0.state=0", "no step is called"),
+        ("memory=", "malformed"),
+        ("memory=nan", "malformed"),
+        ("memory=1e30", "from -10000 to 10000"),
+        ("target=0", "no target embedding"),
+        ("", "malformed"),
+    ],
+)
+def test_an_edit_that_cannot_act_is_refused_with_what_would(edit: str, message: str) -> None:
+    e = explained("classify")
+    e = explain(e.subject, TraceRequest(TEXTS["classify"], pad=1))  # so that there is a mask
+    with pytest.raises(UsageError) as error:
+        e.what_if(edit)
+    assert message in f"{error.value.message} {error.value.hint}"
+
+
+def test_slices_of_a_second_text_must_be_as_large() -> None:
+    e, other = explained("classify"), explained("classify", "a b")
+    with pytest.raises(UsageError, match="second text"):
+        what_if(e, ["encoder.0.state=B"], other)
+    assert what_if(e, ["encoder.0.state[token:0-2]=B[token:0-2]"], other).unchanged == []
+    assert what_if(e, ["encoder.0.state[token:4]=B[token:1]"], other).unchanged == []
+
+
+def test_a_text_comes_back_as_it_was_parsed() -> None:
+    for text in (
+        "a.b[head:2;token:0-5]=0",
+        "a.*.c*-0.5",
+        "x=B[token:1]",
+        "x=B",
+        "s[key:0]=blocked",
+        "e.1.state=skip",
+        "a=2",
+    ):
+        assert str(Edit.parse(text)) == text
+        assert Edit.parse(str(Edit.parse(text))) == Edit.parse(text)
+
+
+@pytest.mark.parametrize("task", TEXTS)
+def test_any_text_has_an_effect_or_is_refused(task: str) -> None:
+    """Never silence, never another error."""
+    e, other, draw = explained(task), explained(task, OTHERS[task]), random.Random(0)
+    steps = [*e.records, "memory", "embedding", "source", "encoder.0.state", "decoder.1.state", "decoder.0.self.head1",
+             "encoder.1.ff.neuron3", "*.0.self.branch", "encoder.*.self.scores", "nothing"]  # fmt: skip
+    axes = ("head", "token", "key", "feature", "head_feature", "hidden", "vocab", "class", "wrong")
+    refused = changed = 0
+    for _ in range(170):
+        parts = [
+            f"{draw.choice(axes)}:{draw.choice(['0', '1', '0-2', '1.2', '0.2', '99', '2-1', ''])}"
+            for _ in range(draw.randint(0, 2))
+        ]
+        slice = f"[{';'.join(parts)}]" if parts else ""
+        text = (
+            draw.choice(steps) + slice + draw.choice(["=0", "=B", "=blocked", "=skip", "*2", "=-3.5", "=x", "+1", ""])
+        )
+        try:
+            result = what_if(e, [text], other)
+            assert result.unchanged or result.trace.edited
+            changed += 1
+        except UsageError as error:
+            assert error.message
+            refused += 1
+    assert refused > 20 and changed > 20
+
+
+def test_the_model_is_as_before() -> None:
+    e = explained("translate")
+    before = [p.clone() for p in e.subject.model.parameters()]
+    e.what_if("encoder.*.self.branch=0", "decoder.1.state=skip")
+    with pytest.raises(UsageError):
+        e.what_if("decoder.0.self.head9=0")
+    assert all(torch.equal(a, b) for a, b in zip(before, e.subject.model.parameters(), strict=True))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in e.subject.model.modules())
+    torch.testing.assert_close(logits_of(e), e.records["logits"].value, atol=1e-6, rtol=0)
+
+
+def test_a_tap_of_edits_is_called_for_its_steps_only() -> None:
+    e = explained("lm")
+    edits = Edits(["decoder.0.self.scores[key:0]=blocked", "decoder.1.state=skip"], e.records)
+    assert edits.ids == {
+        "decoder.0.self.scores",
+        "decoder.0.self.weights",
+        "decoder.0.ff.residual",
+        "decoder.1.ff.residual",
+    }
+    with pytest.raises(UsageError, match="never acted"):
+        edits.check_fired()
