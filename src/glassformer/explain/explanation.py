@@ -80,7 +80,7 @@ class Explanation(ExplanationData):
         """Return what the model predicts when steps are replaced: `e.what_if("decoder.1.cross.head2=0")`.
 
         Args:
-            edits: edits as text: a step, a slice of it, and =0, =NUMBER, *NUMBER, =B, =blocked or =skip; see
+            edits: edits as text: a step, a slice of it, and `=NUMBER`, `*NUMBER`, `=B`, `=blocked` or `=skip`; see
                 `explain/edits/grammar.py`.
             other: the explanation of a second text, whose values =B takes.
 
