@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, DataConfig, DecodeConfig
-from glassformer.config.recipes import config_from_dict, load_recipe, override
+from glassformer.config.recipes import load_recipe, override
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.splits import Split
@@ -31,6 +30,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
+from glassformer.tasks.restoring import restore_task
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
@@ -154,7 +154,7 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.require_model_folder()
     facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
-    target, task = choose_device(device), _restore_task(facts, model_folder, folder)
+    target, task = choose_device(device), restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
     chosen = choose_precision(precision or task.config.train.precision, target)
@@ -265,6 +265,16 @@ class Run:
         together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
         return {"task": self.task.name, "split": name, "precision": self.precision} | together | scores
 
+    @log_to_stderr()
+    def evaluate_edits(
+        self, *edits: str, split: str = "test", data: DataConfig | None = None, member: int = 1, **options: Any
+    ) -> JsonObject:
+        """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
+        from glassformer.explain.edits.evaluation import evaluate_edits
+
+        chosen, _, name = self._split(split, data)
+        return {"split": name, **evaluate_edits(self, chosen, edits, self._decode(options), member)}
+
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
             return load_test(self.task.eval_schema, data), self._training_texts(), "file"
@@ -287,14 +297,3 @@ class Run:
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode
-
-
-def _restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists."""
-    values = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
-    config = config_from_dict(values, f"the configuration in {model_folder}")
-    config = replace(config, train=replace(config.train, precision=facts.get("precision", "auto")))
-    if folder.resumable:
-        recipe = folder.read_config()
-        config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    return task_class(config.task)(config, RunFolder(model_folder).read_tokenizer(), facts["label_names"])

@@ -9,7 +9,7 @@ from typing import Literal
 import tyro
 
 from glassformer.cli import flags
-from glassformer.cli.scores import write_scores
+from glassformer.cli.scores import write_edit_scores, write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, FilesConfig
 from glassformer.errors import UsageError
 
@@ -44,6 +44,10 @@ class EvaluateArguments:
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
     """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
     (of weights) and int8 on CPUs only."""
+    edit: str | None = None
+    """What to change in the forward pass, several edits apart by spaces: prints the score without and with them."""
+    member: int = 1
+    """Which model of an ensemble --edit changes and scores, counted from 1."""
     json: bool = False
     """Print one JSON object."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -56,12 +60,21 @@ def run(argv: Sequence[str]) -> int:
         flags.parse(EvaluateArguments, flag_args, "evaluate RUN[,RUN,…]")
     paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
     arguments, config, options = flags.parse_for_run(EvaluateArguments, flag_args, paths[0], "evaluate")
+    if arguments.member != 1 and arguments.edit is None:
+        raise UsageError("--member goes with --edit", "without it the ensemble is scored as one")
+    if arguments.edit is not None and len(paths) > 1:
+        raise UsageError("--edit changes one run, and several were named", "name one of them")
     data = test_data(arguments, config)
 
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
-    write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
+    if arguments.edit is not None:
+        which = {"split": arguments.split, "data": data, "member": arguments.member}
+        edited = trained.evaluate_edits(*arguments.edit.split(), **which, **options)
+        write_edit_scores(edited, trained.task.report, arguments.json)
+    else:
+        write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glassformer.runs.records import Evaluation, JsonObject
+from glassformer.tasks.reporting import TaskReport
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
@@ -31,6 +32,29 @@ def write_seeds_scores(report: JsonObject, as_json: bool) -> None:
         console.write(f"{_title(test['metric'])} {test['mean']:.4f} (mean of {test['n']} seeds{spread}; {between})")
     if ensemble := report["ensemble"]:
         console.write(f"ensemble of all seeds: {ensemble['value']:.4f}{_interval(ensemble['ci95'])}")
+
+
+def write_edit_scores(scores: JsonObject, report: TaskReport, as_json: bool) -> None:
+    """Print the score of a split without and with edits, whether they differ, and where answers were lost."""
+    if as_json:
+        console.write_json(scores)
+        return
+    test = scores["test"]
+    if scores["member"] is not None:
+        console.write(f"model {scores['member']} of the ensemble, alone")
+    for edit in scores["edits"]:
+        console.write(f"edit        {edit}")
+    console.write(f"{_title(scores['metric'])} {scores['before']:.4f} without the edit, {scores['after']:.4f} with it")
+    low, high = test["ci95"]
+    p = "p < 0.001" if test["p_value"] < 0.001 else f"p = {test['p_value']:.3f}"
+    unit = test.get("unit", report.unit)
+    console.write(
+        f"difference  {test['difference']:+.4f} (95% interval {low:+.4f} to {high:+.4f}; {p}, {test['test']}, "
+        f"{test['n']:,} {unit})"
+    )
+    if groups := scores["groups"]:
+        rows = [(g["name"], f"{g['n']:,}", f"{g['before']:.1%}", f"{g['after']:.1%}") for g in groups]
+        console.write_table(("changed most", "examples", "right without", "right with it"), rows)
 
 
 def headline_of(evaluation: Evaluation) -> str:
