@@ -40,6 +40,11 @@ def test_a_score_under_an_edit_is_that_of_the_model_changed_by_hand(name: str) -
     assert found["test"]["ci95"][0] <= found["test"]["difference"] <= found["test"]["ci95"][1]
 
 
+def test_a_language_model_is_scored_with_edits_at_positions() -> None:
+    found = evaluated(subject_of("lm"), "lm", "decoder.0.self.scores[key:0]=blocked")
+    assert found["after"] != found["before"] and found["groups"] == []
+
+
 def test_groups_are_classes_and_those_that_lost_most_come_first() -> None:
     subject = subject_of("classify")
     split = data_of("classify").valid
@@ -57,7 +62,8 @@ def test_groups_are_classes_and_those_that_lost_most_come_first() -> None:
         ("classify", "embedding=B", "no second text"),
         ("classify", "embedding[token:999]=0", "out of range"),
         ("translate", "decoder.0.state[token:0]=0", "positions of the text"),
-        ("lm", "decoder.0.state[token:0]=0", "positions of the text"),
+        ("translate", "decoder.0.self.scores[key:0]=blocked", "positions of the text"),
+        ("lm", "decoder.0.state=B", "no second text"),
         ("translate", "nothing=0", "no step is called"),
     ],
 )

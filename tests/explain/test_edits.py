@@ -194,6 +194,7 @@ def test_decoding_again_reads_the_edits_at_every_step() -> None:
     assert result.answer_after == by_hand.streams[-1].text and result.answer_before == e.streams[-1].text
     given = explain(e.subject, TraceRequest(TEXTS["translate"], target="abc"))
     assert given.what_if("decoder.0.cross.head2=0").answer_after is None
+    assert e.what_if("decoder.0.self.scores[key:1]=blocked").answer_after is None
     late = e.what_if(f"decoder.0.self.out[token:{len(e.streams[1]) - 1}]=0")
     assert late.answer_after is None and "positions of this text" in late.why_not
 

@@ -8,7 +8,6 @@ No weight is changed, and no tensor is written in place: the pass goes on with a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -69,8 +68,8 @@ class Edits:
         found = {}
         for planned in self._plan.values():
             for number, edit in planned:
-                axes = [axis for axis in self.records[edit.step].axes if axis.name == "token" and axis.stream == stream]
-                if axes and (edit.kind == "B" or re.search(r"(^|;)token:", edit.slice)):
+                axes = [axis.name for axis in self.records[edit.step].axes if axis.stream == stream]
+                if axes and (edit.kind == "B" or any(item.partition(":")[0] in axes for item in edit.slice.split(";"))):
                     found[str(self.edits[number])] = None
         return list(found)
 

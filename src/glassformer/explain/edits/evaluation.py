@@ -75,7 +75,8 @@ def evaluate_edits(
         raise UsageError(f"there is no paired test of a {task.report.model_name}")
     first = compute_explanation(subject, TraceRequest(split.text[0][:MAX_FULL_TOKENS]))
     tap = Edits(edits, first.records)
-    if not first.is_classifier and (placed := tap.at_positions_of(first.streams[-1].name)):
+    decodes = len(first.streams) > 1  # a language model is scored on texts as they are
+    if decodes and (placed := tap.at_positions_of(first.streams[-1].name)):
         raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
     with tuned(subject.device):
         with trace(model, lambda _: False):  # the same attention, step by step, as with a tap
