@@ -36,7 +36,7 @@ Nothing here needs a network. Licences and a plan of six lessons: site/how-to/te
 
 
 def write_bundle(folder: Path) -> Path:
-    """Write the bundle as a folder and as a zip file beside it; returns the zip file.
+    """Write the bundle as a folder and as a zip file with its name; returns the zip file.
 
     Raises:
         SystemExit: the zip file has more than 40 MB.

@@ -17,7 +17,7 @@ ASSETS = "_static/glassformer"
 
 
 def write_frames(app: Any, error: Exception | None) -> None:
-    """Write each frame of the book beside its chapter; a handler of Sphinx's event `build-finished`."""
+    """Write each frame of the book into a folder next to its chapter; a handler of Sphinx's event `build-finished`."""
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)

@@ -32,7 +32,7 @@ def add_download_link(app: Any, name: str, source: list[str]) -> None:
 
 
 def write_notebooks(app: Any, error: Exception | None) -> None:
-    """Write the notebooks beside the pages; a handler of Sphinx's event `build-finished`."""
+    """Write the notebooks into the folder of their pages; a handler of Sphinx's event `build-finished`."""
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)

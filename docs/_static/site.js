@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // A heading of the contents needs a level.
   for (const caption of document.querySelectorAll("[role=heading]:not([aria-level])")) caption.ariaLevel = "2";
   const frames = [...document.querySelectorAll("iframe.step-frame")];
-  // From disk a frame is of another origin and cannot read the page: it says how high it is, and is told the theme.
+  // From disk a frame is of another origin and cannot read the page: it sends its height and receives the theme.
   const theme = () => {
     const chosen = document.body.dataset.theme;
     const dark = chosen === "dark" || (chosen !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);

@@ -48,7 +48,7 @@ def _one(folder: Path) -> dict[str, Any]:
     """Return the headline, with its interval, and the validations of one run."""
     headline = json.loads((folder / "report.json").read_text(encoding="utf-8"))["headline"]
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    keep = ("step", "epoch", "seconds", "valid", "train")
+    keep = ("step", "epoch", "valid")
     validations = [{key: row[key] for key in keep if key in row} for row in rows if "valid" in row]
     return {"headline": headline, "validations": validations}
 

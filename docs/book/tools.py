@@ -165,7 +165,7 @@ def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
 
 
 def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], title: str, axis: str) -> Any:
-    """Return a figure of points (N, 2); each group has its own marker and the names of its points beside it. `axis`
+    """Return a figure of points (N, 2); each group has its own marker and the names of its points next to it. `axis`
     labels both axes, each with its number."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -178,8 +178,8 @@ def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], tit
             colour = ACCENT if marker in "oD" else INK
             axes.scatter(points[rows, 0], points[rows, 1], marker=marker, color=colour, s=26, label=group)
             right, middle = points[rows, 0].max().item(), points[rows, 1].mean().item()
-            beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-            axes.annotate("\n".join(names[i] for i in rows), (right, middle), (8, 0), color=INK, **beside)
+            style = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            axes.annotate("\n".join(names[i] for i in rows), (right, middle), (8, 0), color=INK, **style)
         axes.margins(0.22)
         _plain(axes, title, f"{axis} 1", f"{axis} 2")
         legend = axes.legend(frameon=False, labelcolor=INK)

@@ -1,4 +1,4 @@
-"""Edits against models that were changed by hand, their identities to the bit, and whatever text may come."""
+"""Edits against models that were changed by hand, their identities to the bit, and random edit texts."""
 
 from __future__ import annotations
 

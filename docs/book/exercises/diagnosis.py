@@ -1,4 +1,4 @@
-"""A small doctor: `diagnose(train, valid, chance)`, what two curves of losses say."""
+"""A small doctor: `diagnose(train, valid, chance)`, a diagnosis from two curves of losses."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def one_token(logits: Tensor, bos: Tensor, eos: Tensor, limit: Tensor) -> Tensor
 
 
 def never_ends(logits: Tensor, bos: Tensor, eos: Tensor, limit: Tensor) -> Tensor:
-    """Go on after the end token."""
+    """Continue after the end token."""
     generated, last = [], bos
     for _ in range(int(limit)):
         last = logits[last].argmax()

@@ -53,7 +53,7 @@ class ExplainArguments:
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     json: bool = False
-    """Print one JSON object: the manifest of the forward pass, and the weight of each word."""
+    """Print one JSON object: the manifest of the forward pass, and the weight of each word; with --edit its effects."""
     port: int | None = None
     """Port to serve on; the first free one from 8317 on when absent."""
     browser: bool = True

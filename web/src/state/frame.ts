@@ -1,6 +1,6 @@
 /**
- * The page inside another document, with `frame=step` in the address: one step alone, without header, form and list. The
- * document around it is told the height of the content, and may choose the theme.
+ * The page inside another document, with `frame=step` in the address: one step alone, without header, form and list. It
+ * sends the height of its content to the document around it, which may choose the theme.
  */
 import { route } from "./page";
 import { computed } from "./signals";

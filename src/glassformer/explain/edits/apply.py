@@ -3,7 +3,7 @@
     with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
         model(src, tgt_in)
 
-No weight is changed, and no tensor is written in place: the pass goes on with a copy.
+No weight is changed, and no tensor is written in place: the pass continues with a copy.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Edits:
         if id in self._before.values():
             self._states[id] = x
         blocked = self._blocked.pop(id, None)
-        return x if blocked is None else _without_blind_rows(x, blocked)
+        return x if blocked is None else _without_blocked(x, blocked)
 
     def _apply(self, edit: Edit, x: Tensor) -> Tensor:
         if edit.kind == "skip":
@@ -157,7 +157,6 @@ def _weights_of(scores: str) -> str:
     return f"{scores.rpartition('.')[0]}.weights"
 
 
-def _without_blind_rows(weights: Tensor, blocked: Tensor) -> Tensor:
-    """Return weights in which rows whose keys are all blocked or masked are zero, as in `nn.attention`."""
-    seen = weights.masked_fill(blocked.expand_as(weights), 0.0).sum(dim=-1, keepdim=True)
-    return torch.where(seen > 0, weights.masked_fill(blocked.expand_as(weights), 0.0), torch.zeros_like(weights))
+def _without_blocked(weights: Tensor, blocked: Tensor) -> Tensor:
+    """Return weights without those of blocked keys: all zero in rows where no key is left, as in `nn.attention`."""
+    return weights.masked_fill(blocked.expand_as(weights), 0.0)

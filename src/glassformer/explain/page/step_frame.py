@@ -1,7 +1,7 @@
 """Write a small page that shows some steps of an explanation, to be framed in another document.
 
 It has the steps' formulas, values, arithmetic and checks, and their inputs, so that a browser can compute them again.
-Script and style are files beside it, which several frames share.
+Script and style are separate files, which several frames share.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
 
 def _views(explanation: ExplanationData, ids: Sequence[str]) -> dict[str, EmbeddingView]:
     """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
+    if not any(explanation.records.nodes[id].record.op == "lookup" for id in ids):
+        return {}
     views = embedding_views(explanation, [])
     return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
 
