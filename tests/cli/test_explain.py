@@ -149,10 +149,11 @@ def test_an_edit_prints_what_is_predicted_instead(cli: Callable, runs: Runs) -> 
     message = cli("explain", runs.classify, "a good film", "--edit", "encoder.0.self.head0=0 embedding*1")
     assert message.code == 0, message.err
     assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
-    assert "log p before" in message.out
+    assert "log p before" in message.out and "model 1 of the ensemble, alone\n" in message.out
     facts = json.loads(cli("explain", runs.classify, "good", "--compare", "bad", "--edit", "embedding=B", "--json").out)
     other = json.loads(cli("predict", runs.classify, "bad", "--json").out)
     assert facts["answer_after"] == other["label"]
+    assert facts["member"] == 1
     assert facts["effects"][0].keys() >= {"log_prob_before", "log_prob_after", "kl", "contrast"}
 
 

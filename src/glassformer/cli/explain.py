@@ -152,14 +152,18 @@ def show_effect(explanations: list[Any], edits: list[str], as_json: bool) -> Non
     from glassformer.explain.edits.what_if import what_if
 
     result = what_if(explanations[0], edits, *explanations[1:])
+    traced = explanations[0].together
     if as_json:
-        console.write_json(result.to_json())
+        console.write_json(result.to_json() | {"member": None if traced is None else traced.member})
         return
+    if traced is not None:
+        console.write(f"model {traced.member} of the ensemble, alone")
     for text in result.edits:
         console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
     console.write(f"before    {result.answer_before}")
     console.write(f"after     {result.why_not if result.answer_after is None else result.answer_after}")
-    columns = ("position", "token", "before", "after", "log p before", "log p after", "difference before", "after")
+    numbers_of = ("log p before", "log p after", "logit difference before", "logit difference after")
+    columns = ("position", "token", "before", "after", *numbers_of)
     rows = []
     for effect in result.effects:
         numbers = effect.log_prob_before, effect.log_prob_after, effect.difference_before, effect.difference_after
