@@ -100,11 +100,13 @@ bench-peers: $(VENV)/.installed
 web: web/node_modules/.installed $(VENV)/.installed
 	$(BIN)/python -m glassformer.explain.typescript sites > web/src/sites.ts
 	$(BIN)/python -m glassformer.explain.typescript types > web/src/types.ts
+	$(BIN)/python -m glassformer.explain.typescript fields > web/src/fields.ts
 	cd web && npm run --silent build
 
 web-check: web/node_modules/.installed $(VENV)/.installed
 	$(BIN)/python -m glassformer.explain.typescript sites | diff - web/src/sites.ts
 	$(BIN)/python -m glassformer.explain.typescript types | diff - web/src/types.ts
+	$(BIN)/python -m glassformer.explain.typescript fields | diff - web/src/fields.ts
 	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
 	diff -r build/web src/glassformer/explain/page/static
 

@@ -17,7 +17,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 ORDER = [
     {"weak_cache", "capture", "trace"},  # one forward pass, recorded
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
-    {"inputs", "record_store"},
+    {"inputs", "record_store", "effects"},
     {"explanation_data"},  # all of it together, and frozen
     {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers

@@ -12,6 +12,7 @@ import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } fr
 import { signal, useValue } from "./state/signals";
 import { theme, toggleTheme } from "./state/theme";
 import type { Manifest } from "./types";
+import { EditBar } from "./views/EditBar";
 import { Answer, TextForm } from "./views/Text";
 
 const NAMES: Record<Screen, string> = {
@@ -84,7 +85,7 @@ function Content({ screen }: { screen: Screen }) {
     if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), reportError);
   }, [Component]);
   const answered = !useValue(framed);
-  return trace && <>{answered && <Answer trace={trace} />}{Component && <Component trace={trace} />}</>;
+  return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
 }
 
 function Problems() {
@@ -108,6 +109,9 @@ const KEYS: [string, string][] = [
   ["[ ]", "previous layer, next layer"],
   [", .", "previous head, next head"],
   ["← ↑ → ↓", "move to another cell or token"],
+  ["x b k", "on Attention: switch off the head, block the selected key, next kind of attention"],
+  ["w", "edit by hand"],
+  ["z v", "undo the last edit; show before, after or the difference"],
   ["?", "show this help"],
 ];
 

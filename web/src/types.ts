@@ -46,6 +46,8 @@ export interface Manifest {
   /** Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all. */
   window: [number, number] | null;
   seconds: number;
+  /** What the edits of the request change; null without edits. */
+  edited: WhatIf | null;
 }
 
 /** The model: task, checkpoint, size, hyperparameters and tokenizer. */
@@ -109,6 +111,10 @@ export interface TraceRequest {
   member?: number;
   /** First position shown of a text that is too long to be shown whole. */
   window_start?: number;
+  /** Edits of the forward pass; the tokens are those that are decoded without them. */
+  edits?: string[];
+  /** A second text, whose values the edits with =B take. */
+  other_text?: string;
 }
 
 /** One stream of tokens. */
@@ -164,6 +170,8 @@ export interface TraceNode {
   id: string;
   /** What kind of step it is, a key of `SITES`: "weights", "residual:pre". */
   site: string;
+  /** Whether the forward pass uses its numbers, so that an edit of them changes what follows. */
+  editable: boolean;
   op: Op;
   inputs: string[];
   /** Parameter id by role ("weight", "bias"). */
@@ -323,6 +331,72 @@ export interface Check {
 export interface Omitted {
   what: string;
   why: string;
+}
+
+/** The result of edits on one explanation. */
+export interface WhatIf {
+  /** The edits, as text. */
+  edits: string[];
+  /** The steps that they edit, in the order of application. */
+  applied: AppliedEdit[];
+  /** Edits that changed no number. */
+  unchanged: string[];
+  /** The class, or the text that was decoded, without edits; of an ensemble, by the traced member alone. */
+  answer_before: string;
+  /** The same with edits; null where it was not decoded again. */
+  answer_after: string | null;
+  /** The answer of the whole ensemble without edits; null for a single model. */
+  ensemble_before: string | null;
+  /** The same with the traced member edited; null where it was not decoded again, and for a single model. */
+  ensemble_after: string | null;
+  /** Why it was not decoded again; empty if it was. */
+  why_not: string;
+  /** Ids of the steps whose numbers are the same with edits, to the bit. */
+  same: string[];
+  /** What changes at each position that is predicted. */
+  effects: Effect[];
+}
+
+/** An edit of one step, as it was applied; aliases and wildcards are resolved. */
+export interface AppliedEdit {
+  /** Index into `WhatIf.edits`. */
+  edit: number;
+  /** Id of the step. */
+  step: string;
+  /** Part of the step by axis names; all of it if empty. */
+  slice: string;
+  /** As in `edits/grammar.py`. Weights that follow blocked scores are "set" to 0. */
+  kind: "set" | "scale" | "B" | "blocked" | "skip";
+  /** The number of "set" and "scale". */
+  number: number;
+  /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
+  source: string;
+}
+
+/** What edits change in one prediction. */
+export interface Effect {
+  /** Position of the prediction; null for the whole text, by a classifier. */
+  position: number | null;
+  /** The class or token that is followed: the model's own prediction, or the token that follows in the text. */
+  target: string;
+  /** What it is compared with: what the edited model predicts instead, else the second most probable. */
+  contrast: string;
+  /** The most probable class or token without edits. */
+  before: string;
+  /** The same with edits. */
+  after: string;
+  /** Logit of the target minus that of the contrast, without edits. */
+  difference_before: number;
+  /** The same with edits. */
+  difference_after: number;
+  /** Log-probability of the target without edits, in nats. */
+  log_prob_before: number;
+  /** The same with edits. */
+  log_prob_after: number;
+  /** Number of classes or tokens with a larger logit than the target, with edits. */
+  rank_after: number;
+  /** Kullback–Leibler divergence of the distribution with edits from that without, in nats. */
+  kl: number;
 }
 
 /** Description of a run, sent before anything is traced (GET /api/run). */

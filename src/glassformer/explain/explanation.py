@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.explain import tensor_values
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.what_if import explain_edited, what_if
+from glassformer.explain.effects import WhatIf
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
-
-if TYPE_CHECKING:
-    from glassformer.explain.edits.what_if import WhatIf
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
@@ -36,11 +35,13 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
         trace_id: the name of this explanation on the page.
 
     Raises:
-        UsageError: the request does not suit this task, vocabulary or context.
+        UsageError: the request does not suit this task, vocabulary or context; or an edit does not fit the text.
         CheckpointError: the requested checkpoint is damaged.
         DivergedError: the model's logits are NaN or infinite.
     """
     request = TraceRequest(request) if isinstance(request, str) else request
+    if request.edits:
+        return Explanation(**vars(explain_edited(subject, request, trace_id)))
     return Explanation(**vars(compute_explanation(subject, request, trace_id)))
 
 
@@ -87,8 +88,6 @@ class Explanation(ExplanationData):
         Raises:
             UsageError: an edit is malformed, names no step, does not fit it or never acts.
         """
-        from glassformer.explain.edits.what_if import what_if
-
         return what_if(self, edits, other)
 
     def readings(self) -> list[Any]:

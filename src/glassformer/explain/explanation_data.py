@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.effects import WhatIf
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
@@ -39,6 +41,7 @@ class Inference:
         streams: the tokens.
         predictions: the prediction at each position.
         generation: where the generated tokens begin.
+        edited: what the edits of the forward pass change; None without edits.
     """
 
     subject: Subject
@@ -46,6 +49,16 @@ class Inference:
     streams: list[Stream]
     predictions: list[Prediction]
     generation: GenerationInfo
+    edited: WhatIf | None = None
+
+    def check_not_edited(self) -> None:
+        """Check that the predictions are those of the model as it is, which is called again.
+
+        Raises:
+            UsageError: the forward pass was edited.
+        """
+        if self.edited is not None:
+            raise UsageError("words are weighed without edits only", "take the explanation without edits")
 
     @property
     def is_classifier(self) -> bool:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from glassformer.explain.answers import Answer
 from glassformer.explain.capture.records import Axis, Check, SourceLine
+from glassformer.explain.capture.sites import SITES
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.effects import WhatIf
 from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation_data import ExplanationData, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
@@ -43,6 +45,8 @@ class TraceNode(TypedDict):
     """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/attach.py."""
     site: str
     """What kind of step it is, a key of `SITES`: "weights", "residual:pre"."""
+    editable: bool
+    """Whether the forward pass uses its numbers, so that an edit of them changes what follows."""
     op: Annotated[str, "Op"]
     inputs: list[str]
     params: dict[str, str]
@@ -95,6 +99,8 @@ class Manifest(TypedDict):
     window: Annotated[list[int], "[number, number]"] | None
     """Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all."""
     seconds: float
+    edited: Annotated[Json, WhatIf] | None
+    """What the edits of the request change; null without edits."""
 
 
 @weak_cache
@@ -119,6 +125,7 @@ def manifest(explanation: ExplanationData) -> Manifest:
         "warnings": explanation.warnings,
         "window": None if explanation.window is None else list(explanation.window),
         "seconds": explanation.seconds,
+        "edited": explanation.edited and explanation.edited.to_json(),
     }
 
 
@@ -128,6 +135,7 @@ def node_json(node: Node) -> TraceNode:
     return {
         "id": r.id,
         "site": r.site,
+        "editable": bool(SITES[r.site].edit) and r.op != "mask",
         "op": r.op,
         "inputs": list(r.inputs),
         "params": dict(r.params),

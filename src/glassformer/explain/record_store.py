@@ -24,10 +24,13 @@ from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.records import Check, Record, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
 from glassformer.explain.trace import Trace, trace
+from glassformer.nn.attention import Tap
 from glassformer.utils.device import tuned
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
+BLOCKED = 1e30
+"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
 WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
 """Element types in which tensors are sent."""
 
@@ -65,6 +68,7 @@ class RecordStore(Mapping[str, Record]):
         inputs: its arguments.
         lengths: the number of tokens of each stream.
         window_start: the first position that is shown of streams longer than 512 tokens.
+        tap: called with every step that can be edited, as in `trace`.
 
     Attributes:
         nodes: every record without its value.
@@ -75,8 +79,14 @@ class RecordStore(Mapping[str, Record]):
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Mapping[str, Any], lengths: Mapping[str, int], window_start: int = 0
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Any],
+        lengths: Mapping[str, int],
+        window_start: int = 0,
+        tap: Tap | None = None,
     ) -> None:
+        self._tap = tap
         self._model, self._inputs, self._lengths = model, dict(inputs), dict(lengths)
         longest = max(lengths.values(), default=0)
         self.layered = MAX_FULL_TOKENS < longest <= MAX_LAYERED_TOKENS
@@ -134,7 +144,7 @@ class RecordStore(Mapping[str, Record]):
     def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Record]]:
         """Run one forward pass; return the trace, and its records cut to the window."""
         device = next(iter(self._inputs.values())).device
-        with tuned(device), torch.no_grad(), trace(self._model, only) as records:
+        with tuned(device), torch.no_grad(), trace(self._model, only, tap=self._tap) as records:
             exact_forward(self._model, **self._inputs)
         return records, {id: self._windowed(record) for id, record in records.items()}
 
@@ -238,13 +248,13 @@ def _indices(name: str, text: str, size: int) -> int | slice | list[int]:
 
 
 def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
-    """Return the smallest and the largest finite value."""
+    """Return the smallest and the largest value, of those that are finite and no blocked scores."""
     if value.dtype == torch.bool:
         value = value.to(torch.uint8)
     if not value.numel():
         return None, None
     low, high = (x.item() for x in torch.aminmax(value))
     # Where there is a NaN both are NaN.
-    if math.isfinite(low) and math.isfinite(high):
+    if math.isfinite(low) and math.isfinite(high) and low > -BLOCKED:
         return low, high
-    return _finite_range(value[value.isfinite()])
+    return _finite_range(value[value.isfinite() & (value > -BLOCKED)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from glassformer.errors import UsageError
@@ -20,7 +20,7 @@ MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; of longer ones only a window is."""
 MAX_TEXT = 1 << 20
 """Maximum characters of a text; the server's limit is lower."""
-MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW = 4096, 512, 32, 1024
+MAX_PREFIX, MAX_PAD, MAX_BEAM, MAX_NEW, MAX_EDITS = 4096, 512, 32, 1024, 64
 """Limits of one request."""
 
 
@@ -44,6 +44,18 @@ class TraceRequest:
     """Model of an ensemble to trace, counted from 1."""
     window_start: int = 0
     """First position shown of a text that is too long to be shown whole."""
+    edits: tuple[str, ...] = ()
+    """Edits of the forward pass; the tokens are those that are decoded without them."""
+    other_text: str | None = None
+    """A second text, whose values the edits with =B take."""
+
+    def without_edits(self) -> TraceRequest:
+        """Return the request for the same text without edits."""
+        return replace(self, edits=(), other_text=None)
+
+    def of_other_text(self) -> TraceRequest:
+        """Return the request for the second text, of the same weights."""
+        return TraceRequest(self.other_text or "", decode=self.decode, checkpoint=self.checkpoint, member=self.member)
 
     @staticmethod
     def from_dict(data: Any) -> TraceRequest:
@@ -56,7 +68,7 @@ class TraceRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as JSON data."""
-        values = asdict(self) | {"prefix": list(self.prefix), "decode": dict(self.decode)}
+        values = asdict(self) | {"prefix": list(self.prefix), "decode": dict(self.decode), "edits": list(self.edits)}
         defaults = {f.name: f.default for f in fields(self)}
         return {k: v for k, v in values.items() if k == "text" or (v != defaults[k] and v not in ([], {}))}
 
@@ -136,6 +148,15 @@ def check_ids(name: str, value: Any) -> tuple[int, ...]:
     return tuple(check_id(f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
+def check_edits(name: str, value: Any) -> tuple[str, ...]:
+    """Return a list of edits in the form in which they are printed; their steps are checked elsewhere."""
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{name} should be a list of edits, not {_json_type(value)}")
+    if len(value) > MAX_EDITS:
+        raise UsageError(f"{name} has {len(value):,} edits, more than {MAX_EDITS}")
+    return tuple(check_text(f"{name}[{i}]", item) for i, item in enumerate(value))
+
+
 def check_checkpoint(name: str, value: Any) -> str:
     """Return the name of a checkpoint, which cannot lead out of the run folder."""
     if not isinstance(value, str) or not CHECKPOINT.fullmatch(value):
@@ -196,4 +217,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "checkpoint": check_checkpoint,
     "member": check_integer(1, 100),
     "window_start": check_integer(0, 2**31 - 1),
+    "edits": check_edits,
+    "other_text": check_text,
 }

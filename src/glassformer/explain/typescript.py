@@ -1,7 +1,8 @@
-"""Generate the TypeScript types of the page: `sites.ts` (operations and steps) and `types.ts` (JSON interfaces).
+"""Generate the TypeScript of the page that follows from Python: operations, JSON interfaces, fields of a request.
 
-`make web` writes both files; `make web-check` and a test fail when they are out of date. Operations and steps come from
-`capture/sites.py`; an interface comes from a class whose objects are sent: its fields, their types and docstrings.
+`make web` writes `sites.ts`, `types.ts` and `fields.ts`; `make web-check` and a test fail when they are out of date.
+Operations and steps come from `capture/sites.py`; an interface comes from a class whose objects are sent: its fields,
+their types and docstrings.
 An annotation may name its TypeScript type, `Annotated[str, "Op"]`, or the class of an object that is sent as plain
 JSON, `Annotated[dict[str, Any], Stream]`.
 """
@@ -21,6 +22,7 @@ from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
+from glassformer.explain.effects import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.manifest import Manifest, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
@@ -50,7 +52,7 @@ RENAMED: dict[type, str] = {
 }
 REQUESTS: dict[type, set[str]] = {TraceRequest: set(), AttributeRequest: {"trace", "method"}, EraseRequest: {"trace"}}
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {DecodeConfig: SCORING_FIELDS}
+NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records",)}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 
@@ -103,6 +105,44 @@ def types_ts() -> str:
             "",
         ]
     )
+
+
+def fields_ts() -> str:
+    """Return `fields.ts`: the fields of a trace request with their kinds, by which the page's address holds them."""
+    return "\n".join(
+        [
+            HEADER.format("request.py: the fields of `TraceRequest` and of `DecodeConfig`"),
+            'import type { DecodeSettings, TraceRequest } from "./types";',
+            "",
+            'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";',
+            "",
+            "export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {",
+            *(f"  {name}: {json.dumps(_field_kind(hint))}," for name, hint in get_type_hints(TraceRequest).items()),
+            "};",
+            "",
+            "export const SETTING_FIELDS: Record<keyof DecodeSettings, FieldKind> = {",
+            *(
+                f"  {name}: {json.dumps(_field_kind(hint))},"
+                for name, hint in get_type_hints(DecodeConfig).items()
+                if name not in SCORING_FIELDS
+            ),
+            "};",
+            "",
+        ]
+    )
+
+
+def _field_kind(hint: Any) -> str:
+    """Return how an address holds a field of this type."""
+    kinds: dict[Any, str] = {bool: "flag", int: "number", float: "number", str: "text"}
+    match get_origin(hint), get_args(hint):
+        case origin, kinds_of if origin in (Union, UnionType):
+            return _field_kind(next(kind for kind in kinds_of if kind is not NoneType))
+        case origin, (inner, *_) if origin is tuple:
+            return "numbers" if inner is int else "words"
+        case origin, _ if origin is Mapping:
+            return "settings"
+    return kinds[hint]
 
 
 def _collect(hint: Any, names: dict[type, str]) -> None:
@@ -180,7 +220,7 @@ def _comment(docstring: str | None) -> str:
     return " ".join((docstring or "").split()).replace("*/", "")
 
 
-FILES = {"sites": sites_ts, "types": types_ts}
+FILES = {"sites": sites_ts, "types": types_ts, "fields": fields_ts}
 
 if __name__ == "__main__":
     sys.stdout.buffer.write(FILES[sys.argv[1]]().encode("utf-8"))

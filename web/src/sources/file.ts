@@ -5,7 +5,10 @@ import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, Save
 import { Problem, type Source } from "./source";
 import { axesOf, TensorCache } from "./cache";
 
-const jsonEqual = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+/** JSON with the fields of objects in alphabetical order. */
+const canonical = (value: unknown) =>
+  JSON.stringify(value, (_, one: unknown) => (one && typeof one === "object" && !Array.isArray(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one));
+const jsonEqual = (a: unknown, b: unknown) => canonical(a) === canonical(b);
 const OFFLINE_HINT = "open the run with `glassformer explain` to compute it";
 
 export class FileSource implements Source {
@@ -23,9 +26,8 @@ export class FileSource implements Source {
     return this.data.run;
   }
   async trace(request: TraceRequest): Promise<Manifest> {
-    const found = this.data.traces.find((trace) => jsonEqual(trace.request, request))
-      ?? this.data.traces.find((trace) => trace.request.text === request.text && trace.request.checkpoint === request.checkpoint);
-    if (!found) throw new Problem("This saved page holds one trace and cannot compute another", OFFLINE_HINT);
+    const found = this.data.traces.find((trace) => jsonEqual(trace.request, request));
+    if (!found) throw new Problem("This saved page does not hold the trace of this text with these settings and edits", OFFLINE_HINT);
     return found;
   }
   peek(traceId: string, id: string, slice = ""): TensorValue | null {
@@ -36,11 +38,13 @@ export class FileSource implements Source {
     }
     return this.cache.get(traceId, id, slice, axesOf(this.data.traces.find((one) => one.id === traceId), id));
   }
-  /** A parameter stored with the other trace, if both have the same checkpoint. */
+  /** What is stored with the first trace alone: parameters of the same checkpoint, and steps that edits leave as they are. */
   private shared(traceId: string, id: string) {
-    const [first, second] = this.data.traces;
-    const sameWeights = second?.id === traceId && second.model.checkpoint === first?.model.checkpoint && id in second.params;
-    return sameWeights ? this.data.tensors[first.id]?.[id] : undefined;
+    const first = this.data.traces[0];
+    const trace = this.data.traces.find((one) => one.id === traceId);
+    if (!first || !trace || trace === first) return undefined;
+    const same = trace.edited?.same.includes(id) || (trace.model.checkpoint === first.model.checkpoint && id in trace.params);
+    return same ? this.data.tensors[first.id]?.[id] : undefined;
   }
   async tensor(traceId: string, id: string, slice = "") {
     const value = this.peek(traceId, id, slice);

@@ -2,6 +2,7 @@
  * The page's address: `#/step?node=encoder.0.self.weights&head=2`. It holds the screen, its parameters and the traced
  * text, so that reloading, links and the Back button work.
  */
+import { type FieldKind, REQUEST_FIELDS, SETTING_FIELDS } from "../fields";
 import type { DecodeSettings, TraceRequest } from "../types";
 
 export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare"] as const;
@@ -25,39 +26,53 @@ export function formatHash({ screen, params }: Route): string {
   return `#/${screen}${query ? `?${query}` : ""}`;
 }
 
-const SETTINGS: (keyof DecodeSettings)[] = [
-  "sample", "beam_size", "n_best", "length_penalty", "max_new_tokens", "temperature", "top_k", "top_p", "min_p",
-  "decode_seed",
-];
+/** A field of a request as text, and back; null where the text is none. */
+function toText(kind: FieldKind, value: unknown): string {
+  if (kind === "flag") return value ? "1" : "0";
+  return kind === "numbers" ? (value as number[]).join(".") : kind === "words" ? (value as string[]).join(" ") : String(value);
+}
 
-const whole = (text: string | undefined) => Math.max(0, Math.floor(Number(text))) || undefined;
+function fromText(kind: FieldKind, text: string): unknown {
+  if (kind === "flag") return text === "1";
+  if (kind === "words") return text.split(" ").filter(Boolean);
+  if (kind === "numbers") return text.split(".").map(Number).filter(Number.isInteger);
+  return kind === "text" ? text : Number.isFinite(Number(text)) ? Number(text) : null;
+}
+
+/** Whether a value is that of an absent field. */
+const isAbsent = (value: unknown) => value == null || value === 0 || (Array.isArray(value) && !value.length);
 
 /** The trace request in the address: `prefix` is "" for the first trace, "o." for the second. */
 export function requestFromParams(params: Record<string, string>, prefix = ""): TraceRequest | null {
   const get = (name: string) => params[prefix + name];
-  const text = get("text");
-  if (text === undefined) return null;
-  const settings = SETTINGS.flatMap((name) => {
-    const value = get(name);
-    return value === undefined ? [] : [[name, name === "sample" ? value === "1" : Number(value)]];
-  });
-  const request: TraceRequest = {
-    text,
-    target: get("target"),
-    prefix: get("prefix") ? get("prefix")?.split(".").map(Number).filter(Number.isInteger) : undefined,
-    pad: whole(get("pad")),
-    checkpoint: get("checkpoint") || undefined,
-    member: whole(get("member")),
-    window_start: whole(get("window")),
-    decode: settings.length ? (Object.fromEntries(settings) as Partial<DecodeSettings>) : undefined,
-  };
-  return JSON.parse(JSON.stringify(request)) as TraceRequest; // without undefined fields
+  if (get("text") === undefined) return null;
+  const request: Record<string, unknown> = {};
+  for (const [name, kind] of Object.entries(REQUEST_FIELDS)) {
+    if (kind === "settings") {
+      const given = Object.entries(SETTING_FIELDS).flatMap(([setting, one]) => {
+        const text = get(setting);
+        return text === undefined ? [] : [[setting, fromText(one, text)]];
+      });
+      if (given.length) request[name] = Object.fromEntries(given);
+    } else {
+      const text = get(name);
+      const value = text === undefined ? null : fromText(kind, text);
+      if (!isAbsent(value)) request[name] = value;
+    }
+  }
+  return request as unknown as TraceRequest;
 }
 
 /** The inverse: the parameters to set, or with null to remove. */
 export function paramsFromRequest(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
-  const { text, target, prefix: forced, pad, checkpoint, member, window_start, decode } = request ?? {};
-  const out: Record<string, unknown> = { text, target, prefix: forced?.join(".") || null, pad: pad || null, checkpoint, member, window: window_start || null };
-  for (const name of SETTINGS) out[name] = decode?.[name] === undefined ? null : Number(decode[name]);
-  return Object.fromEntries(Object.entries(out).map(([name, value]) => [prefix + name, value == null ? null : String(value)]));
+  const out: Record<string, string | null> = {};
+  for (const [name, kind] of Object.entries(REQUEST_FIELDS)) {
+    const value = request?.[name as keyof TraceRequest];
+    if (kind !== "settings") out[prefix + name] = isAbsent(value) ? null : toText(kind, value);
+    else for (const [setting, one] of Object.entries(SETTING_FIELDS)) {
+      const chosen = (value as DecodeSettings | undefined)?.[setting as keyof DecodeSettings];
+      out[prefix + setting] = chosen == null ? null : toText(one, chosen);
+    }
+  }
+  return out;
 }

@@ -1,11 +1,12 @@
 /**
- * Keyboard shortcuts for all screens: 1–6 open a screen, [ ] change the layer, , . the head, ? opens the help. A
+ * Keyboard shortcuts for all screens: 1–6 open a screen, [ ] change the layer, , . the head, w goes to the field for
+ * edits, z removes the last edit, v shows before, after or the difference, ? opens the help. A
  * screen handles its own keys (Space, Enter, arrows). Keys are ignored while typing.
  */
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./address";
 import { framed } from "./frame";
-import { go, manifest, route, setParams } from "./page";
+import { go, manifest, route, setParams, shown, SHOWN, undoEdit } from "./page";
 
 /** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
 export function isTyping(event: KeyboardEvent): boolean {
@@ -45,6 +46,12 @@ export function changeLayer(by: number) {
   setParams(exists ? { layer: now, node: moved } : { layer: now });
 }
 
+function openEditField() {
+  const field = document.getElementById("edit");
+  field?.closest("details")?.setAttribute("open", "");
+  field?.focus();
+}
+
 function onKey(event: KeyboardEvent) {
   if (isTyping(event) || event.defaultPrevented || document.querySelector("dialog[open]")) return;
   for (const listener of listeners) {
@@ -56,6 +63,9 @@ function onKey(event: KeyboardEvent) {
   else if (event.key === "]") changeLayer(1);
   else if (event.key === ",") changeHead(-1);
   else if (event.key === ".") changeHead(1);
+  else if (event.key === "z") undoEdit();
+  else if (event.key === "v") setParams({ show: SHOWN[(SHOWN.indexOf(shown.value) + 1) % SHOWN.length] ?? null });
+  else if (event.key === "w") openEditField();
   else if (event.key === "?") document.querySelector<HTMLDialogElement>("dialog.help")?.showModal();
   else return;
   event.preventDefault();

@@ -2,6 +2,7 @@
  * The page's state as signals, and the functions that change it. The address is the source of truth: `go` and
  * `setParams` write it, and everything else is derived from it.
  */
+import { differenceOf, withDifferences } from "../sources/difference";
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
@@ -11,19 +12,42 @@ import { computed, effect, Loader, type Signal, signal, toErrorMessage, type Err
 
 /** The data inlined in an exported page, or null on a served page. */
 const inlined = document.getElementById("glassformer-data")?.textContent;
-export const source: Source = inlined ? new FileSource(JSON.parse(inlined) as SavedPageData) : new LiveSource();
+export const source: Source = withDifferences(inlined ? new FileSource(JSON.parse(inlined) as SavedPageData) : new LiveSource());
 export const route = signal<Route>(parseHash(location.hash));
 const run = new Loader<RunInfo>();
 const first = new Loader<Manifest>();
 const second = new Loader<Manifest>();
-const loaders = [run, first, second];
+const third = new Loader<Manifest>();
+const loaders = [run, first, second, third];
 export const runFacts = run.result;
 /** The requested texts; their traces may be pending. */
 export const text = signal("");
 export const otherText = signal<string | undefined>(undefined);
-/** The trace shown, and the second one of Compare. */
-export const manifest = first.result;
+/** The trace without edits, the same text with edits, and the second trace of Compare. */
+export const base = first.result;
 export const other = second.result;
+/** The edits in the address, or of a saved page. */
+export const edits = computed([route, runFacts], () => requestOf(route.value).edits ?? []);
+/** The trace with the edits of the address; null while it is computed, so that an earlier answer is never shown as new. */
+export const edited = computed([base, third.result, edits], () => {
+  const [before, after] = [base.value, third.result.value];
+  const same = before && after && JSON.stringify({ ...after.request, edits: undefined, other_text: undefined }) === JSON.stringify(before.request);
+  return same && after.request.edits?.join(" ") === edits.value.join(" ") ? after : null;
+});
+export const SHOWN = ["before", "after", "difference"] as const;
+export type Shown = (typeof SHOWN)[number];
+/** Which trace the pictures show: without edits, with edits, or their difference. */
+export const shown = computed([route, edits], (): Shown => {
+  const { screen, params } = route.value;
+  if (!edits.value.length || screen === "why" || screen === "compare" || params.view === "alignment") return "before";
+  return SHOWN.find((one) => one === params.show) ?? "after";
+});
+const difference = computed([base, edited], () => edited.value && base.value && differenceOf(edited.value, base.value));
+/** The trace shown. */
+export const manifest = computed([base, edited, difference, shown], () => {
+  const chosen = { before: base.value, after: edited.value, difference: difference.value }[shown.value];
+  return chosen ?? base.value;
+});
 /** Description of the pending request; null: none. */
 export const busy = computed(loaders.map((loader) => loader.busy), () => loaders.map((loader) => loader.busy.value).find(Boolean) ?? null);
 const otherProblem = signal<ErrorMessage | null>(null);
@@ -84,15 +108,28 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
 
 const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased"];
 
-/** Traces another text, or the same with other settings. Parameters that refer to the old trace are removed. */
+/** Traces another text, or the same with other settings, with the same edits. Parameters of the old trace are removed. */
 export function trace(request: TraceRequest) {
   const dropped = Object.fromEntries(TRACE_PARAMS.map((name) => [name, null]));
-  write({ ...route.value, params: withPatch(route.value.params, { ...dropped, ...paramsFromRequest(request) }) }, false);
+  const { other_text } = requestOf(route.value);
+  const params = paramsFromRequest({ edits: [...edits.value], other_text, ...request });
+  write({ ...route.value, params: withPatch(route.value.params, { ...dropped, ...params }) }, false);
+}
+
+/** Sets the edits, with a new history entry, so that Back undoes. */
+export function setEdits(next: readonly string[], otherText = requestOf(route.value).other_text) {
+  const request: TraceRequest = { ...requestOf(route.value), edits: [...next], other_text: next.length ? otherText : undefined };
+  write({ ...route.value, params: withPatch(route.value.params, { ...paramsFromRequest(request), ...(next.length ? {} : { show: null }) }) }, false);
 }
 
 /** Sets the second trace, for Compare; null removes it. */
 export function traceOther(request: TraceRequest | null) {
   write({ ...route.value, params: withPatch(route.value.params, paramsFromRequest(request, "o.")) }, false);
+}
+
+/** Removes the last edit. */
+export function undoEdit() {
+  if (edits.value.length) setEdits(edits.value.slice(0, -1));
 }
 
 export function reportError(error: unknown) {
@@ -105,23 +142,31 @@ export async function start() {
   addEventListener("popstate", () => (route.value = parseHash(location.hash)));
   await run.load("Opening the run", () => source.run());
   if (!runFacts.value) return;
-  const wanted = (prefix: string, otherwise: () => TraceRequest | null) => computed([route], () => JSON.stringify(requestFromParams(route.value.params, prefix) ?? otherwise()));
-  effect(wanted("", firstRequest), (request) => {
+  const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));
+  effect(json(() => withoutEdits(requestOf(route.value))), (request) => {
     const asked = JSON.parse(request) as TraceRequest;
     text.value = asked.text;
     void first.load("Tracing", () => source.trace(asked));
   });
-  effect(wanted("o.", secondRequest), (request) => {
+  effect(json(() => requestFromParams(route.value.params, "o.") ?? secondRequest()), (request) => {
     const asked = JSON.parse(request) as TraceRequest | null;
     otherText.value = asked?.text;
     void second.load("Tracing the second", asked && (() => source.trace(asked)));
   });
+  effect(json(() => (edits.value.length ? requestOf(route.value) : null)), (request) => {
+    const asked = JSON.parse(request) as TraceRequest | null;
+    void third.load("Tracing with edits", asked && (() => source.trace(asked)));
+  });
 }
 
-function firstRequest(): TraceRequest {
-  return source.stored[0]?.request ?? runFacts.value?.start?.[0] ?? { text: runFacts.value?.examples[0] ?? "" };
+const withoutEdits = ({ edits: _, other_text: __, ...request }: TraceRequest): TraceRequest => request;
+
+/** The request in the address, or the first one of the run or the saved page. */
+function requestOf({ params }: Route): TraceRequest {
+  return requestFromParams(params) ?? source.stored.find((one) => one.edited)?.request ?? source.stored[0]?.request
+    ?? runFacts.value?.start?.[0] ?? { text: runFacts.value?.examples[0] ?? "" };
 }
 
 function secondRequest(): TraceRequest | null {
-  return source.stored[1]?.request ?? runFacts.value?.start?.[1] ?? null;
+  return source.stored.slice(1).find((one) => !one.edited)?.request ?? runFacts.value?.start?.[1] ?? null;
 }

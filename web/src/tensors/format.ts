@@ -1,11 +1,13 @@
 /** Formats numbers and names for people: a minus sign, few digits, layers and heads counted from 1. */
 import type { AxisName, TraceNode } from "../types";
+import { BLOCKED } from "./tensor";
 
 const MINUS = "\u2212";
 
 /** Three significant digits or so: "0.0312", "−1.50", "1.2e−9", "0". */
 export function number(x: number, digits = 3): string {
   if (Number.isNaN(x)) return "nan";
+  if (x < -BLOCKED && Number.isFinite(x)) return "blocked";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : `${MINUS}∞`;
   const size = Math.abs(x);
   let text: string;

@@ -3,6 +3,7 @@
  * does not depend on hue alone. `views/Matrix.tsx` lays it out.
  */
 import { css, mix, type Palette, shade } from "./colour";
+import { BLOCKED } from "./tensor";
 
 export interface Heat {
   rows: number;
@@ -49,7 +50,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
   const context = canvas.getContext("2d");
   if (!context) return;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const hatched = heat.mask ? hatch(context, heat) : "";
+  const hatched = hatch(context, heat);
   const gap = cellWidth >= 9 && cellHeight >= 9 ? 1 : 0;
   const line = css(mix(colours.paper, colours.ink, 0.1));
   if (gap) {
@@ -64,7 +65,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
       const wide = Math.round((col + 1) * cellWidth) - left - gap;
       const at = row * cols + col;
       const value = heat.data[at] ?? NaN;
-      const masked = heat.mask ? heat.mask[at] === 0 : false;
+      const masked = value < -BLOCKED || (heat.mask ? heat.mask[at] === 0 : false);
       const colour = shade(value, heat.limit, heat.scale, colours);
       context.fillStyle = masked ? hatched : css(colour);
       context.fillRect(left, top, wide, tall);

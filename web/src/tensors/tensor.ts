@@ -10,12 +10,15 @@ export interface TensorValue {
   dtype: "f16" | "f32" | "i32" | "u8";
 }
 
-/** The largest finite magnitude. */
+/** Scores beyond this size are of blocked keys. */
+export const BLOCKED = 1e30;
+
+/** The largest magnitude, of finite values that are not blocked. */
 export function magnitude(data: ArrayLike<number>): number {
   let limit = 0;
   for (let i = 0; i < data.length; i++) {
     const size = Math.abs(data[i]!);
-    if (size > limit && Number.isFinite(size)) limit = size;
+    if (size > limit && size < BLOCKED) limit = size;
   }
   return limit;
 }
@@ -52,21 +55,7 @@ export function decodeBase64(text: string): ArrayBuffer {
  * first axes, such as a head or one of its rows, gives a view; other slices are copied.
  */
 export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice: string): TensorValue {
-  const picks: (number[] | null)[] = tensor.shape.map(() => null);
-  const dropped = new Set<number>();
-  for (const part of slice.split(";").filter(Boolean)) {
-    const [name = "", spec = ""] = part.split(":");
-    const axis = axes.indexOf(name);
-    if (axis < 0) throw new RangeError(`no axis ${name} here`);
-    if (spec.includes("-")) {
-      const [start = 0, end = 0] = spec.split("-").map(Number);
-      const stop = Math.min(end, tensor.shape[axis]!);
-      picks[axis] = Array.from({ length: Math.max(0, stop - start) }, (_, i) => start + i);
-    } else {
-      picks[axis] = spec.split(".").map(Number);
-      if (!spec.includes(".")) dropped.add(axis);
-    }
-  }
+  const { picks, dropped } = parseSlice(tensor.shape, axes, slice);
   const first = dropped.size;
   if ([...dropped].every((axis) => axis < first && picks[axis]![0]! < tensor.shape[axis]!) && !picks.slice(first).some(Boolean)) {
     const shape = tensor.shape.slice(first);
@@ -74,13 +63,48 @@ export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice:
     const place = picks.slice(0, first).reduce((at, pick, axis) => at * tensor.shape[axis]! + pick![0]!, 0);
     return { shape, data: tensor.data.subarray(place * size, (place + 1) * size), dtype: tensor.dtype };
   }
-  // Flat offsets of the selected values, extended axis by axis.
-  let offsets = [0];
-  tensor.shape.forEach((size, axis) => {
-    const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);
-    offsets = offsets.flatMap((offset) => pick.map((i) => (i < size ? offset * size + i : NaN)));
-  });
+  const offsets = offsetsOf(tensor.shape, picks);
   const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset]!));
   const sizes = tensor.shape.map((size, axis) => picks[axis]?.length ?? size);
   return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
 }
+
+interface Picks {
+  /** The indices along each axis; null: all. */
+  picks: (number[] | null)[];
+  /** The axes with a single index. */
+  dropped: Set<number>;
+}
+
+function parseSlice(shape: readonly number[], axes: readonly string[], slice: string): Picks {
+  const picks: (number[] | null)[] = shape.map(() => null);
+  const dropped = new Set<number>();
+  for (const part of slice.split(";").filter(Boolean)) {
+    const [name = "", spec = ""] = part.split(":");
+    const axis = axes.indexOf(name);
+    if (axis < 0) throw new RangeError(`no axis ${name} here`);
+    if (spec.includes("-")) {
+      const [start = 0, end = 0] = spec.split("-").map(Number);
+      const stop = Math.min(end, shape[axis]!);
+      picks[axis] = Array.from({ length: Math.max(0, stop - start) }, (_, i) => start + i);
+    } else {
+      picks[axis] = spec.split(".").map(Number);
+      if (!spec.includes(".")) dropped.add(axis);
+    }
+  }
+  return { picks, dropped };
+}
+
+/** Flat offsets of the selected values, extended axis by axis. */
+function offsetsOf(shape: readonly number[], picks: Picks["picks"]): number[] {
+  let offsets = [0];
+  shape.forEach((size, axis) => {
+    const pick = picks[axis] ?? Array.from({ length: size }, (_, i) => i);
+    offsets = offsets.flatMap((offset) => pick.map((i) => (i < size ? offset * size + i : NaN)));
+  });
+  return offsets;
+}
+
+/** Flat offsets of the values of a slice. */
+export const sliceOffsets = (shape: readonly number[], axes: readonly string[], slice: string) =>
+  offsetsOf(shape, parseSlice(shape, axes, slice).picks);

@@ -3,8 +3,9 @@
  * over a vocabulary only the candidates shown are checked.
  */
 import * as ops from "../tensors/ops";
-import type { TensorValue } from "../tensors/tensor";
+import { BLOCKED, magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
 import type { Manifest, Prediction, TraceNode } from "../types";
+import { editsOf } from "./edits";
 import { OPERATIONS } from "./operations";
 import { inputData, requireParam, param, predictionAt, PROBABILITIES, type TensorReader, rowOf, type Step, Unavailable } from "./stepData";
 
@@ -20,7 +21,7 @@ export interface CheckResult {
 function maxDifference(a: ops.Numbers, b: ops.Numbers): number {
   let largest = 0;
   for (let i = 0; i < a.length; i++) {
-    const difference = a[i] === b[i] ? 0 : Math.abs(a[i]! - b[i]!);
+    const difference = a[i] === b[i] || (a[i]! < -BLOCKED && b[i]! < -BLOCKED) ? 0 : Math.abs(a[i]! - b[i]!);
     if (!(difference <= largest)) largest = Number.isNaN(difference) ? Infinity : difference;
   }
   return largest;
@@ -54,21 +55,45 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
   };
   try {
     const comparison = comparisonOf(trace, node, position);
-    const computed = await comparison.recompute(get);
     const shown = await comparison.shown(get);
-    const words = comparison.words || (isF16 ? "from values saved as 16-bit floats" : "");
+    const recompute = async (read: Step["get"]) => withEdits(trace, node, await comparison.recompute(read), shown, read);
+    const computed = await recompute(get);
+    const words = [comparison.words, editWords(trace, node), isF16 && "from values saved as 16-bit floats"].filter(Boolean).join(", ");
     if (computed.length !== shown.length) {
       return { state: "bad", delta: Infinity, words: `expected ${computed.length} values, got ${shown.length}` };
     }
-    const [delta, largest] = [maxDifference(computed, shown), maxDifference(shown, new Float64Array(shown.length))];
+    const [delta, largest] = [maxDifference(computed, shown), magnitude(shown)];
     const allowed = isF16
-      ? 4 * maxDifference(computed, await comparison.recompute(async (id, slice) => perturbed(await get(id, slice)))) + 2 * (largest * F16_RELATIVE + F16_ABSOLUTE)
+      ? 4 * maxDifference(computed, await recompute(async (id, slice) => perturbed(await get(id, slice)))) + 2 * (largest * F16_RELATIVE + F16_ABSOLUTE)
       : 1e-4 * largest;
     return { state: delta <= allowed ? "ok" : "bad", delta, words };
   } catch (error) {
     if (error instanceof Unavailable) return { state: "unavailable", delta: null, words: error.message };
     throw error;
   }
+}
+
+/** What scores of blocked keys are set to: the lowest 32-bit float, halved. */
+const BLOCKED_SCORE = -(2 - 2 ** -23) * 2 ** 126;
+
+/** The recomputed values of a step with its edits, as the forward pass used them. */
+async function withEdits(trace: Manifest, node: TraceNode, values: ops.Numbers, shown: ops.Numbers, get: Step["get"]): Promise<ops.Numbers> {
+  const edits = editsOf(trace, node.id);
+  if (!edits.length) return values;
+  if (node.axes.at(-1)?.name === "vocab") throw new Unavailable("the logits were edited");
+  const edited = Float64Array.from(values);
+  for (const { slice, kind, number, source } of edits) {
+    const from = kind === "skip" ? (await get(source)).data : kind === "B" ? shown : null;
+    for (const i of sliceOffsets(node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name), slice)) {
+      edited[i] = from ? from[i]! : kind === "scale" ? edited[i]! * number : kind === "set" ? number : BLOCKED_SCORE;
+    }
+  }
+  return edited;
+}
+
+function editWords(trace: Manifest, node: TraceNode): string {
+  const kinds = editsOf(trace, node.id).map((edit) => edit.kind);
+  return kinds.includes("B") ? "except the values of the second text" : kinds.length ? "with what you set" : "";
 }
 
 /** What to recompute and what to compare it with: all values of a step, or the candidates of one prediction. */

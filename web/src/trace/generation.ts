@@ -52,12 +52,8 @@ export function requestWithPrefix(manifest: Manifest, prefix: number[]): TraceRe
  * traces are the same tokens.
  */
 export function teacherForcedRequest(manifest: Manifest, checkpoint: string): TraceRequest {
-  const { text, decode, member, pad, window_start, target, prefix = [] } = manifest.request;
-  const request: TraceRequest = { text };
-  if (decode) request.decode = decode;
-  if (member) request.member = member;
-  if (pad) request.pad = pad;
-  if (window_start) request.window_start = window_start;
+  const { target, prefix = [], checkpoint: _, edits: __, other_text: ___, ...kept } = manifest.request;
+  const request: TraceRequest = kept;
   if (checkpoint !== "model") request.checkpoint = checkpoint;
   const { ids, special, n_given, text: output } = outputStream(manifest);
   if (hasSource(manifest)) {

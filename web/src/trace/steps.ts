@@ -130,7 +130,7 @@ export function formula(node: TraceNode, model: ModelInfo): string {
 
 /** Sequential for weights, masks and ids, signed for other values. */
 export const scaleOfNode = (node: TraceNode) =>
-  node.op === "softmax" || node.op === "mask" || node.dtype === "i32" ? "sequential" as const : "signed" as const;
+  !node.attrs.difference && (node.op === "softmax" || node.op === "mask" || node.dtype === "i32") ? "sequential" as const : "signed" as const;
 
 /** All nodes, and the probabilities at the end. */
 export function stepsOf(trace: Manifest): TraceNode[] {

@@ -74,6 +74,7 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
     Raises:
         UsageError: the prediction, class or token does not exist, or target and foil are the same.
     """
+    inference.check_not_edited()
     task, tokenizer = inference.subject.task, inference.subject.task.tokenizer
     prediction = inference.predictions[prediction_index(inference, request.prediction)]
     classes = inference.is_classifier

@@ -18,8 +18,7 @@ from glassformer.explain.capture.records import Record
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sites import resolve, state_before
 from glassformer.explain.record_store import axis_indices
-
-MAX_EDITS = 64
+from glassformer.explain.request import MAX_EDITS
 
 
 class Edits:
@@ -72,6 +71,17 @@ class Edits:
                 if axes and (edit.kind == "B" or any(item.partition(":")[0] in axes for item in edit.slice.split(";"))):
                     found[str(self.edits[number])] = None
         return list(found)
+
+    def applied(self) -> list[tuple[int, str, str, str, float, str]]:
+        """Return (number of the edit, step, slice, kind, number, step whose values are used) in order of application."""
+        found, blocked = [], []
+        for step, planned in self._plan.items():
+            for number, edit in planned:
+                source = self._before[step] if edit.kind == "skip" else step
+                found.append((number, step, edit.slice, edit.kind, edit.number, source))
+                if edit.kind == "blocked":
+                    blocked.append((number, _weights_of(step), edit.slice, "set", 0.0, _weights_of(step)))
+        return found + blocked
 
     def check_fired(self) -> None:
         """Check that every edit has acted.

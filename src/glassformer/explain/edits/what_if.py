@@ -6,96 +6,99 @@ what the model would say instead.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import replace
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exact_inference import exact_forward
+from glassformer.explain.answers import Answer, class_answer
+from glassformer.explain.capture.records import Check
+from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
+from glassformer.explain.effects import AppliedEdit, Effect, WhatIf
+from glassformer.explain.ensemble_member import ensemble_class_answer
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.predictions import Prediction, top_predictions
-from glassformer.explain.trace import Trace, trace
+from glassformer.explain.record_store import RecordStore
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.subject import LoadedSubject, Subject
+from glassformer.explain.trace import trace
+from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What edits change in one prediction.
+def explain_edited(
+    subject: Subject,
+    request: TraceRequest,
+    trace_id: str,
+    explain: Callable[[Subject, TraceRequest], ExplanationData] = compute_explanation,
+) -> ExplanationData:
+    """Return the explanation of a text under the edits of the request: the tokens are those without edits.
 
-    Attributes:
-        position: position of the prediction; None for the whole text, by a classifier.
-        target: the class or token that is followed: the model's own prediction, or the token that follows in the text.
-        contrast: what it is compared with: what the edited model predicts instead, else the second most probable.
-        before: the most probable class or token without edits.
-        after: the same with edits.
-        difference_before: logit of the target minus that of the contrast, without edits.
-        difference_after: the same with edits.
-        log_prob_before: log-probability of the target without edits, in nats.
-        log_prob_after: the same with edits.
-        rank_after: number of classes or tokens with a larger logit than the target, with edits.
-        kl: Kullback–Leibler divergence of the distribution with edits from that without, in nats.
+    Args:
+        subject: a loaded `Run`.
+        request: a request with edits.
+        trace_id: the name of the explanation on the page.
+        explain: returns the explanation of a request without edits, perhaps one computed before.
+
+    Raises:
+        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
+        CheckpointError, DivergedError: as in `compute_explanation`.
     """
-
-    position: int | None
-    target: str
-    contrast: str
-    before: str
-    after: str
-    difference_before: float
-    difference_after: float
-    log_prob_before: float
-    log_prob_after: float
-    rank_after: int
-    kl: float
+    base = explain(subject, request.without_edits())
+    other = None if request.other_text is None else explain(subject, request.of_other_text())
+    return edited_explanation(base, request, trace_id, what_if(base, request.edits, other))
 
 
-@dataclass(frozen=True, eq=False)
-class WhatIf:
-    """The result of edits on one explanation.
-
-    Attributes:
-        edits: the edits, as text.
-        unchanged: those that changed no number.
-        answer_before: the class, or the text that was decoded, without edits.
-        answer_after: the same with edits; None where it was not decoded again.
-        why_not: why it was not decoded again; empty if it was.
-        effects: what changes at each position that is predicted.
-        trace: the records of the edited pass.
-    """
-
-    edits: list[str]
-    unchanged: list[str]
-    answer_before: str
-    answer_after: str | None
-    why_not: str
-    effects: list[Effect]
-    trace: Trace
-
-    @property
-    def changed(self) -> list[Effect]:
-        """Return the effects at positions where the most probable class or token is another one."""
-        return [effect for effect in self.effects if effect.before != effect.after]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the records as JSON data."""
-        fields = {name: value for name, value in vars(self).items() if name not in ("effects", "trace")}
-        return fields | {"effects": [asdict(effect) for effect in self.effects]}
+def edited_explanation(base: ExplanationData, request: TraceRequest, trace_id: str, result: WhatIf) -> ExplanationData:
+    """Return the explanation of a text under edits, given that without them and the result of the edits."""
+    predictions = _predictions(base, result.records["logits"].value)
+    return replace(
+        base,
+        request=request,
+        id=trace_id,
+        records=result.records,
+        predictions=predictions,
+        answer=_answer_line(base, predictions, result),
+        checks=[_untouched(base, result)],
+        edited=result,
+    )
 
 
-def what_if(explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None) -> WhatIf:
+def _answer_line(base: ExplanationData, predictions: list[Prediction], result: WhatIf) -> Answer:
+    if base.is_classifier and base.together is None:
+        return class_answer(predictions[0])
+    after = result.answer_after if base.together is None else result.ensemble_after
+    return base.answer if after is None else {"headline": after, "detail": "with the edits"}
+
+
+def _untouched(base: ExplanationData, result: WhatIf) -> Check:
+    """Compare the steps before the first edited one with those of the pass without edits: equal to the bit."""
+    edited = {applied.step for applied in result.applied}
+    value = 0.0
+    for id in itertools.takewhile(lambda id: id not in edited, result.records):
+        if id not in result.same:
+            value = max(value, float((result.records[id].value.double() - base.records[id].value.double()).abs().max()))
+    meaning = "The largest difference between the steps before the first edit, with edits and without."
+    return Check("before the first edit", value, 0.0, value == 0.0, meaning)
+
+
+def what_if(
+    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, *, again: bool = True
+) -> WhatIf:
     """Return what the model predicts when steps of its forward pass are replaced.
 
     Args:
         explanation: the explanation of the text, of at most 128 tokens.
         edits: edits as text (`grammar.py`).
         other: the explanation of a second text by the same model, for =B.
+        again: decode again, which takes most of the time.
 
     Raises:
         UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
@@ -109,8 +112,8 @@ def what_if(explanation: ExplanationData, edits: Sequence[str], other: Explanati
         return Edits(edits, records, None if other is None else other.records)
 
     tap = apply()
-    with tuned(subject.device), torch.no_grad(), trace(subject.model, tap=tap) as edited:
-        exact_forward(subject.model, **explanation.model_inputs)
+    lengths = {stream.name: len(stream) for stream in explanation.streams}
+    edited = RecordStore(subject.model, explanation.model_inputs, lengths, tap=tap)
     tap.check_fired()
     after = _predictions(explanation, edited["logits"].value)
     logits = [_rows(e["logits"].value) for e in (records, edited)]
@@ -118,13 +121,20 @@ def what_if(explanation: ExplanationData, edits: Sequence[str], other: Explanati
         _effect(explanation, i, logits[0][i], logits[1][i], after[i])
         for i in ([0] if explanation.is_classifier else explanation.generated)
     ]
-    answer, why_not = _answer(explanation, after, tap, lambda: trace(subject.model, lambda _: False, tap=apply()))
-    texts = [str(edit) for edit in tap.edits]
-    return WhatIf(texts, tap.unchanged, _headline(explanation), answer, why_not, effects, edited)
-
-
-def _headline(explanation: ExplanationData) -> str:
-    return explanation.predictions[0].top[0].piece if explanation.is_classifier else explanation.streams[-1].text
+    answer, ensemble_after, why_not = _decode_again(explanation, after, tap, apply) if again else (None, None, "")
+    return WhatIf(
+        edits=[str(edit) for edit in tap.edits],
+        applied=[AppliedEdit(*fields) for fields in tap.applied()],
+        unchanged=tap.unchanged,
+        answer_before=(explanation.answer if explanation.together is None else explanation.together.own)["headline"],
+        answer_after=answer,
+        ensemble_before=None if explanation.together is None else explanation.answer["headline"],
+        ensemble_after=ensemble_after,
+        why_not=why_not,
+        same=[id for id, record in edited.items() if torch.equal(record.value, records[id].value)],
+        effects=effects,
+        records=edited,
+    )
 
 
 def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:
@@ -161,16 +171,28 @@ def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: P
     )
 
 
-def _answer(
-    explanation: ExplanationData, after: list[Prediction], tap: Edits, edited: Callable[[], AbstractContextManager[Any]]
-) -> tuple[str | None, str]:
-    """Return what the model answers under edits, and if it was not decoded again, why."""
+def _decode_again(
+    explanation: ExplanationData, after: list[Prediction], tap: Edits, apply: Callable[[], Edits]
+) -> tuple[str | None, str | None, str]:
+    """Return what the model answers under edits, what its ensemble does, and if it was not decoded again, why."""
+    subject, request = explanation.subject, explanation.request
+    whole = subject.base if isinstance(subject, LoadedSubject) and explanation.together is not None else None
     if explanation.is_classifier:
-        return after[0].top[0].piece, ""
-    if explanation.request.target is not None:
-        return None, "the text was given, so it is not decoded again"
+        answer = after[0].top[0].piece
+        if whole is None:
+            return answer, None, ""
+        with trace(subject.model, lambda _: False, tap=apply()):
+            of_all = ensemble_class_answer(whole.task, cast(Ensemble, whole.model), explanation.model_inputs)
+        return answer, of_all["headline"], ""
+    if request.target is not None:
+        return None, None, "the text was given, so it is not decoded again"
     if placed := tap.at_positions_of(explanation.streams[-1].name):
-        return None, f"not decoded again, as {placed[0]} is about positions of this text"
-    with tuned(explanation.subject.device), edited():
-        encoded = encode(explanation.subject, explanation.request)
-    return encoded.streams[-1].text, ""
+        return None, None, f"not decoded again, as {placed[0]} is about positions of this text"
+    answers: list[str | None] = []
+    for one in (subject, whole):
+        if one is None:
+            answers.append(None)
+            continue
+        with tuned(subject.device), trace(subject.model, lambda _: False, tap=apply()):
+            answers.append(encode(one, request).answer)
+    return answers[0], answers[1], ""

@@ -17,6 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
+from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
@@ -49,16 +50,11 @@ class Service:
         return {**run_info(self.subject), "start": self.start}
 
     def trace(self, body: dict[str, Any]) -> Manifest:
-        """Trace a text and return its manifest; the least recently used trace is dropped."""
+        """Trace a text and return its manifest."""
         request = _trace_request(body)
         with self._model_lock:
-            explanation = compute_explanation(self.subject, request, f"t{next(self._numbers)}")
-        result = manifest(explanation)
-        with self._traces_lock:
-            self._traces[explanation.id] = explanation
-            while len(self._traces) > MAX_TRACES:
-                self._traces.popitem(last=False)
-        return result
+            explanation = self._explain_edited(request) if request.edits else self._explain(self.subject, request)
+            return manifest(explanation)
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
@@ -100,6 +96,28 @@ class Service:
         """Return how a text is decoded, without tracing."""
         with self._model_lock:
             return compute_decoding(self.subject, _trace_request(body))
+
+    def _explain(self, subject: Subject, request: TraceRequest) -> ExplanationData:
+        """Return the explanation of a request without edits, which is kept."""
+        return self._keep(compute_explanation(subject, request, f"t{next(self._numbers)}"))
+
+    def _explain_edited(self, request: TraceRequest) -> ExplanationData:
+        """Return the explanation of a request with edits; that without edits is computed only if it is not kept."""
+
+        def explain(subject: Subject, request: TraceRequest) -> ExplanationData:
+            with self._traces_lock:
+                kept = next((e for e in self._traces.values() if e.request == request), None)
+            return kept or self._explain(subject, request)
+
+        return self._keep(explain_edited(self.subject, request, f"t{next(self._numbers)}", explain))
+
+    def _keep(self, explanation: ExplanationData) -> ExplanationData:
+        """Keep an explanation; the least recently used one is dropped."""
+        with self._traces_lock:
+            self._traces[explanation.id] = explanation
+            while len(self._traces) > MAX_TRACES:
+                self._traces.popitem(last=False)
+        return explanation
 
     def _find(self, trace_id: str) -> ExplanationData:
         with self._traces_lock:

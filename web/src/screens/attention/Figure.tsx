@@ -29,6 +29,7 @@ export interface FigureProps {
   colName: string;
   /** "attends most to", "is aligned with". */
   verb: string;
+  scale?: "signed" | "sequential";
 }
 
 export function Figure(props: FigureProps) {
@@ -61,7 +62,7 @@ export function Figure(props: FigureProps) {
   return (
     <div class="attention-figure" data-view="figure">
       <Matrix
-        node={props.node} slice={props.slice} value={value} mask={maskValue} scale="sequential"
+        node={props.node} slice={props.slice} value={value} mask={maskValue} scale={props.scale ?? "sequential"}
         rowLabels={figureData.rows} colLabels={figureData.cols} rowName={rowName} colName={colName}
         cell={[Math.max(0, row), Math.max(0, col)]} onSelect={choose} litRow={pointed}
         onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={title}

@@ -18,6 +18,7 @@ export interface HeadGridProps {
   layers: Map<string, LayerValues>;
   rows: Label[];
   cols: Label[];
+  scale: "signed" | "sequential";
 }
 
 interface Entry {
@@ -51,7 +52,7 @@ export function HeadGrid(props: HeadGridProps) {
         aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${largest}`}`}
         data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
       >
-        <Thumb grid={grid} mask={mask} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
+        <Thumb grid={grid} mask={mask} scale={props.scale} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
         <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
       </button>
     );

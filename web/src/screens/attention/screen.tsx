@@ -4,7 +4,7 @@
  */
 import { route, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
-import { type View, viewOf } from "../../trace/heads";
+import { type AttentionGroup, type View, viewOf } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { AlignmentView } from "./AlignmentView";
@@ -18,25 +18,27 @@ export function AttentionScreen({ trace }: { trace: Manifest }) {
     <>
       <h1 class="visually-hidden">Attention</h1>
       <Toolbar view={view} />
-      {view.name === "heads" && <HeadsView manifest={trace} view={view} />}
+      {view.name === "heads" && <HeadsView manifest={trace} view={view} onNextKind={() => openKind(view, view.groups[(view.groups.indexOf(view.group) + 1) % view.groups.length]!)} />}
       {view.name === "alignment" && <AlignmentView manifest={trace} cross={view.cross!} hide={view.hide} />}
       {view.name === "flow" && <FlowView manifest={trace} view={view} />}
     </>
   );
 }
 
-function Toolbar({ view: { name, groups, group, cross, layer, hide } }: { view: View }) {
+function openKind({ layer }: View, { layers }: AttentionGroup) {
+  setParams({ view: null, node: (layers[layer.layer] ?? layers[0]!).weights, cell: null }, { push: true });
+}
+
+function Toolbar({ view }: { view: View }) {
+  const { name, groups, group, cross, hide } = view;
   return (
     <div class="attention-bar">
       <Choices
         name="kind" label="Kind of attention" options={groups.map(({ kind, title }) => [kind, title] as const)} chosen={name === "heads" ? group.kind : null}
-        onChoose={(kind) => {
-          const { layers } = groups.find((one) => one.kind === kind)!;
-          setParams({ view: null, node: (layers[layer.layer] ?? layers[0]!).weights, cell: null }, { push: true });
-        }}
+        onChoose={(kind) => openKind(view, groups.find((one) => one.kind === kind)!)}
       />
       <Choices
-        name="view" label="Derived views" chosen={name} onChoose={(view) => setParams({ view, cell: null }, { push: true })}
+        name="view" label="Derived views" chosen={name} onChoose={(name) => setParams({ view: name, cell: null }, { push: true })}
         options={[...(cross ? [["alignment", "Alignment"] as const] : []), ["flow", "Rollout"]]}
       />
       <label class="attention-hide">

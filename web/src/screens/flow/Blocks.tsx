@@ -3,10 +3,12 @@
  * residual sum. Lines lead from the encoder's output to each cross-attention.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count } from "../../tensors/format";
+import { count, nodeLocation } from "../../tensors/format";
+import { blockOff, headOff } from "../../trace/edits";
 import type { TraceNode } from "../../types";
+import { Switch } from "../../views/EditBar";
 import { stepLink } from "../../views/interaction";
-import { Box, MiniHeatMap } from "./Box";
+import { Box, MiniHeatMap, useMark } from "./Box";
 import type { Block } from "./columns";
 
 export interface Sizes {
@@ -23,7 +25,7 @@ export function StreamState({ node, label, sizes, memory }: { node: TraceNode; l
   return (
     <div class="flow-row">
       <div class="flow-line">
-        <a class="flow-state" {...stepLink(node)} aria-label={label ?? "Residual stream"}>
+        <a class="flow-state" {...stepLink(node)} {...useMark(node.id)} aria-label={label ?? "Residual stream"}>
           <MiniHeatMap node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
         </a>
       </div>
@@ -53,9 +55,7 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
         <div class="flow-heads-box">
           <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${columns}, auto)` }}>
             {Array.from({ length: heads }, (_, h) => (
-              <a key={h} {...stepLink(weights, h)} aria-label={`Attention weights, head ${h + 1}`}>
-                <MiniHeatMap node={weights} head={h} width={sizes.head} height={sizes.head} />
-              </a>
+              <Head key={h} weights={weights} head={h} width={sizes.head} />
             ))}
           </div>
           <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
@@ -65,6 +65,17 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
       {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
       {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
     </>
+  );
+}
+
+function Head({ weights, head, width }: { weights: TraceNode; head: number; width: number }) {
+  return (
+    <span class="flow-head">
+      <a {...stepLink(weights, head)} {...useMark(weights.id, head)} aria-label={`Attention weights, head ${head + 1}`}>
+        <MiniHeatMap node={weights} head={head} width={width} height={width} />
+      </a>
+      <Switch edit={headOff(weights.id, head)} label={`${nodeLocation(weights)}, head ${head + 1}`} />
+    </span>
   );
 }
 
@@ -93,7 +104,7 @@ function description(block: Block, causal: boolean): string {
 }
 
 export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
-  const { norm, residual, mask } = block.parts;
+  const { norm, residual, mask, out } = block.parts;
   return (
     <>
       <div class="flow-row flow-block">
@@ -101,7 +112,9 @@ export function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
           {residual && <a class="flow-plus" {...stepLink(residual)} aria-label="Residual sum"><span aria-hidden="true">+</span></a>}
         </div>
         <div class="flow-branch">
-          <p class="flow-block-name">{NAMES[block.kind]} <span>{description(block, mask?.attrs.kind === "causal")}</span></p>
+          <p class="flow-block-name">
+            {out && <Switch edit={blockOff(out.id)} label={nodeLocation(out)} />} {NAMES[block.kind]} <span>{description(block, mask?.attrs.kind === "causal")}</span>
+          </p>
           <div class={`flow-boxes flow-${block.kind}`}>
             {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
             {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}

@@ -1,7 +1,10 @@
 /** A box of the Flow screen: a small heat map of a node with its name, linked to the node's step. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { manifest } from "../../state/page";
 import { useTensor } from "../../state/resource";
+import { useValue } from "../../state/signals";
+import { editsOf } from "../../trace/edits";
 import { scaleOfNode, title } from "../../trace/steps";
 import type { TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
@@ -17,11 +20,20 @@ export interface BoxProps {
 
 export function Box({ node, width, height, label, head }: BoxProps) {
   return (
-    <a class="flow-box" {...stepLink(node, head)}>
+    <a class="flow-box" {...stepLink(node, head)} {...useMark(node.id, head)}>
       <MiniHeatMap node={node} width={width} height={height} head={head} />
       <span class="flow-label">{label ?? title(node)}</span>
     </a>
   );
+}
+
+/** Attributes that mark what edits change: "edited", or "same" where no number differs. */
+export function useMark(id: string, head?: number): { "data-mark"?: string } {
+  const mark = useValue(manifest, (trace) => {
+    if (!trace?.edited) return undefined;
+    return editsOf(trace, id, head).length ? "edited" : trace.edited.same.includes(id) ? "same" : undefined;
+  });
+  return { "data-mark": mark };
 }
 
 /** The heat map, fetched when it scrolls near the viewport; its size is reserved, to avoid layout shifts. */

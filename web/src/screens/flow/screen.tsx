@@ -5,6 +5,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { count } from "../../tensors/format";
 import type { Manifest, ModelInfo } from "../../types";
+import { layerOff } from "../../trace/edits";
+import { Switch } from "../../views/EditBar";
 import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
 import { type Column, columnsOf, outputOf } from "./columns";
 import { EmbeddingSection, OutputSection } from "./Ends";
@@ -59,7 +61,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
       {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
-          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1}</h3></div>}
+          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1} <Switch edit={layerOff(column.stack, block.layer)} label={`${heading} layer ${block.layer + 1}`} /></h3></div>}
           <BlockRow block={block} sizes={sizes} />
         </div>
       ))}

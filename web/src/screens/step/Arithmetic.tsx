@@ -3,12 +3,21 @@ import { useState } from "preact/hooks";
 import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { number, signed, visible } from "../../tensors/format";
+import { sliceOffsets } from "../../tensors/tensor";
+import { editsOf } from "../../trace/edits";
 import { OPERATIONS } from "../../trace/operations";
 import type { Arithmetic, Cell, Term } from "../../trace/stepData";
 import type { Manifest, TraceNode } from "../../types";
 import { useStableHeight } from "../../views/interaction";
 
 const SHOWN = 8;
+
+/** Whether the cell is within an edit. */
+function setByYou(trace: Manifest, node: TraceNode, { head, row, col }: Cell): boolean {
+  const [shape, names] = [node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name)];
+  const place = [...(names[0] === "head" ? [head] : []), row, col].slice(-shape.length).reduce((at, i, axis) => at * shape[axis]! + i, 0);
+  return editsOf(trace, node.id).some(({ slice }) => sliceOffsets(shape, names, slice).includes(place));
+}
 
 export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
@@ -19,6 +28,7 @@ export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: C
       {error && <p class="note">{error.message}</p>}
       {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
       {worked && worked.terms.length > 0 && <Terms worked={worked} />}
+      {worked && setByYou(trace, node, cell) && <p class="note note-edited">Then set by you to the number above.</p>}
     </div>
   );
 }

@@ -3,6 +3,7 @@
  * and a check of the values.
  */
 import { useMemo } from "preact/hooks";
+import { isDifference } from "../../sources/difference";
 import { framed } from "../../state/frame";
 import { useScreenKeys } from "../../state/keys";
 import { route, selection, setParams } from "../../state/page";
@@ -15,6 +16,7 @@ import type { Manifest } from "../../types";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
 import { Nearest } from "./Nearest";
+import { StepEdits } from "./StepEdits";
 import { CheckLine, StepNumbers } from "./Numbers";
 import { StepList } from "./StepList";
 
@@ -70,14 +72,17 @@ export function StepScreen({ trace }: { trace: Manifest }) {
           {step.source && <CodeView source={step.source} />}
         </div>
         <StepNumbers node={step} cell={cell} trace={trace} />
+        <StepEdits node={step} cell={cell} trace={trace} />
         <Nearest node={step} row={cell.row} trace={trace} />
-        <CheckLine node={step} position={position} trace={trace} />
-        <section class="step-arithmetic">
+        {isDifference(trace)
+          ? <p class="note">After minus before. To recompute the numbers, show one of the two.</p>
+          : <CheckLine node={step} position={position} trace={trace} />}
+        {!isDifference(trace) && <section class="step-arithmetic">
           <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
             {open ? "Hide the arithmetic" : "Show the arithmetic of the selected cell"}
           </button>
           {open && <ArithmeticView node={step} cell={cell} trace={trace} />}
-        </section>
+        </section>}
       </article>
     </div>
   );

@@ -1,0 +1,50 @@
+/** Edits of the open head: switched off, or kept from attending to the selected key. */
+import { useScreenKeys } from "../../state/keys";
+import { edits, selection, setEdits, source } from "../../state/page";
+import { useValue } from "../../state/signals";
+import { editText, headOff, toggled } from "../../trace/edits";
+import type { AttentionLayer, Label } from "../../trace/heads";
+import { Switch } from "../../views/EditBar";
+
+export interface HeadEditsProps {
+  layer: AttentionLayer;
+  head: number;
+  rows: Label[];
+  cols: Label[];
+  title: string;
+  /** Opens the next kind of attention. */
+  onNextKind: () => void;
+}
+
+export function HeadEdits({ layer, head, rows, cols, title, onNextKind }: HeadEditsProps) {
+  const { row, col } = useValue(selection);
+  const all = useValue(edits);
+  const key = cols[col ?? 0] ? (col ?? 0) : 0;
+  const scores = layer.weights.replace(/weights$/, "scores");
+  const off = headOff(layer.weights, head);
+  const column = editText(scores, `head:${head};key:${key}`, "=blocked");
+  const cell = row === null || !rows[row] ? null : editText(scores, `head:${head};token:${row};key:${key}`, "=blocked");
+  const toggle = (edit: string) => setEdits(toggled(edits.value, edit));
+  useScreenKeys((event) => {
+    if (event.key === "k") onNextKind();
+    else if (!source.live) return false;
+    else if (event.key === "x") toggle(off);
+    else if (event.key === "b") toggle(column);
+    else return false;
+    return true;
+  });
+  if (!source.live) return null;
+  return (
+    <div class="edit-tools" role="group" aria-label="Edits of this head">
+      <span><Switch edit={off} label={title} /> this head</span>
+      <button type="button" class="quiet" aria-pressed={all.includes(column)} onClick={() => toggle(column)} title="Key b">
+        Block the key <bdi>{cols[key]?.text}</bdi>
+      </button>
+      {cell && (
+        <button type="button" class="quiet" aria-pressed={all.includes(cell)} onClick={() => toggle(cell)}>
+          only for the query <bdi>{rows[row!]?.text}</bdi>
+        </button>
+      )}
+    </div>
+  );
+}

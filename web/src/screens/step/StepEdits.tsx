@@ -1,0 +1,70 @@
+/** Edits of a step: those made, and a form to change the selected number, its row, its head, or all numbers. */
+import { useState } from "preact/hooks";
+import { framed } from "../../state/frame";
+import { edits, setEdits, source } from "../../state/page";
+import { useValue } from "../../state/signals";
+import { axisNames } from "../../tensors/format";
+import { describeEdit, editsOf, editText } from "../../trace/edits";
+import type { Cell } from "../../trace/stepData";
+import type { Manifest, TraceNode } from "../../types";
+
+export interface StepEditsProps {
+  node: TraceNode;
+  cell: Cell;
+  trace: Manifest;
+}
+
+export function StepEdits({ node, cell, trace }: StepEditsProps) {
+  const made = [...new Set(editsOf(trace, node.id).map((one) => trace.edited!.edits[one.edit]!))];
+  const offered = source.live && !framed.value && node.editable && node.axes.at(-1)?.name !== "vocab";
+  return (
+    <>
+      {made.map((edit) => <p key={edit} class="note note-edited" data-role="set-by-you">Set by you: {describeEdit(edit, trace)}.</p>)}
+      {offered && <EditForm node={node} cell={cell} />}
+    </>
+  );
+}
+
+const PARTS = [["cell", "this number"], ["row", "this row"], ["head", "this head"], ["all", "all numbers"]] as const;
+type Part = (typeof PARTS)[number][0];
+
+function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
+  const [part, setPart] = useState<Part>("cell");
+  const [change, setChange] = useState("=");
+  const [number, setNumber] = useState("0");
+  const now = useValue(edits);
+  const names = node.axes.map((axis) => axis.name);
+  const has: Record<Part, boolean> = { cell: true, row: names.length - Number(names[0] === "head") > 1, head: names[0] === "head", all: true };
+  const chosen = has[part] ? part : "cell";
+  const slice = sliceOf(names, cell, chosen);
+  const edit = editText(node.id, slice, change === "=blocked" ? change : `${change}${Number(number)}`);
+  return (
+    <form
+      class="step-edit" aria-label="Edit"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!now.includes(edit)) setEdits([...now, edit]);
+      }}
+    >
+      <span>Change</span>
+      <select aria-label="What" value={chosen} onChange={(event) => setPart(event.currentTarget.value as Part)}>
+        {PARTS.filter(([name]) => has[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+      </select>
+      <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
+        <option value="=">to</option>
+        <option value="*">times</option>
+        {node.site === "scores" && <option value="=blocked">to blocked</option>}
+      </select>
+      {change !== "=blocked" && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
+      <button type="submit">Apply</button>
+      <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col + 1}`}>{edit}</code>
+    </form>
+  );
+}
+
+/** The part of a step by axis names: the selected cell, its row, its head, or everything. */
+function sliceOf(names: readonly string[], { head, row, col }: Cell, part: Part): string {
+  const first = names[0] === "head" ? [`head:${head}`] : [];
+  const down = names.length - first.length > 1 ? [`${names.at(-2)}:${row}`] : [];
+  return { cell: [...first, ...down, `${names.at(-1)}:${col}`], row: [...first, ...down], head: first, all: [] }[part].join(";");
+}

@@ -1,0 +1,112 @@
+/**
+ * Edits of the forward pass: the bar with the edits in words and what they change, and the switches that the screens
+ * put beside a head, a block or a layer.
+ */
+import { useRef } from "preact/hooks";
+import { base, edited, edits, manifest, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
+import { useValue } from "../state/signals";
+import { signed, visible } from "../tensors/format";
+import { describeEdit, toggled } from "../trace/edits";
+import type { Effect, Manifest } from "../types";
+import { Choices } from "./Choices";
+
+/** A button that adds an edit, or removes it; pressed: the part of the model works as it is. */
+export function Switch({ edit, label }: { edit: string; label: string }) {
+  const off = useValue(edits, (all) => all.includes(edit));
+  if (!source.live) return null;
+  return (
+    <button
+      type="button" class="switch" role="switch" aria-checked={!off} aria-label={label} title={`${label}: ${off ? "off" : "on"}`}
+      data-edit={edit} onClick={() => setEdits(toggled(edits.value, edit))}
+    />
+  );
+}
+
+/** The bar: nothing where no edit was made and none can be. */
+export function EditBar() {
+  const all = useValue(edits);
+  const trace = useValue(base);
+  if (!trace || (!source.live && !all.length)) return null;
+  return (
+    <section class={all.length ? "edits edits-made" : "edits"} aria-label="Edits">
+      {all.length > 0 && <><Chips all={all} trace={trace} /><Change trace={trace} /></>}
+      {source.live && <EditForm />}
+    </section>
+  );
+}
+
+function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
+  return (
+    <ul class="edit-chips">
+      {all.map((edit) => {
+        const words = describeEdit(edit, trace);
+        return (
+          <li key={edit}>
+            <span title={edit}>{words}</span>
+            {source.live && <button type="button" class="quiet" aria-label={`Remove: ${words}`} onClick={() => setEdits(toggled(all, edit))}>×</button>}
+          </li>
+        );
+      })}
+      {source.live && <li><button type="button" class="quiet" title="Key z" onClick={undoEdit}>Undo</button></li>}
+    </ul>
+  );
+}
+
+/** The answer without and with edits, and which of them the pictures show. */
+function Change({ trace }: { trace: Manifest }) {
+  const after = useValue(edited);
+  const now = useValue(shown);
+  const wanted = useValue(manifest, (one) => one === base.value);
+  if (!after?.edited) return <p class="edit-change" aria-live="polite">Computing …</p>;
+  const { answer_before, answer_after, ensemble_before, ensemble_after, why_not, unchanged, effects } = after.edited;
+  const [said, says] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
+  const differs = effects.filter((effect) => effect.before !== effect.after).length;
+  const what = effects.length > 1 ? `${differs} of ${effects.length} predictions differ` : differs ? "another prediction" : "the same prediction";
+  return (
+    <div class="edit-change" aria-live="polite">
+      <p data-role="effect">
+        <bdi>{said}</bdi> <span aria-label="becomes">→</span> {says === null ? <span class="note">{why_not}</span> : <strong dir="auto">{says || "(nothing)"}</strong>}
+        <span class="answer-detail">{what}; {largest(effects)}</span>
+      </p>
+      {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
+      <Choices
+        name="shown" label="Pictures show" chosen={now} onChoose={(show) => setParams({ show })}
+        options={SHOWN.map((name) => [name, name[0]!.toUpperCase() + name.slice(1)])}
+      />
+      {wanted && now === "before" && <p class="note">This view is without your edits.</p>}
+    </div>
+  );
+}
+
+/** The largest effect: how the logit of the answer against its contrast changes. */
+function largest(effects: readonly Effect[]): string {
+  const by = ({ difference_before, difference_after }: Effect) => difference_after - difference_before;
+  const effect = [...effects].sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)))[0];
+  if (!effect) return "";
+  const at = effect.position === null ? "" : `at position ${effect.position + 1}, `;
+  return `${at}logit of “${visible(effect.target)}” minus “${visible(effect.contrast)}” ${signed(effect.difference_before, 2)} → ${signed(effect.difference_after, 2)}`;
+}
+
+/** A field for any edit, and for the text whose values =B takes. */
+function EditForm() {
+  const field = useRef<HTMLInputElement>(null);
+  const other = useRef<HTMLInputElement>(null);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const added = field.current!.value.split(/\s+/).filter(Boolean);
+    if (!added.length) return;
+    field.current!.value = "";
+    setEdits([...new Set([...edits.value, ...added])], other.current?.value || undefined);
+  };
+  return (
+    <details class="edit-form">
+      <summary>Change a number</summary>
+      <form onSubmit={submit}>
+        <label>Edit <input id="edit" ref={field} spellcheck={false} autocomplete="off" placeholder="encoder.0.self.context[head:1]=0" /></label>
+        <label>Second text, for =B <input ref={other} spellcheck={false} autocomplete="off" dir="auto" /></label>
+        <button type="submit">Apply</button>
+        <p class="note">A step, a part of it, and =0, =NUMBER, *NUMBER, =blocked, =skip or =B. Indices count from 0.</p>
+      </form>
+    </details>
+  );
+}
