@@ -161,4 +161,13 @@ def test_an_edit_that_names_nothing_says_what_is_near(cli: Callable, runs: Runs)
     message = cli("explain", runs.classify, "good", "--edit", "encoder.0.self.wieghts=0")
     assert message.code == 2 and "encoder.0.self.weights" in message.err and message.out == ""
     assert cli("explain", runs.classify, "--edit", "embedding=0").code == 2
-    assert cli("explain", runs.classify, "good", "--edit", "embedding=0", "-o", "a.html").code == 2
+
+
+def test_an_edit_is_written_as_a_page_and_as_a_figure(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    page, figure = tmp_path / "a.html", tmp_path / "a.svg"
+    edit = ("explain", runs.classify, "a good film", "--edit", "encoder.0.self.head0=0")
+    assert cli(*edit, "-o", page).code == 0 and cli(*edit, "-o", figure, "--figure", "effect").code == 0
+    assert "encoder.0.self.head0=0" in page.read_text("utf-8") and "against" in figure.read_text("utf-8")
+    assert "--figure effect" in cli(*edit, "-o", figure, "--figure", "attention").err
+    assert "needs --edit" in cli("explain", runs.classify, "a", "-o", figure, "--figure", "effect").err
+    assert "belongs to a saved page" in cli("explain", runs.classify, "a", "--parameters").err

@@ -564,7 +564,7 @@ export interface EmbeddingPoint {
 /** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;
-  /** One trace, or two to compare. */
+  /** One trace, then that with edits, then a second one to compare with. */
   traces: Manifest[];
   /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */
   tensors: Record<string, Record<string, PackedTensor>>;

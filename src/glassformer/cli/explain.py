@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ class ExplainArguments:
 
     out: str | None = None
     """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure."""
-    figure: Literal["attention", "positions", "alignment", "attribution"] | None = None
+    figure: Literal["attention", "positions", "alignment", "attribution", "effect"] | None = None
     """What to draw, with --out."""
     layer: int | None = None
     """Layer of the figure, counted from 1; when absent the last, and of an alignment the most faithful."""
@@ -45,7 +45,9 @@ class ExplainArguments:
     compare: str | None = None
     """A second text, to look at side by side; with --edit, the text whose values =B takes."""
     edit: str | None = None
-    """What to change in the forward pass, several edits apart by spaces: prints what the model predicts instead."""
+    """Edits of the forward pass, separated by spaces; prints what they change, or with --out writes it."""
+    parameters: bool = False
+    """Store all weights in a saved page, up to 20 MB; otherwise those that fit in 1.5 MB with the rest."""
     checkpoint: str | None = None
     """A checkpoint of the run, such as step-00001000; the finished model when absent."""
     member: int | None = None
@@ -81,7 +83,7 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(folder, device=arguments.device)
     with tuned(trained.device):  # the page's questions too, which other threads answer
-        if arguments.edit is not None:
+        if arguments.edit is not None and arguments.out is None:
             show_effect(trace_requests(trained, requests), arguments.edit.split(), arguments.json)
         elif arguments.json:
             console.write_json(facts(trace_requests(trained, requests), arguments.method))
@@ -102,7 +104,7 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if suffix is not None and suffix not in REPORT_SUFFIXES + FIGURE_SUFFIXES:
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:
-        hint = "one of: attention, positions, alignment, attribution"
+        hint = "one of: attention, positions, alignment, attribution, effect"
         raise UsageError(f"a {suffix} file needs --figure", hint)
     if figure is not None and suffix not in FIGURE_SUFFIXES:
         raise UsageError("--figure needs a file to draw into", "as in: --figure attention -o attention.pdf")
@@ -115,8 +117,14 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if not has_text and for_a_text != (None,) * 5:
         hint = "give the text after the run folder"
         raise UsageError("--compare, --edit, --target, --checkpoint and --member go with a text", hint)
-    if arguments.edit is not None and out is not None:
-        raise UsageError("--edit prints its effect, and --out writes a page or figure", "leave one of them out")
+    if arguments.parameters and suffix not in REPORT_SUFFIXES:
+        raise UsageError("--parameters belongs to a saved page", "as in: -o page.html --parameters")
+    if figure == "effect" and arguments.edit is None:
+        raise UsageError("--figure effect needs --edit", "as in: --edit encoder.0.self.head1=0")
+    if arguments.edit is not None and figure not in (None, "effect"):
+        raise UsageError(f"--figure {figure} is drawn without edits", "draw the effect of the edits: --figure effect")
+    if arguments.edit is not None and out is not None and arguments.json:
+        raise UsageError("--json prints the effect, and --out writes it", "leave one of them out")
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
@@ -176,18 +184,27 @@ def show_effect(explanations: list[Any], edits: list[str], as_json: bool) -> Non
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
     """Write the report or the figure that --out names."""
     path, (first, *others) = Path(str(arguments.out)), explanations
+    edited = None
+    if arguments.edit is not None:
+        from glassformer.explain.edits.what_if import edited_explanation, what_if
+
+        edits = arguments.edit.split()
+        request = replace(first.request, edits=tuple(edits), other_text=arguments.compare)
+        edited = edited_explanation(first, request, "edited", what_if(first, edits, *others))
     for warning in [warning for explanation in explanations for warning in explanation.warnings]:
         logger.warning(warning)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
         chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
-        save_figure(first, arguments.figure, path, **chosen)
+        save_figure(edited or first, arguments.figure, path, **chosen)
     else:
         from glassformer.explain.page.saved_page import write_saved_page
 
         logger.info("weighing the words, for up to half a minute …")
-        for sentence in write_saved_page(path, first, other=next(iter(others), None), subject=trained):
+        other = next(iter(others), None)
+        settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
+        for sentence in write_saved_page(path, first, **settings):
             logger.info(f"left out: {sentence}")
     logger.info(f"written: {path}")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.trace import Trace
+
+EditKind: TypeAlias = Literal["set", "scale", "B", "blocked", "skip"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class AppliedEdit:
     """Id of the step."""
     slice: str
     """Part of the step by axis names; all of it if empty."""
-    kind: Literal["set", "scale", "B", "blocked", "skip"]
+    kind: EditKind
     """As in `edits/grammar.py`. Weights that follow blocked scores are "set" to 0."""
     number: float
     """The number of "set" and "scale"."""

@@ -107,11 +107,21 @@ class Explanation(ExplanationData):
 
         return ExplanationPlots(self)
 
-    def save(self, path: str | Path) -> None:
-        """Write the page with this explanation as one HTML file."""
+    def save(self, path: str | Path, *, parameters: bool = False) -> None:
+        """Write the page with this explanation as one HTML file.
+
+        Args:
+            path: the .html file.
+            parameters: store all parameters, so that the page can recompute every step; by default those that fit in
+                1.5 MB with the rest.
+        """
         from glassformer.explain.page.saved_page import write_saved_page
 
-        write_saved_page(Path(path), self)
+        if self.edited is not None:
+            base = explain(self.subject, self.request.without_edits(), trace_id=f"{self.id}-without")
+            write_saved_page(Path(path), base, edited=self, parameters=parameters)
+        else:
+            write_saved_page(Path(path), self, parameters=parameters)
 
     def page(self) -> Any:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""

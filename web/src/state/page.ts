@@ -163,8 +163,9 @@ const withoutEdits = ({ edits: _, other_text: __, ...request }: TraceRequest): T
 
 /** The request in the address, or the first one of the run or the saved page. */
 function requestOf({ params }: Route): TraceRequest {
-  return requestFromParams(params) ?? source.stored.find((one) => one.edited)?.request ?? source.stored[0]?.request
+  const standard = source.stored.find((one) => one.edited)?.request ?? source.stored[0]?.request
     ?? runFacts.value?.start?.[0] ?? { text: runFacts.value?.examples[0] ?? "" };
+  return requestFromParams(params.edits ? { text: standard.text, ...params } : params) ?? standard;
 }
 
 function secondRequest(): TraceRequest | null {

@@ -17,6 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sites import resolve, state_before
+from glassformer.explain.effects import AppliedEdit
 from glassformer.explain.record_store import axis_indices
 from glassformer.explain.request import MAX_EDITS
 
@@ -72,15 +73,16 @@ class Edits:
                     found[str(self.edits[number])] = None
         return list(found)
 
-    def applied(self) -> list[tuple[int, str, str, str, float, str]]:
-        """Return (number of the edit, step, slice, kind, number, step whose values are used) in order of application."""
+    def applied(self) -> list[AppliedEdit]:
+        """Return the edits by step, in the order of application."""
         found, blocked = [], []
         for step, planned in self._plan.items():
             for number, edit in planned:
                 source = self._before[step] if edit.kind == "skip" else step
-                found.append((number, step, edit.slice, edit.kind, edit.number, source))
+                found.append(AppliedEdit(number, step, edit.slice, edit.kind, edit.number, source))
                 if edit.kind == "blocked":
-                    blocked.append((number, _weights_of(step), edit.slice, "set", 0.0, _weights_of(step)))
+                    weights = _weights_of(step)
+                    blocked.append(AppliedEdit(number, weights, edit.slice, "set", 0.0, weights))
         return found + blocked
 
     def check_fired(self) -> None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from typing import cast
 
 from glassformer.errors import UsageError
+from glassformer.explain.effects import EditKind
 
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _EDIT = re.compile(
@@ -40,7 +42,7 @@ class Edit:
 
     step: str
     slice: str
-    kind: str
+    kind: EditKind
     number: float = 0.0
     other: str = ""
 
@@ -57,7 +59,7 @@ class Edit:
         number = float(match["value"] or match["factor"] or 0.0)
         if not math.isfinite(number) or abs(number) > MAX_NUMBER:
             raise UsageError(f"the number of an edit must be from {-MAX_NUMBER:g} to {MAX_NUMBER:g}, not {number:g}")
-        kind = match["word"] or ("set" if match["value"] is not None else "scale")
+        kind = cast(EditKind, match["word"] or ("set" if match["value"] is not None else "scale"))
         if match["other"] is not None and kind != "B":
             raise UsageError(f"{text[:80]!r}: a second slice belongs to =B", HINT)
         return Edit(match["step"], match["slice"] or "", kind, number, match["other"] or "")

@@ -20,7 +20,7 @@ from glassformer.explain.answers import Answer, class_answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
-from glassformer.explain.effects import AppliedEdit, Effect, WhatIf
+from glassformer.explain.effects import Effect, WhatIf
 from glassformer.explain.ensemble_member import ensemble_class_answer
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.inputs.families import encode
@@ -124,7 +124,7 @@ def what_if(
     answer, ensemble_after, why_not = _decode_again(explanation, after, tap, apply) if again else (None, None, "")
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
-        applied=[AppliedEdit(*fields) for fields in tap.applied()],
+        applied=tap.applied(),
         unchanged=tap.unchanged,
         answer_before=(explanation.answer if explanation.together is None else explanation.together.own)["headline"],
         answer_after=answer,

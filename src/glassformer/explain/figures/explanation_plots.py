@@ -13,10 +13,11 @@ from glassformer.explain.attribution.requests import Method
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
+from glassformer.explain.figures.effect_figure import draw_effect
 from glassformer.explain.figures.trace_plots import TracePlots
 from glassformer.explain.request import MAX_LAYERED_TOKENS
 
-FAMILIES = ("attention", "positions", "alignment", "attribution")
+FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 
 
 class ExplanationPlots(TracePlots):
@@ -51,6 +52,17 @@ class ExplanationPlots(TracePlots):
         attribution = attribution or attribute_fields(self._explanation, method=method)
         return draw_attribution(self._explanation.streams, attribution.to_json())
 
+    def effect(self) -> Any:
+        """Return a figure of what the edits of this explanation change at each position.
+
+        Raises:
+            UsageError: the explanation has no edits.
+        """
+        if self._explanation.edited is None:
+            hint = "as in: explain(run, TraceRequest(text, edits=…))"
+            raise UsageError("this explanation has no edits whose effect could be drawn", hint)
+        return draw_effect(self._explanation.edited)
+
 
 def save_figure(
     explanation: ExplanationData,
@@ -61,7 +73,7 @@ def save_figure(
     head: int | None = None,
     method: Method = "erase",
 ) -> None:
-    """Write a figure of an explanation: attention, positions, alignment or attribution.
+    """Write a figure of an explanation: attention, positions, alignment, attribution or effect.
 
     Raises:
         UsageError: the kind or suffix is unknown, or the model has no such records.
@@ -78,6 +90,8 @@ def save_figure(
             figure = plots.alignment(layer, head)
         case "attribution":
             figure = plots.attribution(method)
+        case "effect":
+            figure = plots.effect()
         case _:
             raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
     fs.save(figure, path)

@@ -44,7 +44,7 @@ def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
 def page_iframe(explanation: ExplanationData) -> str:
     """Return the page in an `<iframe>`, or an error message if the page is not built."""
     try:
-        page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS)
+        page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS, parameters=True)
     except GlassformerError as error:
         return f"<p>{html.escape(error.message)} {html.escape(error.hint)}</p>"
     return (

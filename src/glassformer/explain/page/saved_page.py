@@ -27,6 +27,8 @@ from glassformer.explain.tensor_values import get_tensor
 from glassformer.utils.atomic_io import atomic_write_text
 
 MAX_BYTES = 20_000_000
+PARAMETERS_BYTES = 1_500_000
+"""Size of the file up to which parameters are stored, unless all are wanted."""
 SENTENCES_BYTES = 10_000
 """Reserved for the sentences on what the file lacks."""
 MAX_LOGITS_BYTES = 2_000_000
@@ -54,7 +56,7 @@ class SavedPageData(TypedDict):
 
     run: RunInfo
     traces: list[Manifest]
-    """One trace, or two to compare."""
+    """One trace, then that with edits, then a second one to compare with."""
     tensors: dict[str, dict[str, PackedTensor]]
     """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the
     first."""
@@ -70,21 +72,30 @@ class SavedPageData(TypedDict):
 
 
 def write_saved_page(
-    path: Path, explanation: ExplanationData, *, other: ExplanationData | None = None, subject: Subject | None = None
+    path: Path,
+    explanation: ExplanationData,
+    *,
+    edited: ExplanationData | None = None,
+    other: ExplanationData | None = None,
+    subject: Subject | None = None,
+    parameters: bool = False,
 ) -> list[str]:
     """Write the page; return what it lacks, a sentence each.
 
     Args:
         path: the .html file, replaced atomically.
         explanation: the explanation it shows.
+        edited: the same text under edits.
         other: a second one to compare with.
         subject: the run, by default that of the explanation.
+        parameters: store all parameters, so that the page can recompute every step; by default those that fit in
+            1.5 MB with the rest.
 
     Raises:
         UsageError: the file would have more than 20 MB without any tensor.
         ResourceError: the file cannot be written.
     """
-    html, dropped = saved_page_html(explanation, other=other, subject=subject)
+    html, dropped = saved_page_html(explanation, edited=edited, other=other, subject=subject, parameters=parameters)
     atomic_write_text(path, html)
     return dropped
 
@@ -92,17 +103,21 @@ def write_saved_page(
 def saved_page_html(
     explanation: ExplanationData,
     *,
+    edited: ExplanationData | None = None,
     other: ExplanationData | None = None,
     subject: Subject | None = None,
+    parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
     Args:
-        explanation: as in `write_saved_page`.
-        other: as in `write_saved_page`.
-        subject: as in `write_saved_page`.
+        explanation: as in `write_saved_page`, like the next four.
+        edited: the same text under edits.
+        other: a second one to compare with.
+        subject: the run.
+        parameters: store all parameters.
         max_bytes: maximum size of the file.
         seconds: time limit for attributions.
 
@@ -110,7 +125,8 @@ def saved_page_html(
         UsageError: the page without tensors is larger than `max_bytes`.
     """
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
-    explanations = [explanation] if other is None else [explanation, other]
+    explanations = [e for e in (explanation, edited, other) if e is not None]
+    unedited = [e for e in explanations if e.edited is None]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
@@ -119,16 +135,18 @@ def saved_page_html(
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": alignments(explanations),
-        "embeddings": {e.id: embedding_views(e, dropped) for e in explanations},
+        "alignments": alignments(unedited),
+        "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
     words = ByteBudget((max_bytes - needed) // 2)
-    data["attributions"], data["erased"] = saved_attributions(explanations, deadline, dropped, words)
-    data["tensors"] = pack_tensors(explanations, max_bytes - needed - words.spent, dropped)
+    data["attributions"], data["erased"] = saved_attributions(unedited, deadline, dropped, words)
+    used = needed + words.spent
+    limit = max_bytes if parameters else min(max_bytes, PARAMETERS_BYTES)
+    data["tensors"] = pack_tensors(explanations, max_bytes - used, limit - used, dropped)
     data["dropped"] = list(dict.fromkeys(dropped))
     return inline_page(*page, data), data["dropped"]
 
@@ -152,15 +170,25 @@ def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[st
 
 
 def pack_tensors(
-    explanations: list[ExplanationData], room: int, dropped: list[str]
+    explanations: list[ExplanationData], room: int, with_parameters: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
-    """Return `SavedPageData.tensors`: as many as fit, in order of priority."""
+    """Return `SavedPageData.tensors`: as many as fit, in order of priority.
+
+    Args:
+        explanations: the traces.
+        room: maximum number of bytes.
+        with_parameters: number of bytes up to which parameters are added.
+        dropped: sentences on what is left out are added here.
+    """
+    whole_room = room
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     left_out: list[str] = []
     for explanation in explanations:
         data = manifest(explanation)
-        nodes = [n for n in data["nodes"] if not _is_large_logits(n["axes"])]
-        if len(nodes) < len(data["nodes"]):
+        same = set() if explanation.edited is None else set(explanation.edited.same)  # found under the first trace
+        kept = [n for n in data["nodes"] if n["id"] not in same]
+        nodes = [n for n in kept if not _is_large_logits(n["axes"])]
+        if len(nodes) < len(kept):
             dropped.append(
                 "Logits of the whole vocabulary: this file has the 50 most probable tokens of each position; "
                 "the served page has all."
@@ -168,6 +196,11 @@ def pack_tensors(
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
         for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
             room = _pack_one(explanation, name, axes, dtype, room, packed, left_out)
+    used = sum(len(one["data"]) + 200 for tensors in packed.values() for one in tensors.values())
+    limited = with_parameters < whole_room
+    with_parameters = with_parameters - used if limited else room
+    # Where the whole file is full, parameters are among the tensors left out.
+    left_out_parameters: list[str] = [] if limited else left_out
     manifests = [manifest(e) for e in explanations]
     weights = [(m["model"]["checkpoint"], m["request"].get("member")) for m in manifests]
     for i, explanation in enumerate(explanations):
@@ -175,7 +208,14 @@ def pack_tensors(
             continue  # the same parameters: the page finds them under the first
         params = manifest(explanation)["params"]
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
-            room = _pack_one(explanation, name, param["axes"], "f32", room, packed, left_out)
+            with_parameters = _pack_one(
+                explanation, name, param["axes"], "f32", with_parameters, packed, left_out_parameters
+            )
+    if limited and left_out_parameters:
+        dropped.append(
+            f"{len(left_out_parameters)} parameters, so that steps computed with them cannot be recomputed here: "
+            "`glassformer explain --parameters` stores them, if they fit in 20 MB."
+        )
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
         dropped.append(

@@ -1,0 +1,164 @@
+"""Edits on the page: made by keyboard and by switches, shown, undone, and never an old answer for a new edit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Route
+from tests.browser.app import App, Watch
+from tests.browser.models import MODELS, TEXTS, subject_of
+
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.saved_page import saved_page_html
+
+BLOCKED = "encoder.0.self.scores[head:1;key:0]=blocked"
+NO_HEAD = "encoder.0.self.context[head:1]=0"
+
+
+def effect(page: App) -> str:
+    return str(page.page.locator("[data-role=effect]").inner_text())
+
+
+def test_a_key_is_blocked_in_five_keys(app: Callable[..., App]) -> None:
+    page = app("translate, pre-norm")
+    page.press("3")
+    page.ready("attention")
+    for key in ("k", "."):
+        page.press(key)
+    page.press("b")
+    page.page.wait_for_selector("[data-role=effect]")
+    assert page.param["edits"] == BLOCKED
+    expected = explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"]).what_if(BLOCKED)
+    assert str(expected.answer_after) in effect(page)
+    page.press("z")
+    page.page.wait_for_selector("[data-role=effect]", state="detached")
+    assert "edits" not in page.param
+
+
+def test_x_switches_a_head_off_and_back_restores_it(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "attention", node="encoder.0.self.weights", head=1)
+    page.page.wait_for_selector("[role=switch]")
+    page.press("x")
+    page.page.wait_for_selector("[data-role=effect]")
+    assert page.param["edits"] == NO_HEAD
+    page.page.go_back()
+    page.page.wait_for_selector("[data-role=effect]", state="detached")
+    page.page.go_forward()
+    page.page.wait_for_selector("[data-role=effect]")
+
+
+def test_switches_of_the_flow_are_edits(app: Callable[..., App]) -> None:
+    page = app("translate, pre-norm")
+    edits = [NO_HEAD, "encoder.1.ff.out=0", "decoder.1.state=skip"]
+    for number, edit in enumerate(edits):
+        switch = page.page.locator(f"[data-edit='{edit}']")
+        assert switch.get_attribute("aria-checked") == "true"
+        switch.focus()
+        page.press("Space" if number else "Enter")
+        page.page.wait_for_selector(f"[data-edit='{edit}'][aria-checked=false]")
+    page.page.wait_for_selector("[data-role=effect]")
+    assert page.param["edits"].split() == edits
+    page.settle()
+    marks = page.page.locator("[data-mark]").evaluate_all(
+        "all => all.map(one => [one.dataset.nodeBox, one.dataset.mark])"
+    )
+    assert ["encoder.0.self.norm", "same"] in marks and ["encoder.0.self.weights", "same"] in marks
+    assert ["encoder.1.ff.out", "edited"] in marks
+
+
+def test_pictures_show_before_after_and_the_difference(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.1.self.q_proj", edits=NO_HEAD)
+    page.page.wait_for_selector("[data-role=effect]")
+    shown = {}
+    for name in ("after", "difference", "before"):
+        page.page.locator(f"[data-shown={name}][aria-pressed=true]").wait_for()
+        page.settle()
+        shown[name] = np.array([[float(v) for _, _, v, _ in page.figures()[0]["cells"]]])
+        assert page.page.locator("[data-check]").count() == (name != "difference")
+        page.press("v")
+    np.testing.assert_allclose(shown["difference"], shown["after"] - shown["before"], atol=1e-6)
+    assert abs(shown["difference"]).max() > 0.01
+
+
+def test_a_form_on_the_step_sets_a_number(app: Callable[..., App]) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.0.ff.hidden", cell="2,3")
+    page.page.get_by_label("Number", exact=True).fill("1.5")
+    page.press("Enter")
+    page.page.wait_for_selector("[data-role=set-by-you]")
+    assert page.param["edits"] == "encoder.0.ff.hidden[token:2;hidden:3]=1.5"
+    assert page.check("encoder.0.ff.hidden") == "ok"
+    page.page.locator("td[data-row='2'][data-col='3'][data-value='1.5']").wait_for()
+
+
+def test_edits_by_hand_and_what_is_wrong_with_them(app: Callable[..., App], watch: Watch) -> None:
+    watch.expected = "status of 400"
+    page = app("classify, pre-norm")
+    page.press("w")
+    page.page.keyboard.type("encoder.0.self.head7=0")
+    page.press("Enter")
+    alert = page.page.locator("[role=alert]")
+    alert.wait_for()
+    assert "head:7 is out of range" in alert.inner_text()
+    assert page.page.locator("[data-role=effect]").count() == 0
+
+
+def test_a_forged_edited_number_turns_the_check_red(app: Callable[..., App]) -> None:
+    node = "encoder.0.self.context"
+    page = app("classify, pre-norm", "step", node=node, head=1, edits=NO_HEAD)
+    assert page.check(node) == "ok" and page.page.locator("[data-role=set-by-you]").count() == 1
+
+    def perturb(route: Route) -> None:
+        answer = route.fetch()
+        values = np.frombuffer(answer.body(), "<f4").copy()
+        values[-1] += 0.01  # of the head that was set to 0
+        route.fulfill(response=answer, body=values.tobytes())
+
+    page.page.route(re.compile(rf"/t/{re.escape(node)}(\?|$)"), perturb)
+    page.page.reload()
+    page.ready("step")
+    assert page.check(node) == "bad"
+
+
+def test_an_old_answer_is_never_shown_for_a_new_edit(app: Callable[..., App]) -> None:
+    """Answers are held back, and come in another order than that of the edits."""
+    page = app("classify, pre-norm", "attention", node="encoder.0.self.weights", head=0)
+    held: list[Route] = []
+    page.page.route(re.compile("/api/trace$"), lambda route: held.append(route))
+    page.page.wait_for_selector("[role=switch]")
+    page.press("x")
+    page.until("() => location.hash.includes('edits')")
+    page.press(".", "x")
+    while len(held) < 2:
+        page.page.wait_for_timeout(10)
+    assert page.page.locator("[data-role=effect]").count() == 0
+    first, second = held
+    second.continue_()
+    page.page.wait_for_selector("[data-role=effect]")
+    after = effect(page)
+    first.continue_()
+    page.page.wait_for_timeout(200)
+    assert effect(page) == after and page.page.locator("[data-edit][aria-checked=false]").count() == 1
+    two = explain(subject_of(MODELS["classify, pre-norm"]), TEXTS["classify"]).what_if(
+        "encoder.0.self.context[head:0]=0", NO_HEAD
+    )
+    assert str(two.answer_after) in after
+
+
+def test_a_saved_page_holds_both_traces(app: Callable[..., App], tmp_path: Path) -> None:
+    subject = subject_of(MODELS["translate, pre-norm"])
+    base = explain(subject, TEXTS["translate"])
+    edited = explain(subject, TraceRequest(TEXTS["translate"], edits=(BLOCKED,)), trace_id="t2")
+    file = tmp_path / "edited.html"
+    file.write_text(saved_page_html(base, edited=edited, seconds=1)[0], encoding="utf-8")
+    page = app(file, "step", node="encoder.0.self.scores", head=1)
+    page.page.wait_for_selector("[data-role=effect]")
+    assert edited.edited is not None and str(edited.edited.answer_after) in effect(page)
+    for node in ("encoder.0.self.scores", "encoder.0.self.weights", "encoder.0.self.norm", "decoder.0.cross.weights"):
+        page.go("step", node=node, head=1)
+        assert page.check(node) == "ok"
+    page.press("v")
+    page.settle()
+    assert page.page.locator("[data-check]").count() == 0
