@@ -30,7 +30,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
-from glassformer.tasks.restoring import restore_task
+from glassformer.tasks.restoring import check_joins, restore_task
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
@@ -131,7 +131,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     run = _load(path, device, precision)
     joining = [_load(other, device, precision) for other in others]
     for i, other in enumerate(joining):
-        _check_joins([run, *joining[:i]], other)
+        check_joins([(each.path, each.task) for each in (run, *joining[:i])], other.path, other.task)
     if not joining:
         return run
     members = [member for each in (run, *joining) for member in members_of(each.model)]
@@ -159,22 +159,6 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
     load_weights(model, weights)
     chosen = choose_precision(precision or task.config.train.precision, target)
     return Run(folder.path, task, model.to(target).eval(), target, chosen)
-
-
-def _check_joins(runs: Sequence[Run], other: Run) -> None:
-    """Refuse a run that is among them already, or whose answers are not of the same tokens, or classes, as theirs."""
-    if other.path.resolve() in [run.path.resolve() for run in runs]:
-        raise UsageError(f"{other.path} is named twice", "name each run once: a folder of seeds is its best run")
-    run, ours, theirs = runs[0], runs[0].task, other.task
-    for what, same in (
-        ("task", ours.name == theirs.name),
-        ("tokenizer", ours.tokenizer.sha256 == theirs.tokenizer.sha256),
-        ("classes", ours.label_names == theirs.label_names),
-        ("longest text (text.max_len)", ours.config.text.max_len == theirs.config.text.max_len),
-    ):
-        if not same:
-            message = f"{other.path} cannot answer together with {run.path}: its {what} is another"
-            raise UsageError(message, "join runs of one recipe on the same data")
 
 
 class Run:
@@ -210,12 +194,27 @@ class Run:
         """Return the model for inference, in the selected precision."""
         return quantize_for_inference(self.model, self.precision)
 
-    def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Return one dictionary per text, in order; options are fields of `DecodeConfig` (`beam_size=1`).
+    def predict(
+        self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
+    ) -> list[dict[str, Any]]:
+        """Return one dictionary per text, in order, with the keys of the task's `predict`.
 
-        The keys are those of the task's `predict`. An answer does not depend on the other texts.
+        An answer does not depend on the other texts.
+
+        Args:
+            texts: the texts.
+            edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
+            member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
+            options: fields of `DecodeConfig` (`beam_size=1`).
+
+        Raises:
+            UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
+        if edits:
+            from glassformer.explain.edits.evaluation import predict_edited
+
+            return predict_edited(self, texts, edits, self._decode(options), member)
         with tuned(self.device):
             return self.task.predict(self._answering, texts, self._decode(options))
 

@@ -171,3 +171,37 @@ def test_an_edit_is_written_as_a_page_and_as_a_figure(cli: Callable, runs: Runs,
     assert "--figure effect" in cli(*edit, "-o", figure, "--figure", "attention").err
     assert "needs --edit" in cli("explain", runs.classify, "a", "-o", figure, "--figure", "effect").err
     assert "belongs to a saved page" in cli("explain", runs.classify, "a", "--parameters").err
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--sweep", "parts"), "all heads"),
+        (("--sweep", "keys"), "=blocked"),
+        (("--sweep", "checkpoints", "--edit", "encoder.0.self.head0=0"), "model"),
+    ],
+)
+def test_sweeps_print_a_table_and_json(flags: tuple[str, ...], expected: str, cli: Callable, runs: Runs) -> None:
+    message = cli("explain", runs.translate, "abc", *flags)
+    assert message.code == 0 and expected in message.out
+    assert json.loads(cli("explain", runs.translate, "abc", *flags, "--json").out)
+
+
+def test_a_sweep_of_states_compares_two_texts(cli: Callable, runs: Runs) -> None:
+    message = cli("explain", runs.translate, "abcdef", "--compare", "fedcba", "--sweep", "states")
+    assert message.code == 0 and "noising" in message.out and "encoder.0.state" in message.out
+    assert "second text" in cli("explain", runs.classify, "good", "--sweep", "states").err
+    assert "no second text" in cli("explain", runs.classify, "a", "--compare", "b", "--sweep", "keys").err
+    assert "own edits" in cli("explain", runs.classify, "a", "--edit", "embedding=0", "--sweep", "keys").err
+
+
+def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "findings.toml"
+    for edit in ("encoder.0.self.context[head:0]=0", "encoder.0.state=skip"):
+        assert cli("explain", runs.classify, "a good film", "--edit", edit, "-o", file).code == 0
+    message = cli("explain", runs.classify, "--check", file)
+    assert message.code == 0 and "2 of 2 findings hold" in message.out
+    file.write_text(file.read_text("utf-8").replace("change = ", "change = 9"), "utf-8")
+    message = cli("explain", runs.classify, "--check", file, "--json")
+    assert message.code == 1 and json.loads(message.out)["findings"][0]["differences"]
+    assert cli("explain", runs.classify, "good", "--check", file).code == 2

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from glassformer.api import Run
 from glassformer.cli import flags
 from glassformer.cli.scores import headline_of, write_scores
 from glassformer.cli.train import NewRunArguments, train
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 N_SHOWN = 8
 """Predictions in the table."""
 OWN = "[de_DE] Mittwoch, 3. September 2014"
+AMBIGUOUS = ("[en_US] 04/05/2026", "[en_GB] 04/05/2026")
+"""One date, written month first and day first."""
 
 
 class DemoArguments(NewRunArguments):
@@ -56,8 +60,28 @@ def run(argv: Sequence[str]) -> int:
     logger.info(f"\none more: {OWN} → {answer['translation']}; try your own:")
     logger.info(f'  glassformer predict {out} "{OWN}"')
     logger.info(f"the report, with plots: {RunFolder(out).report}")
-    logger.info(f"look inside: glassformer explain {out}")
+    offer_finding(trained, out)
     return 0
+
+
+def offer_finding(trained: Run, out: Path) -> None:
+    """Look for the head that knows which way round a country writes its dates, and say how to see what follows."""
+    from glassformer.explain.edits.findings import find_head, write_findings
+
+    logger.info(f"look inside: glassformer explain {out}")
+    first, second = (trained.explain(text) for text in AMBIGUOUS)
+    if first.answer["headline"] == second.answer["headline"]:
+        return
+    finding = find_head(first, second)
+    if finding is None:
+        logger.info("no single head decides between month first and day first in this model")
+        return
+    write_findings(RunFolder(out).findings, trained, [finding])
+    layer, head = re.findall(r"\d+", finding.edits[0])[:2]
+    logger.info(
+        f"that page opens on a finding: kept from attending to {first.streams[0].pieces[0]}, head {int(head) + 1} of "
+        f"encoder layer {int(layer) + 1} turns {finding.before} into {finding.after}"
+    )
 
 
 def _free_folder(first: Path) -> Path:

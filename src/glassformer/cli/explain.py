@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.cli import flags
+from glassformer.cli import explain_edits, flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import UsageError
+from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 REPORT_SUFFIXES = (".html", ".htm")
+FINDINGS_SUFFIX = ".toml"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class ExplainArguments:
     """
 
     out: str | None = None
-    """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure."""
+    """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure; with --edit,
+    .toml is a file of findings, to which the edits and their effect are added."""
     figure: Literal["attention", "positions", "alignment", "attribution", "effect"] | None = None
     """What to draw, with --out."""
     layer: int | None = None
@@ -46,6 +49,10 @@ class ExplainArguments:
     """A second text, to look at side by side; with --edit, the text whose values =B takes."""
     edit: str | None = None
     """Edits of the forward pass, separated by spaces; prints what they change, or with --out writes it."""
+    sweep: Literal["parts", "keys", "states", "checkpoints"] | None = None
+    """What to edit in turn: heads and blocks; keys of each head; states, from --compare; --edit at each checkpoint."""
+    check: str | None = None
+    """A file of findings, as --edit writes it with --out FILE.toml: measures each again on this run."""
     parameters: bool = False
     """Store all weights in a saved page, up to 20 MB; otherwise those that fit in 1.5 MB with the rest."""
     checkpoint: str | None = None
@@ -82,9 +89,19 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.utils.device import tuned
 
     trained = glassformer.load(folder, device=arguments.device)
+    findings = RunFolder(trained.path).findings
+    if text is None and findings.exists():
+        requests = findings_requests(findings)
     with tuned(trained.device):  # the page's questions too, which other threads answer
-        if arguments.edit is not None and arguments.out is None:
-            show_effect(trace_requests(trained, requests), arguments.edit.split(), arguments.json)
+        edits = (arguments.edit or "").split()
+        if arguments.check is not None:
+            return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
+        if arguments.sweep is not None:
+            explained = trace_requests(trained, requests)
+            explain_edits.show_sweep(trained, arguments.sweep, explained, edits, arguments.json)
+            return 0
+        if edits and arguments.out is None:
+            explain_edits.show_effect(trace_requests(trained, requests), edits, arguments.json)
         elif arguments.json:
             console.write_json(facts(trace_requests(trained, requests), arguments.method))
         if arguments.out is not None:
@@ -98,10 +115,12 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     """Refuse flags that do not go together, before anything is loaded, with a UsageError that says what would do."""
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
-    if (out is not None or arguments.json) and not has_text:
+    if (out is not None or (arguments.json and arguments.check is None)) and not has_text:
         hint = 'as in: glassformer explain RUN "I loved it" -o a.html'
         raise UsageError("there is no text to explain", hint)
-    if suffix is not None and suffix not in REPORT_SUFFIXES + FIGURE_SUFFIXES:
+    if suffix == FINDINGS_SUFFIX and arguments.edit is None:
+        raise UsageError("a .toml file holds the effect of edits", "add --edit, as in: --edit encoder.0.self.head1=0")
+    if suffix is not None and suffix not in (*REPORT_SUFFIXES, *FIGURE_SUFFIXES, FINDINGS_SUFFIX):
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:
         hint = "one of: attention, positions, alignment, attribution, effect"
@@ -113,10 +132,20 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} is counted from 1, and {value} came")
         if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
-    for_a_text = (arguments.compare, arguments.edit, arguments.target, arguments.checkpoint, arguments.member)
-    if not has_text and for_a_text != (None,) * 5:
+    if arguments.check is not None and (has_text or out is not None):
+        raise UsageError("--check reads the texts from its file", "leave out the text and --out")
+    for_a_text = (arguments.compare, arguments.edit, arguments.sweep, arguments.target, arguments.checkpoint)
+    if not has_text and (*for_a_text, arguments.member) != (None,) * 6:
         hint = "give the text after the run folder"
-        raise UsageError("--compare, --edit, --target, --checkpoint and --member go with a text", hint)
+        raise UsageError("--compare, --edit, --sweep, --target, --checkpoint and --member go with a text", hint)
+    if arguments.sweep is not None and out is not None:
+        raise UsageError("--sweep prints its result", "leave out --out; --json prints all numbers")
+    if arguments.sweep == "states" and arguments.compare is None:
+        raise UsageError("--sweep states needs a second text", "give it with --compare")
+    if arguments.sweep in ("parts", "keys") and arguments.compare is not None:
+        raise UsageError(f"--sweep {arguments.sweep} needs no second text", "--sweep states compares two")
+    if arguments.sweep is not None and (arguments.sweep == "checkpoints") != (arguments.edit is not None):
+        raise UsageError("--sweep checkpoints needs --edit, and the other sweeps make their own edits")
     if arguments.parameters and suffix not in REPORT_SUFFIXES:
         raise UsageError("--parameters belongs to a saved page", "as in: -o page.html --parameters")
     if figure == "effect" and arguments.edit is None:
@@ -133,6 +162,13 @@ def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str,
     requests = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
     present = [{name: value for name, value in request.items() if value is not None} for request in requests]
     return [request for request in present if "text" in request]
+
+
+def findings_requests(path: Path) -> list[dict[str, Any]]:
+    """Return the request on which the page opens where a run has findings: the first of them."""
+    from glassformer.explain.edits.findings import read_findings
+
+    return [finding.request.to_json() for finding in read_findings(path)[1][:1]]
 
 
 def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
@@ -155,35 +191,13 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 
 
-def show_effect(explanations: list[Any], edits: list[str], as_json: bool) -> None:
-    """Print what the model predicts under edits; the second explanation is that of the text for =B."""
-    from glassformer.explain.edits.what_if import what_if
-
-    result = what_if(explanations[0], edits, *explanations[1:])
-    traced = explanations[0].together
-    if as_json:
-        console.write_json(result.to_json() | {"member": None if traced is None else traced.member})
-        return
-    if traced is not None:
-        console.write(f"model {traced.member} of the ensemble, alone")
-    for text in result.edits:
-        console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
-    console.write(f"before    {result.answer_before}")
-    console.write(f"after     {result.why_not if result.answer_after is None else result.answer_after}")
-    numbers_of = ("log p before", "log p after", "logit difference before", "logit difference after")
-    columns = ("position", "token", "before", "after", *numbers_of)
-    rows = []
-    for effect in result.effects:
-        numbers = effect.log_prob_before, effect.log_prob_after, effect.difference_before, effect.difference_after
-        at = "" if effect.position is None else str(effect.position)
-        names = at, effect.target, effect.before, effect.after
-        rows.append([*names, *(f"{number:.3f}" for number in numbers)])
-    console.write_table(columns, rows)
-
-
 def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
     """Write the report or the figure that --out names."""
     path, (first, *others) = Path(str(arguments.out)), explanations
+    for warning in [warning for explanation in explanations for warning in explanation.warnings]:
+        logger.warning(warning)
+    if path.suffix.lower() == FINDINGS_SUFFIX:
+        return explain_edits.add_finding(trained, path, explanations, str(arguments.edit).split())
     edited = None
     if arguments.edit is not None:
         from glassformer.explain.edits.what_if import edited_explanation, what_if
@@ -191,8 +205,6 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         edits = arguments.edit.split()
         request = replace(first.request, edits=tuple(edits), other_text=arguments.compare)
         edited = edited_explanation(first, request, "edited", what_if(first, edits, *others))
-    for warning in [warning for explanation in explanations for warning in explanation.warnings]:
-        logger.warning(warning)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 

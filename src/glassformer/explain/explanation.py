@@ -15,6 +15,8 @@ import numpy as np
 from glassformer.errors import UsageError
 from glassformer.explain import tensor_values
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.states import StatesSweep, sweep_states
+from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
 from glassformer.explain.edits.what_if import explain_edited, what_if
 from glassformer.explain.effects import WhatIf
 from glassformer.explain.explanation_data import ExplanationData
@@ -89,6 +91,22 @@ class Explanation(ExplanationData):
             UsageError: an edit is malformed, names no step, does not fit it or never acts.
         """
         return what_if(self, edits, other)
+
+    def sweep_parts(self) -> PartsSweep:
+        """Return the effect of switching off each head and feed-forward block, and of each head alone."""
+        return sweep_parts(self)
+
+    def sweep_keys(self) -> KeysSweep:
+        """Return the effect of keeping each head from attending to each token."""
+        return sweep_keys(self)
+
+    def sweep_states(self, other: ExplanationData) -> StatesSweep:
+        """Return the share of the answer that each state of the residual stream carries.
+
+        Args:
+            other: the explanation of a second text with another answer.
+        """
+        return sweep_states(self, other)
 
     def readings(self) -> list[Any]:
         """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.

@@ -87,7 +87,7 @@ def top_predictions(
 
     def candidate(row: int, i: int) -> dict[str, Any]:
         if i not in texts:
-            texts[i] = task.label_names[i] if task.label_names else task.tokenizer.tokens([i])[0]
+            texts[i] = readable(task, i)
         logit = values[row, i]
         log_prob = round(float(logit) - float(norms[row]), 7)
         return {"id": i, "piece": texts[i], "logit": shortest_float(logit), "log_prob": log_prob}
@@ -101,6 +101,11 @@ def top_predictions(
             actual = NextToken(**candidate(row, token), rank=rank)
         predictions.append(Prediction(position, float(norms[row]), top, actual))
     return predictions
+
+
+def readable(task: Task, id: int) -> str:
+    """Return the class, or the token in readable form."""
+    return task.label_names[id] if task.label_names else task.tokenizer.tokens([id])[0]
 
 
 def shortest_float(x: np.floating[Any]) -> float:

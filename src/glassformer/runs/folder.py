@@ -52,6 +52,7 @@ class RunFolder:
         self.predictions = path / "predictions.jsonl"
         self.evaluation = path / "evaluation.json"
         self.report = path / "report.md"
+        self.findings = path / "findings.toml"
         self.report_json = path / "report.json"
         self.plots = path / PLOTS
 

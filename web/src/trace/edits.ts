@@ -31,7 +31,7 @@ export function describeEdit(edit: string, trace: Manifest): string {
     const numbers = at.replace(/\d+/g, (n) => String(Number(n) + 1));
     return `${name === "token" && blocked ? "query" : AXES[name] ?? name} ${token ? `${visible(token)} (${numbers})` : numbers}`;
   });
-  const off = change === "=0" && (node.site === "context" || node.site === "out");
+  const off = change === "=0" && /^(context|out)(:|$)/.test(node.site);
   const what = off || blocked ? "" : title(node);
   const did = off ? "switched off" : blocked ? "blocked" : change === "=B" ? "from the second text"
     : change === "=skip" ? "skipped" : change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`;

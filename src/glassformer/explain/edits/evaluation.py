@@ -16,6 +16,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.ensemble_member import with_member
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import trace
@@ -74,10 +75,8 @@ def evaluate_edits(
     if task.report.comparison_keys is None:
         raise UsageError(f"there is no paired test of a {task.report.model_name}")
     first = compute_explanation(subject, TraceRequest(split.text[0][:MAX_FULL_TOKENS]))
-    tap = Edits(edits, first.records)
-    decodes = len(first.streams) > 1  # a language model is scored on texts as they are
-    if decodes and (placed := tap.at_positions_of(first.streams[-1].name)):
-        raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
+    # A language model is scored on texts as they are.
+    tap = _tap(first, edits, generates=len(first.streams) > 1)
     with tuned(subject.device):
         with trace(model, lambda _: False):  # the same attention, step by step, as with a tap
             before = task.evaluate(model, split, decode)
@@ -105,6 +104,33 @@ def evaluate_edits(
         "test": test,
         "groups": groups,
     }
+
+
+def predict_edited(
+    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 1
+) -> list[dict[str, Any]]:
+    """Return the predictions of texts under edits, as the task's `predict` does; arguments as in `evaluate_edits`."""
+    if not texts:
+        return []
+    subject = with_member(subject, member)
+    first = compute_explanation(subject, TraceRequest(texts[0][:MAX_FULL_TOKENS]))
+    tap = _tap(first, edits, generates=not first.is_classifier)
+    with tuned(subject.device), trace(subject.model, lambda _: False, tap=tap):
+        answers = subject.task.predict(subject.model, texts, decode)
+    tap.check_fired()
+    return answers
+
+
+def _tap(first: ExplanationData, edits: Sequence[str], generates: bool) -> Edits:
+    """Return the tap of edits for many texts, checked by the steps of the first.
+
+    Raises:
+        UsageError: an edit does not fit, or is about positions of the text that is generated.
+    """
+    tap = Edits(edits, first.records)
+    if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
+        raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
+    return tap
 
 
 def _groups(

@@ -103,9 +103,7 @@ def what_if(
     Raises:
         UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
     """
-    for one in (explanation, other):
-        if one is not None and one.records.trace is None:
-            raise UsageError("edits need a text of at most 128 tokens", "shorten the text")
+    check_whole(explanation, other)
     subject, records = explanation.subject, explanation.records
 
     def apply() -> Edits:
@@ -135,6 +133,16 @@ def what_if(
         effects=effects,
         records=edited,
     )
+
+
+def check_whole(*explanations: ExplanationData | None) -> None:
+    """Check that all tensors of these explanations are kept.
+
+    Raises:
+        UsageError: a text is too long.
+    """
+    if any(e is not None and e.records.trace is None for e in explanations):
+        raise UsageError("edits need a text of at most 128 tokens", "shorten the text")
 
 
 def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:

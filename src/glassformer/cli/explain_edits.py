@@ -1,0 +1,144 @@
+"""What `glassformer explain` prints about edits: their effect, sweeps, and findings that are measured again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.utils import console
+
+logger = logging.getLogger(__name__)
+
+N_KEYS = 15
+"""Blocked keys in the table, those with the largest effect."""
+Rows = list[tuple[object, ...]]
+
+
+def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
+    """Print what the model predicts under edits; the second explanation is that of the text for =B."""
+    from glassformer.explain.edits.what_if import what_if
+
+    result = what_if(explanations[0], edits, *explanations[1:])
+    traced = explanations[0].together
+    if as_json:
+        console.write_json(result.to_json() | {"member": None if traced is None else traced.member})
+        return
+    if traced is not None:
+        console.write(f"model {traced.member} of the ensemble, alone")
+    for text in result.edits:
+        console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
+    console.write(f"before    {result.answer_before}")
+    console.write(f"after     {result.why_not if result.answer_after is None else result.answer_after}")
+    if result.ensemble_after is not None:
+        console.write(f"ensemble  {result.ensemble_before} → {result.ensemble_after}")
+    numbers_of = ("log p before", "log p after", "logit difference before", "logit difference after")
+    rows: Rows = []
+    for effect in result.effects:
+        numbers = effect.log_prob_before, effect.log_prob_after, effect.difference_before, effect.difference_after
+        at = "" if effect.position is None else str(effect.position)
+        rows.append((at, effect.target, effect.before, effect.after, *(f"{number:.3f}" for number in numbers)))
+    console.write_table(("position", "token", "before", "after", *numbers_of), rows)
+
+
+def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
+    """Print a sweep: of parts, keys, states (with a second text) or checkpoints (of edits)."""
+    from dataclasses import replace
+
+    from glassformer.explain.edits import checkpoints, states, sweeps
+
+    first, *others = explanations
+    if kind == "checkpoints":
+        other_text = others[0].request.text if others else None
+        request = replace(first.request, edits=tuple(edits), other_text=other_text)
+        found = list(checkpoints.sweep_checkpoints(trained, request))
+        if as_json:
+            console.write_json({"checkpoints": [one.to_json() for one in found]})
+        else:
+            rows: Rows = [
+                ("" if e.step is None else e.step, e.checkpoint, e.answer_before, e.answer_after) for e in found
+            ]
+            console.write_table(("step", "checkpoint", "before", "after"), rows)
+        return
+    result: Any
+    if kind == "states":
+        result = states.sweep_states(first, others[0])
+        columns, rows = ("stream", "state", "token", "noising", "denoising"), _state_rows(result, first)
+    elif kind == "keys":
+        result = sweeps.sweep_keys(first)
+        columns = ("edit", "log p changes by", "predictions that differ", "before", "after")
+        rows = [
+            (*e.edits, f"{e.change:+.3f}", e.n_changed, e.before, e.after)
+            for e in result.strongest(N_KEYS)
+            if e.change < 0
+        ]
+    else:
+        result = sweeps.sweep_parts(first)
+        columns = ("part", "off: log p changes by", "differ", "before", "after", "alone: log p changes by", "differ")
+        rows = [_part_row(part) for part in result.parts]
+    if as_json:
+        console.write_json(result.to_json())
+        return
+    console.write_table(columns, rows)
+    if kind == "parts":
+        console.write(f"by comparison, with initial weights: at most {result.untrained:.3f} in size")
+
+
+def _part_row(part: Any) -> tuple[object, ...]:
+    name = part.step if part.head is None else f"{part.step.removesuffix('.weights')}.head{part.head}"
+    if part.kind == "heads":
+        name = f"{part.step.removesuffix('.weights')}: all heads"
+    off = (f"{part.off.change:+.3f}", part.off.n_changed, part.off.before, part.off.after)
+    alone = ("", "") if part.alone is None else (f"{part.alone.change:+.3f}", part.alone.n_changed)
+    return (name, *off, *alone)
+
+
+def _state_rows(result: Any, explanation: Any) -> Rows:
+    """Return the states that carry some of the answer."""
+    pieces = {stream.name: stream.pieces for stream in explanation.streams}
+    return [
+        (grid.stream, row.state, f"{i} {pieces[grid.stream][i]}", f"{lost:.2f}", f"{back:.2f}")
+        for grid in result.grids
+        for row in grid.rows
+        for i, (lost, back) in enumerate(zip(row.noising, row.denoising, strict=True))
+        if lost is not None and back is not None and max(abs(lost), abs(back)) >= 0.05
+    ]
+
+
+def add_finding(trained: Any, path: Path, explanations: Sequence[Any], edits: Sequence[str]) -> None:
+    """Measure edits and add them to a file of findings on the same weights, or begin one."""
+    from glassformer.errors import UsageError
+    from glassformer.explain.edits.findings import make_finding, read_findings, write_findings
+    from glassformer.explain.subject import MODEL, checkpoint_sha256
+
+    weights, findings = read_findings(path) if path.exists() else (None, [])
+    if findings and weights != checkpoint_sha256(trained, MODEL):
+        raise UsageError(f"{path} holds findings on other weights", "name another file")
+    write_findings(path, trained, [*findings, make_finding(explanations[0], edits, *explanations[1:])])
+    logger.info(f"written: {path}, {len(findings) + 1} in all")
+
+
+def check_findings(trained: Any, path: Path, as_json: bool) -> int:
+    """Measure the findings of a file again; return 1 if one is not as expected, else 0."""
+    from dataclasses import asdict
+
+    from glassformer.explain.edits.findings import measure_again, read_findings
+    from glassformer.explain.subject import MODEL, checkpoint_sha256
+
+    weights, findings = read_findings(path)
+    same = weights == checkpoint_sha256(trained, MODEL)
+    measured = [measure_again(trained, finding) for finding in findings]
+    failed = sum(bool(one.differences) for one in measured)
+    if as_json:
+        results = [asdict(one.now) | {"differences": one.differences} for one in measured]
+        console.write_json({"same_weights": same, "findings": results})
+    else:
+        for one in measured:
+            console.write(f"{'differs' if one.differences else 'holds':8}  {one.expected.name}")
+            for sentence in one.differences:
+                console.write(f"          {sentence}")
+        console.write(f"{len(measured) - failed} of {len(measured)} findings hold")
+    if not same:
+        logger.warning(f"the findings of {path} are on other weights than those of {trained.path}")
+    return int(failed > 0)

@@ -1,0 +1,170 @@
+"""Where the difference of two texts is: the residual stream of one is put in the place of the other's, state by state.
+
+Both directions are measured (Heimersheim and Nanda 2024, "How to use and interpret activation patching"): `noising`
+puts the second text's state into the first, and asks how much of the first answer is lost; `denoising` puts the first
+text's state into the second, and asks how much of the first answer comes back. A state can be needed and not suffice,
+or suffice and not be needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from glassformer.errors import UsageError
+from glassformer.explain.edits.batch import base_logits, edited_logits
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.predictions import readable
+
+MIN_DIFFERENCE = 0.5
+"""Smallest difference of the two texts' logit differences of which a share is given."""
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """The states of one depth, token by token."""
+
+    state: str
+    """The embedding ("source", "embedding") or the state after a layer ("encoder.0.state")."""
+    noising: list[float | None]
+    """Share of the first answer that is lost with this state from the second text; null: the token has no partner."""
+    denoising: list[float | None]
+    """Share of the first answer that comes back with this state of the first text in the second."""
+
+
+@dataclass(frozen=True)
+class StatesGrid:
+    """The states of one stream of tokens, by depth."""
+
+    stream: str
+    """The stream."""
+    pairs: list[list[int]]
+    """Positions in the first and in the second text that are taken for each other."""
+    rows: Annotated[list[Any], StateRow]
+    """From the embedding to the last layer."""
+
+
+@dataclass(frozen=True)
+class StatesSweep:
+    """Every state of the residual stream, exchanged between two texts."""
+
+    position: int | None
+    """Position of the first prediction that differs; null for classifiers."""
+    answer: str
+    """What is predicted there in the first text."""
+    other_answer: str
+    """What is predicted there in the second text."""
+    difference: float
+    """Logit of the first answer minus that of the second, in the first text."""
+    other_difference: float
+    """The same in the second text."""
+    grids: Annotated[list[Any], StatesGrid]
+    """One grid per stream."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
+
+
+def sweep_states(explanation: ExplanationData, other: ExplanationData) -> StatesSweep:
+    """Return the share of the answer that each state of the residual stream carries.
+
+    Args:
+        explanation: the first text.
+        other: the second text, with another answer by the same model.
+
+    Raises:
+        UsageError: the answers are the same, or differ only by their number of tokens; or a text is too long.
+        Cancelled: the computation was cancelled between two batches.
+    """
+    index, answer, other_answer = _first_difference(explanation, other)
+
+    def difference(e: ExplanationData) -> float:
+        row = base_logits(e)[index]
+        return float(row[answer] - row[other_answer])
+
+    m_a, m_b = difference(explanation), difference(other)
+    if abs(m_a - m_b) < MIN_DIFFERENCE:
+        message = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
+        raise UsageError(message, "choose texts whose answers are more certain")
+    end = None if explanation.is_classifier else explanation.predictions[index].position
+    grids = []
+    for stream, states in _states(explanation):
+        pairs = _pairs(explanation, other, stream, end)
+        edits = [(state, i, j) for state in states for i, j in pairs]
+        measure = partial(_logit_differences, index=index, answer=answer, foil=other_answer)
+        lost = measure(explanation, other, [f"{state}[token:{i}]=B[token:{j}]" for state, i, j in edits])
+        back = measure(other, explanation, [f"{state}[token:{j}]=B[token:{i}]" for state, i, j in edits])
+        n_tokens = len(explanation.streams[stream])
+        rows = []
+        for row, state in enumerate(states):
+            noising: list[float | None] = [None] * n_tokens
+            denoising: list[float | None] = [None] * n_tokens
+            for column, (i, _) in enumerate(pairs):
+                at = row * len(pairs) + column
+                noising[i] = (m_a - lost[at]) / (m_a - m_b)
+                denoising[i] = (back[at] - m_b) / (m_a - m_b)
+            rows.append(StateRow(state, noising, denoising))
+        grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
+    task = explanation.subject.task
+    return StatesSweep(end, readable(task, answer), readable(task, other_answer), m_a, m_b, grids)
+
+
+def _logit_differences(
+    explanation: ExplanationData, other: ExplanationData, edits: Sequence[str], index: int, answer: int, foil: int
+) -> list[float]:
+    """Return the logit difference of the two answers under each edit."""
+    if not edits:
+        return []
+    rows = edited_logits(explanation, [[edit] for edit in edits], other)[:, index]
+    return (rows[:, answer] - rows[:, foil]).tolist()
+
+
+def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int, int]:
+    """Return the index of the first prediction that differs, and what is predicted there in both texts."""
+    if a.is_classifier:
+        first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
+        if first == second:
+            raise UsageError("both texts have the same answer", "choose a second text with another answer")
+        return 0, first, second
+    if a.generation.first != b.generation.first:
+        raise UsageError("both prompts need equally many tokens", "change a token of the prompt for another")
+    for i, j in zip(a.generated, b.generated, strict=False):
+        first, second = (p.actual or p.top[0] for p in (a.predictions[i], b.predictions[j]))
+        if first.id != second.id:
+            return i, first.id, second.id
+    raise UsageError("both texts have the same answer", "choose a second text with another answer")
+
+
+def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
+    """Return for each stream its index, and the names of its states in order of computation."""
+    layers: dict[str, int] = {}
+    for node in explanation.records.nodes.values():
+        if node.record.layer is not None:
+            layers[node.record.stack] = node.record.layer + 1
+    stacks = list(layers)
+    names = ["embedding"] if len(stacks) == 1 else ["source", "target"]
+    return [
+        (i, [name, *(f"{stack}.{layer}.state" for layer in range(layers[stack]))])
+        for i, (name, stack) in enumerate(zip(names, stacks, strict=True))
+    ]
+
+
+def _pairs(a: ExplanationData, b: ExplanationData, stream: int, end: int | None) -> list[tuple[int, int]]:
+    """Return positions that stand for each other: all of equally long texts, else the common beginning and end.
+
+    Of a generated stream those after the prediction are left out, as it cannot depend on them.
+    """
+    first, second = a.streams[stream].ids, b.streams[stream].ids
+    if end is not None and stream == len(a.streams) - 1:
+        first, second = first[: end + 1], second[: end + 1]
+    if len(first) == len(second):
+        return [(i, i) for i in range(len(first))]
+    shortest = min(len(first), len(second))
+    n_start = next((i for i in range(shortest) if first[i] != second[i]), shortest)
+    left = shortest - n_start
+    n_end = next((i for i in range(left) if first[-1 - i] != second[-1 - i]), left)
+    start = [(i, i) for i in range(n_start)]
+    return start + [(len(first) - i, len(second) - i) for i in range(n_end, 0, -1)]

@@ -1,0 +1,152 @@
+"""Sweeps: the same kind of edit for every part of a model, all in a few batches.
+
+`sweep_parts`: each head and block switched off, each alone, and all heads of a block together. Single heads can each be
+dispensable while all together are not, which only the sum shows.
+`sweep_keys`: each head kept from attending to each token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
+
+import torch
+
+from glassformer.explain.edits.batch import VariantEffect, edited_logits, followed, variant_effects
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.subject import LoadedSubject
+from glassformer.models.ensemble import members_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the model, and what follows when it is switched off, or works alone."""
+
+    step: str
+    """Id of its attention weights, or of a feed-forward block's output."""
+    kind: Literal["head", "heads", "block"]
+    """A head; all heads of a block; a feed-forward block."""
+    head: int | None
+    """Number of the head, from 0."""
+    off: Annotated[Any, VariantEffect]
+    """Effect of switching it off."""
+    alone: Annotated[Any, VariantEffect] | None
+    """Effect of switching off the other heads of the same block; null where there are none."""
+
+
+@dataclass(frozen=True)
+class PartsSweep:
+    """Every head and block of a model, switched off."""
+
+    parts: Annotated[list[Any], Part]
+    """In order of computation."""
+    untrained: float
+    """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class KeysGrid:
+    """The heads of one attention block, each kept from attending to each token."""
+
+    step: str
+    """Id of the attention weights."""
+    stream: str
+    """The stream of the keys."""
+    effects: Annotated[list[list[Any]], VariantEffect]
+    """One list per head, one effect per key."""
+
+
+@dataclass(frozen=True)
+class KeysSweep:
+    """Every head of a model, kept from attending to each token."""
+
+    grids: Annotated[list[Any], KeysGrid]
+    """In order of computation."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
+
+    def strongest(self, n: int = 10) -> list[VariantEffect]:
+        """Return the n effects that lower the log-probability most, the largest first."""
+        every = [effect for grid in self.grids for row in grid.effects for effect in row]
+        return sorted(every, key=lambda effect: effect.change)[:n]
+
+
+def sweep_parts(explanation: ExplanationData) -> PartsSweep:
+    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block.
+
+    Raises:
+        UsageError: the text has more than 128 tokens.
+        Cancelled: the computation was cancelled between two batches.
+    """
+    plans = _plans(explanation)
+    variants = [edits for _, _, _, off, alone in plans for edits in (off, alone) if edits]
+    effects = iter(variant_effects(explanation, variants))
+    parts = [
+        Part(step, kind, head, next(effects), next(effects) if alone else None) for step, kind, head, _, alone in plans
+    ]
+    return PartsSweep(parts, _untrained(explanation, [off for _, _, _, off, _ in plans]))
+
+
+def sweep_keys(explanation: ExplanationData) -> KeysSweep:
+    """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
+    grids, variants = [], []
+    for id, n_heads in _attentions(explanation):
+        axis = explanation.records.nodes[id].record.axes[-1]
+        n_keys = explanation.records.nodes[id].sizes[-1]
+        scores = id.removesuffix("weights") + "scores"
+        grids.append((id, axis.stream or "", n_heads, n_keys))
+        variants += [[f"{scores}[head:{h};key:{k}]=blocked"] for h in range(n_heads) for k in range(n_keys)]
+    effects = iter(variant_effects(explanation, variants))
+    return KeysSweep(
+        [
+            KeysGrid(id, stream, [[next(effects) for _ in range(n_keys)] for _ in range(n_heads)])
+            for id, stream, n_heads, n_keys in grids
+        ]
+    )
+
+
+Plan = tuple[str, Literal["head", "heads", "block"], int | None, list[str], list[str]]
+
+
+def _plans(explanation: ExplanationData) -> list[Plan]:
+    """Return (step, kind, head, edits that switch it off, edits that leave it alone) of each part."""
+    heads = dict(_attentions(explanation))
+    plans: list[Plan] = []
+    for id, node in explanation.records.nodes.items():
+        record = node.record
+        if id in heads:
+            block = id.removesuffix(".weights")
+            off = [f"{block}.context[head:{h}]=0" for h in range(heads[id])]
+            for h in range(heads[id]):
+                plans.append((id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
+            plans.append((id, "heads", None, [f"{block}.context=0"], []))
+        elif record.block == "ff" and record.site.startswith("out:"):
+            plans.append((id, "block", None, [f"{id}=0"], []))
+    return plans
+
+
+def _attentions(explanation: ExplanationData) -> list[tuple[str, int]]:
+    """Return the id and the number of heads of each attention's weights."""
+    return [(id, node.sizes[0]) for id, node in explanation.records.nodes.items() if node.record.site == "weights"]
+
+
+def _untrained(explanation: ExplanationData, variants: Sequence[Sequence[str]]) -> float:
+    """Return the largest change of the log-probability by an edit of the model with initial weights."""
+    subject = explanation.subject
+    devices = [subject.device] if subject.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(0)
+        model = subject.task.build_model()
+    model = members_of(model)[0].to(subject.device).eval()
+    fresh = replace(explanation, subject=LoadedSubject(subject, model))
+    chosen = [0] if explanation.is_classifier else explanation.generated
+    logits = edited_logits(fresh, [["logits*1"], *variants])[:, chosen].log_softmax(dim=-1)
+    totals = followed(explanation, logits).sum(dim=-1)
+    return float((totals[1:] - totals[0]).abs().max())
