@@ -561,6 +561,124 @@ export interface EmbeddingPoint {
   kind: string;
 }
 
+/** What to edit in turn. */
+export interface SweepRequest {
+  /** Id of the trace; for "checkpoints" of one with edits. */
+  trace: string;
+  /** Heads and blocks; keys of each head; states of a second text; the edits of the trace at each checkpoint. */
+  kind: "parts" | "keys" | "states" | "checkpoints";
+  /** Id of the second trace, for "states". */
+  other?: string;
+}
+
+/** Every head and block of a model, switched off. */
+export interface PartsSweep {
+  /** In order of computation. */
+  parts: Part[];
+  /** Largest change of the log-probability, in size, when a part of the same model with initial weights is off. */
+  untrained: number;
+}
+
+/** A part of the model, and what follows when it is switched off, or works alone. */
+export interface Part {
+  /** Id of its attention weights, or of a feed-forward block's output. */
+  step: string;
+  /** A head; all heads of a block; a feed-forward block. */
+  kind: "head" | "heads" | "block";
+  /** Number of the head, from 0. */
+  head: number | null;
+  /** Effect of switching it off. */
+  off: VariantEffect;
+  /** Effect of switching off the other heads of the same block; null where there are none. */
+  alone: VariantEffect | null;
+}
+
+/** What one set of edits changes in the prediction of a text, in few numbers. */
+export interface VariantEffect {
+  /** The edits. */
+  edits: string[];
+  /** Change of the log-probability of what is predicted without edits, summed over the predictions, in nats. */
+  change: number;
+  /** Number of predictions that differ. */
+  n_changed: number;
+  /** Position where the log-probability falls most; null for a classifier. */
+  position: number | null;
+  /** The most probable class or token there without edits. */
+  before: string;
+  /** The same with edits. */
+  after: string;
+}
+
+/** Every head of a model, kept from attending to each token. */
+export interface KeysSweep {
+  /** In order of computation. */
+  grids: KeysGrid[];
+}
+
+/** The heads of one attention block, each kept from attending to each token. */
+export interface KeysGrid {
+  /** Id of the attention weights. */
+  step: string;
+  /** The stream of the keys. */
+  stream: string;
+  /** One list per head, one effect per key. */
+  effects: VariantEffect[][];
+}
+
+/** Every state of the residual stream, exchanged between two texts. */
+export interface StatesSweep {
+  /** Position of the first prediction that differs; null for classifiers. */
+  position: number | null;
+  /** What is predicted there in the first text. */
+  answer: string;
+  /** What is predicted there in the second text. */
+  other_answer: string;
+  /** Logit of the first answer minus that of the second, in the first text. */
+  difference: number;
+  /** The same in the second text. */
+  other_difference: number;
+  /** One grid per stream. */
+  grids: StatesGrid[];
+}
+
+/** The states of one stream of tokens, by depth. */
+export interface StatesGrid {
+  /** The stream. */
+  stream: string;
+  /** Positions in the first and in the second text that are taken for each other. */
+  pairs: number[][];
+  /** From the embedding to the last layer. */
+  rows: StateRow[];
+}
+
+/** The states of one depth, token by token. */
+export interface StateRow {
+  /** The embedding ("source", "embedding") or the state after a layer ("encoder.0.state"). */
+  state: string;
+  /** Share of the first answer that is lost with this state from the second text; null: the token has no partner. */
+  noising: (number | null)[];
+  /** Share of the first answer that comes back with this state of the first text in the second. */
+  denoising: (number | null)[];
+}
+
+/** What edits change in every checkpoint of a run. */
+export interface CheckpointsSweep {
+  /** The first training step first. */
+  checkpoints: CheckpointEffect[];
+}
+
+/** What edits change in one checkpoint of a run. */
+export interface CheckpointEffect {
+  /** "model" or the name of a checkpoint. */
+  checkpoint: string;
+  /** Its training step. */
+  step: number | null;
+  /** Its answer without edits. */
+  answer_before: string;
+  /** Its answer with edits; null where it was not decoded again. */
+  answer_after: string | null;
+}
+
 /** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;

@@ -52,14 +52,12 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     if kind == "checkpoints":
         other_text = others[0].request.text if others else None
         request = replace(first.request, edits=tuple(edits), other_text=other_text)
-        found = list(checkpoints.sweep_checkpoints(trained, request))
+        by_step = checkpoints.sweep_checkpoints(trained, request)
         if as_json:
-            console.write_json({"checkpoints": [one.to_json() for one in found]})
+            console.write_json(by_step.to_json())
         else:
-            rows: Rows = [
-                ("" if e.step is None else e.step, e.checkpoint, e.answer_before, e.answer_after) for e in found
-            ]
-            console.write_table(("step", "checkpoint", "before", "after"), rows)
+            table: Rows = [(e.step or 0, e.checkpoint, e.answer_before, e.answer_after) for e in by_step.checkpoints]
+            console.write_table(("step", "checkpoint", "before", "after"), table)
         return
     result: Any
     if kind == "states":

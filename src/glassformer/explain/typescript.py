@@ -22,11 +22,15 @@ from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
+from glassformer.explain.edits.checkpoints import CheckpointsSweep
+from glassformer.explain.edits.states import StatesSweep
+from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
 from glassformer.explain.effects import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.manifest import Manifest, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
+from glassformer.explain.page.sweep_requests import SweepRequest
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import StreamName
@@ -40,6 +44,11 @@ SENT = (
     Erased,
     Alignments,
     EmbeddingView,
+    SweepRequest,
+    PartsSweep,
+    KeysSweep,
+    StatesSweep,
+    CheckpointsSweep,
     SavedPageData,
     ApiError,
 )
@@ -50,7 +59,12 @@ RENAMED: dict[type, str] = {
     DecodeConfig: "DecodeSettings",
     ErrorDetail: "ApiProblem",
 }
-REQUESTS: dict[type, set[str]] = {TraceRequest: set(), AttributeRequest: {"trace", "method"}, EraseRequest: {"trace"}}
+REQUESTS: dict[type, set[str]] = {
+    TraceRequest: set(),
+    AttributeRequest: {"trace", "method"},
+    EraseRequest: {"trace"},
+    SweepRequest: set(),
+}
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
 NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records",)}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"

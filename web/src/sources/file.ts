@@ -89,6 +89,9 @@ export class FileSource implements Source {
     if (value == null || original == null) throw new Problem("This saved page does not hold the probability of this token", OFFLINE_HINT);
     return { ...erased, value, original };
   }
+  async sweep(): Promise<never> {
+    throw new Problem("A saved page cannot run the model", OFFLINE_HINT);
+  }
   async decode(): Promise<never> {
     throw new Problem("A saved page cannot run the model", OFFLINE_HINT);
   }

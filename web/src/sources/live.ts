@@ -4,9 +4,9 @@
  */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, SweepRequest, TraceRequest,
 } from "../types";
-import { Problem, type Source } from "./source";
+import { Problem, type Source, type Sweeps } from "./source";
 import { axesOf, LruCache, TensorCache } from "./cache";
 
 /** Maximum number of cached manifests. */
@@ -79,6 +79,13 @@ export class LiveSource implements Source {
   }
   erase(request: EraseRequest) {
     return this.inTrace(request.trace, (trace) => this.json<Erased>("api/erase", { ...request, trace }));
+  }
+  async sweep<K extends keyof Sweeps>(request: SweepRequest & { kind: K }): Promise<Sweeps[K]> {
+    const { other } = request;
+    const withOther = (trace: string) =>
+      other === undefined ? this.json<Sweeps[K]>("api/sweep", { ...request, trace })
+        : this.inTrace(other, (second) => this.json<Sweeps[K]>("api/sweep", { ...request, trace, other: second }));
+    return this.inTrace(request.trace, withOther);
   }
   decode(request: TraceRequest) {
     return this.json<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>("api/decode", request);

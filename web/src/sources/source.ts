@@ -3,7 +3,18 @@
  */
 import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
-import type { Alignments, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, TraceRequest } from "../types";
+import type {
+  Alignments, AttributeRequest, Attribution, CheckpointsSweep, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, Manifest, PartsSweep, RunInfo,
+  StatesSweep, Stream, SweepRequest, TraceRequest,
+} from "../types";
+
+/** The answers to sweeps by kind. */
+export interface Sweeps {
+  parts: PartsSweep;
+  keys: KeysSweep;
+  states: StatesSweep;
+  checkpoints: CheckpointsSweep;
+}
 
 export interface Source extends TensorReader {
   /** The traces of an exported page. */
@@ -20,6 +31,8 @@ export interface Source extends TensorReader {
   neighbours(traceId: string, node: string, row: number, id: number): Promise<EmbeddingView>;
   attribute(request: AttributeRequest): Promise<Attribution>;
   erase(request: EraseRequest): Promise<Erased>;
+  /** Edits made in turn; the answer is of the kind that the request names. */
+  sweep<K extends keyof Sweeps>(request: SweepRequest & { kind: K }): Promise<Sweeps[K]>;
   decode(request: TraceRequest): Promise<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>;
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,6 +27,14 @@ class CheckpointEffect:
     answer_after: str | None
     """Its answer with edits; null where it was not decoded again."""
 
+
+@dataclass(frozen=True)
+class CheckpointsSweep:
+    """What edits change in every checkpoint of a run."""
+
+    checkpoints: list[CheckpointEffect]
+    """The first training step first."""
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
         return asdict(self)
@@ -36,8 +44,8 @@ def sweep_checkpoints(
     subject: Subject,
     request: TraceRequest,
     explain: Callable[[Subject, TraceRequest], ExplanationData] = compute_explanation,
-) -> Iterator[CheckpointEffect]:
-    """Yield the effect of the edits of a request at each checkpoint, the first training step first.
+) -> CheckpointsSweep:
+    """Return the effect of the edits of a request at each checkpoint, the first training step first.
 
     Each checkpoint decodes the text itself, without edits and with them.
 
@@ -50,10 +58,12 @@ def sweep_checkpoints(
         UsageError: an edit does not fit, or the text is too long.
         Cancelled: the computation was cancelled between two checkpoints.
     """
+    found = []
     for info in list_checkpoints(subject):
         check_cancelled()
         at = replace(request, checkpoint=info["name"])
         base = explain(subject, at.without_edits())
         other = None if at.other_text is None else explain(subject, at.of_other_text())
         result = what_if(base, at.edits, other)
-        yield CheckpointEffect(info["name"], info["step"], result.answer_before, result.answer_after)
+        found.append(CheckpointEffect(info["name"], info["step"], result.answer_before, result.answer_after))
+    return CheckpointsSweep(found)

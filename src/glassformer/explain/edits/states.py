@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import base_logits, edited_logits
@@ -42,7 +42,7 @@ class StatesGrid:
     """The stream."""
     pairs: list[list[int]]
     """Positions in the first and in the second text that are taken for each other."""
-    rows: Annotated[list[Any], StateRow]
+    rows: list[StateRow]
     """From the embedding to the last layer."""
 
 
@@ -60,7 +60,7 @@ class StatesSweep:
     """Logit of the first answer minus that of the second, in the first text."""
     other_difference: float
     """The same in the second text."""
-    grids: Annotated[list[Any], StatesGrid]
+    grids: list[StatesGrid]
     """One grid per stream."""
 
     def to_json(self) -> dict[str, Any]:

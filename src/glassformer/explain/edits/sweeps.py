@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -29,9 +29,9 @@ class Part:
     """A head; all heads of a block; a feed-forward block."""
     head: int | None
     """Number of the head, from 0."""
-    off: Annotated[Any, VariantEffect]
+    off: VariantEffect
     """Effect of switching it off."""
-    alone: Annotated[Any, VariantEffect] | None
+    alone: VariantEffect | None
     """Effect of switching off the other heads of the same block; null where there are none."""
 
 
@@ -39,7 +39,7 @@ class Part:
 class PartsSweep:
     """Every head and block of a model, switched off."""
 
-    parts: Annotated[list[Any], Part]
+    parts: list[Part]
     """In order of computation."""
     untrained: float
     """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
@@ -57,7 +57,7 @@ class KeysGrid:
     """Id of the attention weights."""
     stream: str
     """The stream of the keys."""
-    effects: Annotated[list[list[Any]], VariantEffect]
+    effects: list[list[VariantEffect]]
     """One list per head, one effect per key."""
 
 
@@ -65,7 +65,7 @@ class KeysGrid:
 class KeysSweep:
     """Every head of a model, kept from attending to each token."""
 
-    grids: Annotated[list[Any], KeysGrid]
+    grids: list[KeysGrid]
     """In order of computation."""
 
     def to_json(self) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -20,20 +18,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 
-from glassformer.errors import GlassformerError, UsageError
+from glassformer.errors import GlassformerError
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
+from glassformer.explain.page.port import HOST, PORT, listen
 from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
 from glassformer.explain.page.security import AccessControl, SecurityMiddleware, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 from glassformer.explain.subject import Subject
+from glassformer.utils.cancellation import cancellable
 
-HOST = "127.0.0.1"
-PORT = 8317
-"""Where it is served when no port is named, or at the next free one."""
-N_PORTS = 50
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
+__all__ = ["PORT", "PageServer", "build_app", "listen", "serve"]
+
 LOCKED_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Glassformer</title></head>
 <body><p>An address of this page opens it a single time, so that nobody else can use it afterwards. Where
@@ -82,7 +80,7 @@ def build_app(
         values = await submit(request, partial(service.tensor, *wanted)) if held is None else held
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
-    posts = (service.trace, service.attribute, service.erase, service.decode)
+    posts = (service.trace, service.attribute, service.erase, service.sweep, service.decode)
     questions = [
         Route("/api/run", _answered(view(service.run))),
         Route("/api/trace/{trace_id}/alignment", _answered(view(service.alignment))),
@@ -147,8 +145,9 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
 
 
 async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
-    """Return the result of a job, which is removed from the queue if it takes too long or the client disconnects."""
-    submitted = worker.submit(job)
+    """Return the result of a job, which is cancelled if it takes too long or the client disconnects."""
+    given_up = threading.Event()
+    submitted = worker.submit(partial(_cancellable, job, given_up))
     work = asyncio.wrap_future(submitted)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
@@ -159,9 +158,16 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
             raise RequestError(400, "the connection was closed before the answer was ready")
         raise RequestError(504, f"this took longer than {seconds:g} seconds", "try a shorter text", retry_after=5)
     finally:
+        given_up.set()
         submitted.cancel()
         work.cancel()  # what it may still raise interests nobody
         gone.cancel()
+
+
+def _cancellable(job: Callable[[], Result], given_up: threading.Event) -> Result:
+    """Return the result of a job that ends early once it is given up, if it has parts (`utils/cancellation.py`)."""
+    with cancellable(given_up):
+        return job()
 
 
 async def _disconnected(request: Request) -> None:
@@ -271,30 +277,3 @@ def serve(
 
         webbrowser.open(server.address())
     server.run()
-
-
-def listen(port: int | None) -> socket.socket:
-    """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
-    """
-    candidates = range(PORT, PORT + N_PORTS) if port is None else [port]
-    problem: Exception | None = None
-    for candidate in candidates:
-        # With the protocol named, asyncio sends without waiting; else each small tensor would take 40 ms.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if sys.platform == "win32":  # there SO_REUSEADDR would let two servers share the port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        else:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, candidate))
-            listener.listen()
-            return listener
-        except (OSError, OverflowError) as error:
-            listener.close()
-            problem = error
-    wanted = f"port {port}" if port is not None else f"every port from {PORT} to {PORT + N_PORTS - 1}"
-    reason = f": {problem.strerror}" if isinstance(problem, OSError) else ""
-    raise UsageError(f"{wanted} cannot be used{reason}", "choose another with --port, or leave --port out")

@@ -22,6 +22,7 @@ from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import RequestError
+from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
@@ -91,6 +92,12 @@ class Service:
         request = EraseRequest.from_dict(body)
         with self._model_lock:
             return erase(self._find(request.trace), request).to_json()
+
+    def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the sweep for a `SweepRequest`."""
+        request = SweepRequest.from_dict(body)
+        with self._model_lock:
+            return run_sweep(self.subject, request, self._find).to_json()
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""

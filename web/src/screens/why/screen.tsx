@@ -9,14 +9,32 @@ import { number, percent, signed } from "../../tensors/format";
 import { isClassifier, predictionIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
+import { Choices } from "../../views/Choices";
+import { CheckpointsView, KeysView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
 import { erasedPositions, keyOf, scaleOf, strongest, type Word, wordsOf } from "./words";
 import { pointing, WordText } from "./WordText";
 
+const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
+type View = (typeof VIEWS)[number][0];
+
+/** Words, or parts of the model, that the prediction depends on. A saved page has the words alone. */
 export function WhyScreen({ trace }: { trace: Manifest }) {
-  return <Attributions key={trace.id} manifest={trace} />;
+  const { params } = useValue(route);
+  const view = VIEWS.find(([name]) => name === params.why)?.[0] ?? "words";
+  const words = view === "words" || !source.live;
+  return (
+    <>
+      {source.live && <Choices name="why" label="What is changed" options={VIEWS} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />}
+      {words ? <Attributions key={trace.id} manifest={trace} /> : <h1>Why</h1>}
+      {!words && view === "parts" && <PartsView trace={trace} />}
+      {!words && view === "keys" && <KeysView trace={trace} />}
+      {!words && view === "states" && <StatesView trace={trace} />}
+      {!words && view === "checkpoints" && <CheckpointsView />}
+    </>
+  );
 }
 
 function Attributions({ manifest }: { manifest: Manifest }) {

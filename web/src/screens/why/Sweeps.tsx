@@ -1,0 +1,180 @@
+/** What follows when parts of the model are edited in turn: heads and blocks, keys, states of a second text, checkpoints. */
+import { useState } from "preact/hooks";
+import { edited, edits, other, setEdits, source, traceOther } from "../../state/page";
+import { useResource } from "../../state/resource";
+import { useValue } from "../../state/signals";
+import { describeEdit, toggled } from "../../trace/edits";
+import { nodeLocation, number, signed, visible } from "../../tensors/format";
+import type { Manifest, StateRow, StatesGrid, VariantEffect } from "../../types";
+import { Matrix } from "../../views/Matrix";
+import { ErrorText } from "./Probability";
+
+const SHOWN = 15;
+
+/** Whether an answer of a sweep is awaited, or why there is none. */
+function State({ error }: { error: Parameters<typeof ErrorText>[0]["error"] }) {
+  return error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>;
+}
+
+/** A button that makes the edits of an effect, or removes them. */
+function Try({ effect, words }: { effect: VariantEffect; words: string }) {
+  const made = useValue(edits, (all) => effect.edits.every((edit) => all.includes(edit)));
+  const [edit] = effect.edits;
+  return <button type="button" class="quiet sweep-part" aria-pressed={made} onClick={() => edit && setEdits(toggled(edits.value, edit))}>{words}</button>;
+}
+
+function EffectCells({ effect }: { effect: VariantEffect }) {
+  return (
+    <>
+      <td class="sweep-number">{signed(effect.change)}</td>
+      <td>{effect.n_changed > 0 && <><bdi>{visible(effect.before)}</bdi> → <b><bdi>{visible(effect.after)}</bdi></b></>}</td>
+    </>
+  );
+}
+
+/** Each head and block switched off, each head alone, all heads of a block together. */
+export function PartsView({ trace }: { trace: Manifest }) {
+  const { value, error } = useResource(`parts/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "parts" }));
+  if (!value) return <State error={error} />;
+  const node = (step: string) => trace.nodes.find((one) => one.id === step)!;
+  return (
+    <>
+      <p>
+        Each head and each feed-forward block is switched off in turn. The number is the change of the log-probability of what the
+        model predicts; with initial weights no part changes it by more than {number(value.untrained)}. Heads can stand in for each
+        other, so all heads of a block together, and each head with the others off, are measured too.
+      </p>
+      <div class="sweep-scroll">
+        <table class="sweep">
+          <thead><tr><th scope="col">Part</th><th scope="col">Off</th><th scope="col">Predicts instead</th><th scope="col">Others off</th><th scope="col">Predicts instead</th></tr></thead>
+          <tbody>
+            {value.parts.map((part) => (
+              <tr key={`${part.step}/${part.head}`} class={part.kind === "head" ? "" : "sweep-block"} data-part={part.off.edits.join(" ")} data-change={part.off.change}>
+                <th scope="row">
+                  <Try effect={part.off} words={part.kind === "head" ? `${nodeLocation(node(part.step))}, head ${part.head! + 1}` : part.kind === "heads" ? "all of these heads" : nodeLocation(node(part.step))} />
+                </th>
+                <EffectCells effect={part.off} />
+                {part.alone ? <EffectCells effect={part.alone} /> : <td colSpan={2} />}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+/** The heads that matter by the token they attend to. */
+export function KeysView({ trace }: { trace: Manifest }) {
+  const { value, error } = useResource(`keys/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "keys" }));
+  if (!value) return <State error={error} />;
+  const all = value.grids.flatMap((grid) => grid.effects.flat());
+  const strongest = [...all].sort((a, b) => a.change - b.change).slice(0, SHOWN);
+  return (
+    <>
+      <p>Each head is kept from attending to each token, {all.length} edits in all; these lower the log-probability of what the model predicts most.</p>
+      <div class="sweep-scroll">
+        <table class="sweep">
+          <thead><tr><th scope="col">Edit</th><th scope="col">Change</th><th scope="col">Predicts instead</th></tr></thead>
+          <tbody>
+            {strongest.map((effect) => (
+              <tr key={effect.edits.join(" ")} data-part={effect.edits.join(" ")} data-change={effect.change}>
+                <th scope="row"><Try effect={effect} words={describeEdit(effect.edits[0]!, trace)} /></th>
+                <EffectCells effect={effect} />
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+/** The residual stream of two texts exchanged, state by state. */
+export function StatesView({ trace }: { trace: Manifest }) {
+  const second = useValue(other);
+  const { value, error } = useResource(second && `states/${trace.id}/${second.id}`, () => source.sweep({ trace: trace.id, kind: "states", other: second!.id }));
+  return (
+    <>
+      <p>
+        The state of one token after one layer is taken from a second text. Noising: the share of this text’s answer that is lost.
+        Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
+      </p>
+      <SecondText given={second?.request.text} />
+      {value && (
+        <>
+          <p data-role="states">
+            <b><bdi>{visible(value.answer)}</bdi></b> here, <b><bdi>{visible(value.other_answer)}</bdi></b> in the second text
+            {value.position === null ? "" : `, after position ${value.position + 1}`}: logit difference {signed(value.difference, 2)} and {signed(value.other_difference, 2)}.
+          </p>
+          {value.grids.map((grid) => <StatesMaps key={grid.stream} grid={grid} trace={trace} />)}
+        </>
+      )}
+      {second && !value && <State error={error} />}
+    </>
+  );
+}
+
+function SecondText({ given }: { given: string | undefined }) {
+  const [text, setText] = useState(given ?? "");
+  return (
+    <form class="edit-tools" onSubmit={(event) => {
+      event.preventDefault();
+      if (text) traceOther({ text });
+    }}>
+      <label>Second text <input class="sweep-text" dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+      <button type="submit">Compare</button>
+    </form>
+  );
+}
+
+const MAPS = [["noising", "Noising"], ["denoising", "Denoising"]] as const;
+
+function StatesMaps({ grid, trace }: { grid: StatesGrid; trace: Manifest }) {
+  const labels = trace.streams.find((stream) => stream.name === grid.stream)?.pieces ?? [];
+  return (
+    <div class="columns">
+      {MAPS.map(([name, title]) => (
+        <section key={name}>
+          <h3>{title}: {grid.stream}</h3>
+          <Matrix
+            node={`${name}/${grid.stream}`} value={toValue(grid.rows, name)} scale="signed" limit={1} label={`${title}, ${grid.stream}`} numbers="toggle"
+            rowLabels={grid.rows.map(({ state }) => stateName(state))} colLabels={labels}
+          />
+        </section>
+      ))}
+    </div>
+  );
+}
+
+const toValue = (rows: readonly StateRow[], name: "noising" | "denoising") => ({
+  shape: [rows.length, rows[0]!.noising.length], dtype: "f32" as const, data: Float32Array.from(rows.flatMap((row) => row[name].map((share) => share ?? NaN))),
+});
+
+/** "encoder.0.state": "layer 1". */
+const stateName = (state: string) => (/\d+/.test(state) ? `layer ${Number(/\d+/.exec(state)![0]) + 1}` : "embedding");
+
+/** The effect of the edits in every checkpoint. */
+export function CheckpointsView() {
+  const after = useValue(edited);
+  const made = useValue(edits).length > 0;
+  const { value, error } = useResource(after && `checkpoints/${after.id}`, () => source.sweep({ trace: after!.id, kind: "checkpoints" }));
+  if (!made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
+  if (!value) return <State error={error} />;
+  return (
+    <div class="sweep-scroll">
+      <table class="sweep">
+        <thead><tr><th scope="col">Step</th><th scope="col">Without the edits</th><th scope="col">With them</th></tr></thead>
+        <tbody>
+          {value.checkpoints.map(({ checkpoint, step, answer_before, answer_after }) => (
+            <tr key={checkpoint}>
+              <th scope="row">{checkpoint === "model" ? "best" : step}</th>
+              <td dir="auto">{answer_before}</td>
+              <td dir="auto">{answer_after === answer_before ? "the same" : <b>{answer_after ?? "not decoded again"}</b>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
