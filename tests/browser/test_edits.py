@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Route
 from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
@@ -162,3 +163,47 @@ def test_a_saved_page_holds_both_traces(app: Callable[..., App], tmp_path: Path)
     page.press("v")
     page.settle()
     assert page.page.locator("[data-check]").count() == 0
+
+
+def test_sweeps_measure_every_part_and_each_can_be_tried(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "why", why="parts", text=TEXTS["translate"])
+    page.page.wait_for_selector("[data-part]")
+    e = explain(subject_of(MODELS[name]), TEXTS["translate"])
+    shown = page.page.locator("[data-part]").evaluate_all(
+        "all => all.map(one => [one.dataset.part, +one.dataset.change])"
+    )
+    expected = [(" ".join(part.off.edits), part.off.change) for part in e.sweep_parts().parts]
+    assert [edit for edit, _ in shown] == [edit for edit, _ in expected]
+    np.testing.assert_allclose([change for _, change in shown], [change for _, change in expected], atol=1e-4)
+    page.page.locator("[data-part] button").first.click()
+    page.page.wait_for_selector("[data-role=effect]")
+    assert page.param["edits"] == expected[0][0]
+    page.page.locator("[data-why=keys]").click()
+    page.page.wait_for_selector("[data-part*=blocked]")
+    page.page.locator("[data-why=checkpoints]").click()
+    page.page.locator("th:has-text('best')").wait_for()
+
+
+def test_a_second_text_is_compared_state_by_state(app: Callable[..., App]) -> None:
+    page = app("translate, pre-norm", "why", why="states", text="abcdefg")
+    page.page.get_by_label("Second text", exact=True).fill("gfedcba")
+    page.press("Enter")
+    page.page.wait_for_selector("[data-role=states]")
+    assert page.param["o.text"] == "gfedcba"
+    figures = page.page.locator("main figure[data-node]")
+    assert figures.evaluate_all("all => all.map(one => one.dataset.node)") == [
+        "noising/source",
+        "denoising/source",
+        "noising/target",
+        "denoising/target",
+    ]
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": width, "height": 900}} for width in (1150, 1260, 1400)])
+def test_no_block_of_two_columns_wraps(app: Callable[..., App], options: dict[str, object]) -> None:
+    page = app("translate, pre-norm", options=options)
+    rows = page.page.locator(".flow-self, .flow-cross").evaluate_all(
+        "all => all.map(one => [...one.children].map(child => child.getBoundingClientRect().left))"
+    )
+    assert rows and all(row == sorted(row) for row in rows)

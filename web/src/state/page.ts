@@ -36,10 +36,15 @@ export const edited = computed([base, third.result, edits], () => {
 });
 export const SHOWN = ["before", "after", "difference"] as const;
 export type Shown = (typeof SHOWN)[number];
+/** Whether the view asks the model anew, as it is, so that edits do not show in it. */
+export const ignoresEdits = computed([route], () => {
+  const { screen, params } = route.value;
+  return (screen === "why" && params.why !== "checkpoints") || screen === "compare" || params.view === "alignment";
+});
 /** Which trace the pictures show: without edits, with edits, or their difference. */
 export const shown = computed([route, edits], (): Shown => {
   const { screen, params } = route.value;
-  if (!edits.value.length || screen === "why" || screen === "compare" || params.view === "alignment") return "before";
+  if (!edits.value.length || ignoresEdits.value || screen === "why") return "before";
   return SHOWN.find((one) => one === params.show) ?? "after";
 });
 const difference = computed([base, edited], () => edited.value && base.value && differenceOf(edited.value, base.value));

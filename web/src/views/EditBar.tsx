@@ -3,7 +3,7 @@
  * put beside a head, a block or a layer.
  */
 import { useRef } from "preact/hooks";
-import { base, edited, edits, manifest, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
+import { base, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
 import { useValue } from "../state/signals";
 import { signed, visible } from "../tensors/format";
 import { describeEdit, toggled } from "../trace/edits";
@@ -56,7 +56,7 @@ function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
 function Change({ trace }: { trace: Manifest }) {
   const after = useValue(edited);
   const now = useValue(shown);
-  const wanted = useValue(manifest, (one) => one === base.value);
+  const ignored = useValue(ignoresEdits);
   if (!after?.edited) return <p class="edit-change" aria-live="polite">Computing …</p>;
   const { answer_before, answer_after, ensemble_before, ensemble_after, why_not, unchanged, effects } = after.edited;
   const [said, says] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
@@ -69,11 +69,10 @@ function Change({ trace }: { trace: Manifest }) {
         <span class="answer-detail">{what}; {largest(effects)}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
-      <Choices
+      {ignored ? <p class="note">This view is without your edits.</p> : <Choices
         name="shown" label="Pictures show" chosen={now} onChoose={(show) => setParams({ show })}
         options={SHOWN.map((name) => [name, name[0]!.toUpperCase() + name.slice(1)])}
-      />
-      {wanted && now === "before" && <p class="note">This view is without your edits.</p>}
+      />}
     </div>
   );
 }

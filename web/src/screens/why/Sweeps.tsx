@@ -100,7 +100,7 @@ export function StatesView({ trace }: { trace: Manifest }) {
         The state of one token after one layer is taken from a second text. Noising: the share of this text’s answer that is lost.
         Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
       </p>
-      <SecondText given={second?.request.text} />
+      <SecondText key={second?.request.text} given={second?.request.text} />
       {value && (
         <>
           <p data-role="states">
@@ -138,7 +138,7 @@ function StatesMaps({ grid, trace }: { grid: StatesGrid; trace: Manifest }) {
         <section key={name}>
           <h3>{title}: {grid.stream}</h3>
           <Matrix
-            node={`${name}/${grid.stream}`} value={toValue(grid.rows, name)} scale="signed" limit={1} label={`${title}, ${grid.stream}`} numbers="toggle"
+            node={`${name}/${grid.stream}`} value={toValue(grid.rows, name)} mask={toMask(grid.rows, name)} scale="signed" limit={1} label={`${title}, ${grid.stream}`} numbers="toggle"
             rowLabels={grid.rows.map(({ state }) => stateName(state))} colLabels={labels}
           />
         </section>
@@ -149,6 +149,11 @@ function StatesMaps({ grid, trace }: { grid: StatesGrid; trace: Manifest }) {
 
 const toValue = (rows: readonly StateRow[], name: "noising" | "denoising") => ({
   shape: [rows.length, rows[0]!.noising.length], dtype: "f32" as const, data: Float32Array.from(rows.flatMap((row) => row[name].map((share) => share ?? NaN))),
+});
+
+/** 0 for tokens without a partner in the second text. */
+const toMask = (rows: readonly StateRow[], name: "noising" | "denoising") => ({
+  shape: [rows.length, rows[0]!.noising.length], dtype: "u8" as const, data: Uint8Array.from(rows.flatMap((row) => row[name].map((share) => Number(share !== null)))),
 });
 
 /** "encoder.0.state": "layer 1". */
