@@ -181,6 +181,10 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Callable[..., App]
     assert page.param["edits"] == expected[0][0]
     page.page.locator("[data-why=keys]").click()
     page.page.wait_for_selector("[data-part*=blocked]")
+    page.page.locator("[data-why=layers]").click()
+    page.page.wait_for_selector("[data-layer]")
+    last = page.page.locator("[data-layer='decoder/2'] td").all_inner_texts()
+    assert last == [e.predictions[i].top[0].piece for i in e.generated]
     page.page.locator("[data-why=checkpoints]").click()
     page.page.locator("th:has-text('best')").wait_for()
 

@@ -178,6 +178,7 @@ def test_an_edit_is_written_as_a_page_and_as_a_figure(cli: Callable, runs: Runs,
     [
         (("--sweep", "parts"), "all heads"),
         (("--sweep", "keys"), "=blocked"),
+        (("--sweep", "layers"), "decoder"),
         (("--sweep", "checkpoints", "--edit", "encoder.0.self.head0=0"), "model"),
     ],
 )

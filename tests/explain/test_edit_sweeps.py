@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import threading
 from dataclasses import replace
@@ -260,3 +261,77 @@ def test_the_head_that_decides_is_found_or_not() -> None:
         assert a.what_if(*found.edits).answer_after == b.answer["headline"]
     with pytest.raises(UsageError, match="tokens"):
         find_head(a, explained("classify", "a b"))
+
+
+@pytest.mark.parametrize(("task", "form"), [*FORMS, *EMBEDDINGS])
+def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
+    """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
+    subject = random_model(task, **form)
+    e = traced(task, TEXTS[task], subject)
+    chosen = [0] if e.is_classifier else e.generated
+    for stack in e.sweep_layers().stacks:
+        last = stack.rows[-1]
+        assert last.tokens == [e.predictions[i].top[0].piece for i in chosen]
+        assert last.kl == [0.0] * len(chosen)
+        own = [(e.predictions[i].actual or e.predictions[i].top[0]) for i in chosen]
+        assert last.log_probs == pytest.approx([one.log_prob for one in own], abs=1e-5)
+        for row in stack.rows[:-1]:
+            shorter = copy.deepcopy(subject.model)
+            del getattr(shorter, stack.stack).layers[row.layer :]
+            with torch.no_grad():
+                logits = shorter.eval()(**e.model_inputs)[0].double()
+            logits = (logits[None] if e.is_classifier else logits)[chosen].log_softmax(dim=-1)
+            expected = [float(logits[i, one.id]) for i, one in enumerate(own)]
+            assert row.log_probs == pytest.approx(expected, abs=1e-4), row.layer
+
+
+POOLING = [
+    pytest.param("classify", {"pooling": how, "pre_norm": pre_norm}, id=f"{how}-{pre_norm}")
+    for how in ("mean", "max", "mean+max", "first")
+    for pre_norm in (True, False)
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "form"), [*FORMS, *EMBEDDINGS, *POOLING, pytest.param("lm", {"norm": "rms"}, id="rms")]
+)
+def test_contributions_sum_to_the_logits(task: str, form: dict[str, Any]) -> None:
+    subject = random_model(task, **form)
+    e = traced(task, TEXTS[task], subject)
+    for index in [0] if e.is_classifier else e.generated[:3]:
+        found = e.contributions(index)
+        top = e.predictions[index]
+        assert found.difference == pytest.approx(
+            (top.actual or top.top[0]).logit - next(c.logit for c in top.top if c.piece == found.contrast), abs=1e-4
+        )
+        assert abs(found.error) < 1e-5 * max(1.0, sum(abs(part.direct) for part in found.parts))
+        assert sum(".head" in part.name for part in found.parts) >= 6
+
+
+def test_a_wrong_norm_does_not_sum_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A norm folded twice, and statistics of another token."""
+    from glassformer.explain.edits import contributions as module
+
+    e = explained("translate", pre_norm=False)
+    normed = module._normed
+    for wrong in (
+        lambda e, norm, part: normed(e, norm, normed(e, norm, part)),
+        lambda e, norm, part: normed(e, norm, part.roll(1, dims=0)).roll(-1, dims=0),
+    ):
+        monkeypatch.setattr(module, "_normed", wrong)
+        assert abs(e.contributions().error) > 1e-2
+
+
+def test_the_total_effect_is_that_of_switching_the_part_off() -> None:
+    e = explained("lm")
+    part = next(part for part in e.contributions().parts if part.name == "decoder.1.ff")
+    assert part.total is not None
+    [off] = edited_logits(e, [["decoder.1.ff.out=0"]])[:, e.generated[0]]
+    assert part.total == pytest.approx(e.contributions().difference - difference_of(e, off), abs=1e-4)
+
+
+def difference_of(e: Explanation, row: torch.Tensor) -> float:
+    prediction = e.predictions[e.generated[0]]
+    target = (prediction.actual or prediction.top[0]).id
+    contrast = next(c.id for c in prediction.top if c.id != target)
+    return float(row[target] - row[contrast])

@@ -565,8 +565,8 @@ export interface EmbeddingPoint {
 export interface SweepRequest {
   /** Id of the trace; for "checkpoints" of one with edits. */
   trace: string;
-  /** Heads and blocks; keys of each head; states of a second text; the edits of the trace at each checkpoint. */
-  kind: "parts" | "keys" | "states" | "checkpoints";
+  /** Heads and blocks; keys of each head; predictions after each layer; states of a second text; checkpoints. */
+  kind: "parts" | "keys" | "layers" | "states" | "checkpoints";
   /** Id of the second trace, for "states". */
   other?: string;
 }
@@ -623,6 +623,36 @@ export interface KeysGrid {
   stream: string;
   /** One list per head, one effect per key. */
   effects: VariantEffect[][];
+}
+
+/** The predictions after each layer. */
+export interface LayersSweep {
+  /** Position of each prediction; null for a classifier. */
+  positions: (number | null)[];
+  /** The encoder before the decoder. */
+  stacks: LayersStack[];
+}
+
+/** The predictions by layer of one stack; the other stack acts whole. */
+export interface LayersStack {
+  /** "encoder" or "decoder". */
+  stack: string;
+  /** From the embedding alone to the whole model. */
+  rows: LayerRow[];
+}
+
+/** The predictions after one layer. */
+export interface LayerRow {
+  /** Number of layers that act, from 0; those after them are skipped. */
+  layer: number;
+  /** The most probable class or token of each prediction. */
+  tokens: string[];
+  /** Log-probability of what the whole model predicts, in nats. */
+  log_probs: number[];
+  /** Number of classes or tokens with a larger logit than it. */
+  ranks: number[];
+  /** Kullback–Leibler divergence of this distribution from that of the whole model, in nats. */
+  kl: number[];
 }
 
 /** Every state of the residual stream, exchanged between two texts. */

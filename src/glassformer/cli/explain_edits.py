@@ -46,7 +46,7 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     """Print a sweep: of parts, keys, states (with a second text) or checkpoints (of edits)."""
     from dataclasses import replace
 
-    from glassformer.explain.edits import checkpoints, states, sweeps
+    from glassformer.explain.edits import checkpoints, lens, states, sweeps
 
     first, *others = explanations
     if kind == "checkpoints":
@@ -63,6 +63,10 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     if kind == "states":
         result = states.sweep_states(first, others[0])
         columns, rows = ("stream", "state", "token", "noising", "denoising"), _state_rows(result, first)
+    elif kind == "layers":
+        result = lens.sweep_layers(first)
+        columns = ("stack", "layers", "position", "predicts", "log p of the answer", "rank", "KL")
+        rows = _layer_rows(result)
     elif kind == "keys":
         result = sweeps.sweep_keys(first)
         columns = ("edit", "log p changes by", "predictions that differ", "before", "after")
@@ -101,6 +105,17 @@ def _state_rows(result: Any, explanation: Any) -> Rows:
         for row in grid.rows
         for i, (lost, back) in enumerate(zip(row.noising, row.denoising, strict=True))
         if lost is not None and back is not None and max(abs(lost), abs(back)) >= 0.05
+    ]
+
+
+def _layer_rows(result: Any) -> Rows:
+    return [
+        (stack.stack, row.layer, "" if position is None else position, token, f"{log_prob:.3f}", rank, f"{kl:.3f}")
+        for stack in result.stacks
+        for row in stack.rows
+        for position, token, log_prob, rank, kl in zip(
+            result.positions, row.tokens, row.log_probs, row.ranks, row.kl, strict=True
+        )
     ]
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from glassformer.errors import UsageError
 from glassformer.explain import tensor_values
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.contributions import Contributions, contributions
+from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
 from glassformer.explain.edits.what_if import explain_edited, what_if
@@ -100,6 +102,10 @@ class Explanation(ExplanationData):
         """Return the effect of keeping each head from attending to each token."""
         return sweep_keys(self)
 
+    def sweep_layers(self) -> LayersSweep:
+        """Return what the model would predict after each layer, with the later ones skipped."""
+        return sweep_layers(self)
+
     def sweep_states(self, other: ExplanationData) -> StatesSweep:
         """Return the share of the answer that each state of the residual stream carries.
 
@@ -107,6 +113,14 @@ class Explanation(ExplanationData):
             other: the explanation of a second text with another answer.
         """
         return sweep_states(self, other)
+
+    def contributions(self, prediction: int | None = None) -> Contributions:
+        """Return the parts whose sum is the logit of a prediction minus that of its contrast.
+
+        Args:
+            prediction: index of the prediction, by default the first generated token.
+        """
+        return contributions(self, prediction)
 
     def readings(self) -> list[Any]:
         """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.

@@ -23,6 +23,7 @@ from glassformer.explain.attribution.attribute import AttributeRequest, Attribut
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.edits.checkpoints import CheckpointsSweep
+from glassformer.explain.edits.lens import LayersSweep
 from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
 from glassformer.explain.effects import WhatIf
@@ -47,6 +48,7 @@ SENT = (
     SweepRequest,
     PartsSweep,
     KeysSweep,
+    LayersSweep,
     StatesSweep,
     CheckpointsSweep,
     SavedPageData,

@@ -8,13 +8,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.checkpoints import CheckpointsSweep, sweep_checkpoints
+from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import check_fields, check_text
 from glassformer.explain.subject import Subject
 
-SweepKind: TypeAlias = Literal["parts", "keys", "states", "checkpoints"]
+SweepKind: TypeAlias = Literal["parts", "keys", "layers", "states", "checkpoints"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class SweepRequest:
     trace: str
     """Id of the trace; for "checkpoints" of one with edits."""
     kind: SweepKind
-    """Heads and blocks; keys of each head; states of a second text; the edits of the trace at each checkpoint."""
+    """Heads and blocks; keys of each head; predictions after each layer; states of a second text; checkpoints."""
     other: str | None = None
     """Id of the second trace, for "states"."""
 
@@ -50,7 +51,7 @@ def _check_kind(name: str, value: Any) -> Any:
 
 def run_sweep(
     subject: Subject, request: SweepRequest, find: Callable[[str], ExplanationData]
-) -> PartsSweep | KeysSweep | StatesSweep | CheckpointsSweep:
+) -> PartsSweep | KeysSweep | LayersSweep | StatesSweep | CheckpointsSweep:
     """Return the result of a sweep.
 
     Args:
@@ -71,6 +72,8 @@ def run_sweep(
             return sweep_parts(explanation)
         case "keys":
             return sweep_keys(explanation)
+        case "layers":
+            return sweep_layers(explanation)
         case "states":
             return sweep_states(explanation, find(str(request.other)))
     return sweep_checkpoints(subject, explanation.request)

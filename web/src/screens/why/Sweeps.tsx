@@ -90,6 +90,43 @@ export function KeysView({ trace }: { trace: Manifest }) {
   );
 }
 
+/** What the model would predict after each layer. */
+export function LayersView({ trace }: { trace: Manifest }) {
+  const { value, error } = useResource(`layers/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "layers" }));
+  if (!value) return <State error={error} />;
+  const written = trace.streams.at(-1)!.pieces;
+  return (
+    <>
+      <p>
+        What the model would predict if only the first layers acted: the later ones are skipped, and the output reads the state as it
+        is. Early rows are biased, since those states were not made for this reader. Bold: the prediction of the whole model.
+      </p>
+      {value.stacks.map(({ stack, rows }) => (
+        <section key={stack}>
+          <h2>{stack === "encoder" ? "Layers of the encoder" : "Layers of the decoder"}</h2>
+          <div class="sweep-scroll">
+            <table class="sweep">
+              <thead><tr><th scope="col">Layers</th>{value.positions.map((at, i) => <th key={i} scope="col">{at === null ? "prediction" : <>after <bdi>{visible(written[at])}</bdi></>}</th>)}</tr></thead>
+              <tbody>
+                {rows.map((row) => (
+                  <tr key={row.layer} data-layer={`${stack}/${row.layer}`}>
+                    <th scope="row">{row.layer || "none"}</th>
+                    {row.tokens.map((token, i) => (
+                      <td key={i} title={`log-probability of the answer ${number(row.log_probs[i]!)}, rank ${row.ranks[i]! + 1}`}>
+                        {row.ranks[i] === 0 ? <b><bdi>{visible(token)}</bdi></b> : <bdi>{visible(token)}</bdi>}
+                      </td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      ))}
+    </>
+  );
+}
+
 /** The residual stream of two texts exchanged, state by state. */
 export function StatesView({ trace }: { trace: Manifest }) {
   const second = useValue(other);

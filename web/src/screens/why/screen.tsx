@@ -10,14 +10,14 @@ import { isClassifier, predictionIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
-import { CheckpointsView, KeysView, PartsView, StatesView } from "./Sweeps";
+import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
 import { erasedPositions, keyOf, scaleOf, strongest, type Word, wordsOf } from "./words";
 import { pointing, WordText } from "./WordText";
 
-const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
+const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
 type View = (typeof VIEWS)[number][0];
 
 /** Words, or parts of the model, that the prediction depends on. A saved page has the words alone. */
@@ -31,6 +31,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
       {words ? <Attributions key={trace.id} manifest={trace} /> : <h1>Why</h1>}
       {!words && view === "parts" && <PartsView trace={trace} />}
       {!words && view === "keys" && <KeysView trace={trace} />}
+      {!words && view === "layers" && <LayersView trace={trace} />}
       {!words && view === "states" && <StatesView trace={trace} />}
       {!words && view === "checkpoints" && <CheckpointsView />}
     </>

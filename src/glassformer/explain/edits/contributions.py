@@ -1,0 +1,183 @@
+"""The parts whose sum is a logit difference: embedding, heads, feed-forward blocks, biases.
+
+The residual stream is a sum, and a norm with its statistics held is affine, so a logit is a sum over what each part
+wrote (Elhage et al. 2021, "A mathematical framework for transformer circuits"). Norms are not folded into weights: each
+part goes through every norm after it, divided by the deviation that the norm had in this forward pass; with post-norm
+these are several. The sum is checked against the logits.
+
+A contribution is the direct effect of a part: what later parts make of it is not in it. The total effect, measured by
+switching the part off, stands beside it; where both have opposite signs, later parts make up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.errors import UsageError
+from glassformer.explain.capture.records import Record
+from glassformer.explain.edits.batch import base_logits, edited_logits
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.manifest import get_parameter
+from glassformer.explain.predictions import readable
+
+Part = tuple[str, str, Float[Tensor, "L D"]]
+"""The name of a part, the edit that switches it off ("" if there is none), and what it adds to the residual stream."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one part adds to a logit difference."""
+
+    name: str
+    """Id of the step that wrote it, or a head of one: "decoder.0.self.head2"."""
+    direct: float
+    """Its term of the sum, with all norms held."""
+    total: float | None
+    """What the logit difference loses when the part is off; null for parts that have no such edit."""
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The parts of one logit difference."""
+
+    position: int | None
+    """Position of the prediction; null for a classifier."""
+    target: str
+    """The class or token that is followed."""
+    contrast: str
+    """What it is compared with."""
+    difference: float
+    """Logit of the target minus that of the contrast."""
+    error: float
+    """The sum of the direct contributions minus this difference, which only rounding should leave."""
+    parts: list[Contribution]
+    """In order of computation."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
+
+
+def contributions(explanation: ExplanationData, prediction: int | None = None) -> Contributions:
+    """Return the parts whose sum is the logit of a prediction minus that of its contrast.
+
+    Args:
+        explanation: the explanation of a text of at most 128 tokens.
+        prediction: index of the prediction; by default the first generated token. The contrast is the most probable
+            other class or token.
+
+    Raises:
+        UsageError: there is no such prediction, the text is too long, or the model ends in a step that is not linear.
+    """
+    if prediction is None:
+        prediction = 0 if explanation.is_classifier else explanation.generated[0]
+    if not 0 <= prediction < len(explanation.predictions):
+        raise UsageError(f"there is no prediction {prediction}", f"there are {len(explanation.predictions)}, from 0")
+    chosen = explanation.predictions[prediction]
+    target = (chosen.actual or chosen.top[0]).id
+    contrast = next(candidate.id for candidate in chosen.top if candidate.id != target)
+    row = base_logits(explanation)[prediction]
+    parts = [
+        (name, edit, value)
+        for name, edit, values in _logit_parts(explanation, target, contrast)
+        for value in [float(values if values.dim() == 0 else values[prediction])]
+    ]
+    edits = [[edit] for _, edit, _ in parts if edit]
+    after = edited_logits(explanation, edits)[:, prediction]
+    difference = float(row[target] - row[contrast])
+    totals = iter((difference - (after[:, target] - after[:, contrast])).tolist())
+    task = explanation.subject.task
+    return Contributions(
+        position=chosen.position,
+        target=readable(task, target),
+        contrast=readable(task, contrast),
+        difference=difference,
+        error=sum(value for _, _, value in parts) - difference,
+        parts=[Contribution(name, value, next(totals) if edit else None) for name, edit, value in parts],
+    )
+
+
+def _logit_parts(explanation: ExplanationData, target: int, contrast: int) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield the name, the edit and the share of the logit difference of each part: (P,), or for a classifier ()."""
+    records, model = explanation.records, explanation.subject.model
+    logits = records["logits"]
+    sign, step = 1.0, logits
+    if logits.op == "pin_zero":  # two classes with one logit, that of the second
+        sign, step = (1.0 if target == 1 else -1.0), records[logits.inputs[0]]
+    weight = get_parameter(model, step.params["weight"]).detach().double()
+    direction = sign * weight[0] if logits.op == "pin_zero" else weight[target] - weight[contrast]
+    if bias := step.params.get("bias"):
+        values = get_parameter(model, bias).detach().double()
+        yield bias, "", sign * values[0] if logits.op == "pin_zero" else values[target] - values[contrast]
+    end = records[step.inputs[0]]
+    pool = end if end.op == "pool" else None
+    for name, edit, value in _parts(explanation, end.inputs[0] if pool is not None else end.id):
+        yield name, edit, (value if pool is None else _pooled(explanation, pool, value)) @ direction
+
+
+def _parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
+    """Yield the parts whose sum is a step of the residual stream, (L, D) in double precision."""
+    records, model = explanation.records, explanation.subject.model
+    record = records[id]
+    match record.op:
+        case "add":
+            for part in record.inputs:
+                yield from _parts(explanation, part)
+        case "layer_norm" | "rms_norm":
+            for name, edit, value in _parts(explanation, record.inputs[0]):
+                yield name, edit, _normed(explanation, record, value)
+            if bias := record.params.get("bias"):
+                yield bias, "", get_parameter(model, bias).detach().double().expand(record.value.shape)
+        case "linear" if record.site == "out":
+            yield from _heads(explanation, record)
+        case "linear":
+            yield id.removesuffix(".out"), f"{id}=0", record.value.double()
+        case _:
+            yield id, "", record.value.double()
+
+
+def _heads(explanation: ExplanationData, record: Record) -> Iterator[Part]:
+    """Yield what each head of an attention adds, and its bias."""
+    model, block = explanation.subject.model, record.id.removesuffix(".out")
+    context = explanation.records[f"{block}.context"].value.double()
+    weight = get_parameter(model, record.params["weight"]).detach().double()
+    for h, columns in enumerate(weight.split(context.shape[-1], dim=1)):
+        yield f"{block}.head{h}", f"{block}.context[head:{h}]=0", context[h] @ columns.T
+    if bias := record.params.get("bias"):
+        yield bias, "", get_parameter(model, bias).detach().double().expand(record.value.shape)
+
+
+def _normed(explanation: ExplanationData, norm: Record, part: Tensor) -> Tensor:
+    """Return a part after a norm whose statistics are those of the whole stream."""
+    x = explanation.records[norm.inputs[0]].value.double()
+    if norm.op == "layer_norm":
+        part, x = part - part.mean(dim=-1, keepdim=True), x - x.mean(dim=-1, keepdim=True)
+    scale = (x.square().mean(dim=-1, keepdim=True) + float(norm.attrs["eps"])).rsqrt()
+    weight = norm.params.get("weight")
+    gain = 1.0 if not weight else get_parameter(explanation.subject.model, weight).detach().double()
+    return part * scale * gain
+
+
+def _pooled(explanation: ExplanationData, pool: Record, part: Tensor) -> Tensor:
+    """Return a part after pooling; a maximum is taken where the whole stream has it."""
+    x = explanation.records[pool.inputs[0]].value.double()
+    real = ~torch.tensor(explanation.streams[0].padding, device=x.device)
+    mean = part[real].mean(dim=0)
+    where = x.masked_fill(~real[:, None], -torch.inf).argmax(dim=0)
+    largest = part.gather(0, where[None])[0]
+    match pool.attrs["how"]:
+        case "mean":
+            return mean
+        case "max":
+            return largest
+        case "mean+max":
+            return torch.cat([mean, largest])
+        case "first":
+            return part[0]
+    raise UsageError(f"{pool.attrs['how']} pooling is not linear, so a logit is no sum of parts")
