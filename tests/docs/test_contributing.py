@@ -16,7 +16,7 @@ FOLDER = ROOT / "docs" / "how-to" / "extend"
 SECTIONS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
 SHOWN_ELSEWHERE = {"task"}
 """Recipes without edits: the fourth task of another test is in one file, and goes through every command."""
-NEW_FILE = re.compile(r"# (src/\S+\.py)\n")
+NEW_FILE = re.compile(r"(?:#|//) ((?:src|web)/\S+\.(?:py|tsx))\n")
 
 
 def blocks(section: str) -> list[tuple[str, str]]:
@@ -49,6 +49,7 @@ def follow(section: str, root: Path) -> str:
         if language == "diff":
             apply_edit(text, root)
         elif new_file:
+            (root / new_file[1]).parent.mkdir(exist_ok=True)
             (root / new_file[1]).write_text(text[new_file.end() :], encoding="utf-8")
         else:
             script = text
@@ -56,7 +57,9 @@ def follow(section: str, root: Path) -> str:
 
 
 def test_every_recipe_is_run_or_shown_elsewhere() -> None:
-    assert set(SECTIONS) == {"layer", "operation", "norm", "model", "dataset", "optimizer", "metric", "task"}
+    assert set(SECTIONS) == {
+        *("layer", "operation", "edit", "screen", "norm", "model", "dataset", "optimizer", "metric", "task")
+    }
     assert {name for name, section in SECTIONS.items() if not blocks(section)} == SHOWN_ELSEWHERE
 
 
@@ -97,20 +100,23 @@ MODULES = ROOT / "web/node_modules"
 
 
 @pytest.mark.skipif(not (MODULES / ".bin/tsc").exists(), reason="the page's type checker comes with `make web`")
-@pytest.mark.parametrize("left_out", ["", "operations.ts"])
-def test_the_page_knows_the_operation_of_the_recipe(left_out: str, tmp_path: Path) -> None:
-    """With both of the page's edits it is compiled; without the one that computes, the type checker says so."""
-    section = SECTIONS["operation"]
+@pytest.mark.parametrize(
+    ("recipe", "left_out"),
+    [("operation", ""), ("operation", "operations.ts"), ("edit", ""), ("screen", ""), ("screen", "app.tsx")],
+)
+def test_the_page_of_a_recipe_is_compiled(recipe: str, left_out: str, tmp_path: Path) -> None:
+    """With all of its changes to the page; without one that is needed, the type checker says so."""
+    section = SECTIONS[recipe]
     if left_out:
         [edit] = [text for _, text in blocks(section) if left_out in text.split("\n", 1)[0]]
         section = section.replace(f"```diff\n{edit}```\n", "")
     follow(section, tmp_path)
-    for name in ("sites", "types"):
+    for name in ("sites", "types", "fields"):
         made = run(tmp_path, sys.executable, "-m", "glassformer.explain.typescript", name)
         (tmp_path / f"web/src/{name}.ts").write_text(made, encoding="utf-8")
     (tmp_path / "web/node_modules").symlink_to(MODULES.resolve())
     if left_out:
-        with pytest.raises(AssertionError, match="relu2"):
+        with pytest.raises(AssertionError, match={"operation": "relu2", "screen": "sizes"}[recipe]):
             run(tmp_path, "node_modules/.bin/tsc", "--noEmit", at="web")
     else:
         run(tmp_path, "node_modules/.bin/tsc", "--noEmit", at="web")
