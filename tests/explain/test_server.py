@@ -334,7 +334,7 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setattr("glassformer.explain.page.server.PORT", port)
+    monkeypatch.setattr("glassformer.explain.page.port.PORT", port)
     return port
 
 
