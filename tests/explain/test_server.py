@@ -19,7 +19,8 @@ from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.assets import asset
-from glassformer.explain.page.server import PageServer, listen, serve
+from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
+from glassformer.utils.cancellation import Cancelled, check_cancelled
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +182,44 @@ def test_nearest_embeddings_are_answered_and_bad_rows_refused(clients: Clients, 
         assert client.request("GET", f"/api/trace/{trace}/neighbours/{id}{row}").status == 400
     assert client.request("GET", f"/api/trace/{trace}/neighbours/logits?row=0").status == 400
     assert client.request("GET", f"/api/trace/t0/neighbours/{id}?row=0").status == 404
+
+
+@everyone
+def test_edits_are_applied_and_sweeps_answered(clients: Clients, name: str) -> None:
+    run, client = clients[name]
+    base = client.post("/api/trace", {"text": TEXTS[name]}).json()
+    stack = "decoder" if name == "lm" else "encoder"
+    edits = [f"{stack}.0.self.context[head:0]=0"]
+    traced = client.post("/api/trace", {"text": TEXTS[name], "edits": edits}).json()
+    expected = explain(run, TraceRequest(TEXTS[name], edits=tuple(edits)))
+    assert traced["edited"] == expected.edited.to_json() and traced["request"]["edits"] == edits
+    node = f"{stack}.0.self.out"
+    shown = values(client.request("GET", f"/api/trace/{traced['id']}/t/{node}"))
+    np.testing.assert_array_equal(shown, expected.tensor(node))
+    for body in ({"edits": "x"}, {"edits": ["x"]}, {"edits": [f"{node}=B"]}, {"edits": [f"{node}=0"] * 65}):
+        assert client.post("/api/trace", {"text": TEXTS[name]} | body).status == 400, body
+    for kind, id in (("parts", base["id"]), ("keys", base["id"]), ("layers", base["id"])):
+        assert client.post("/api/sweep", {"trace": id, "kind": kind}).status == 200
+        refused = client.post("/api/sweep", {"trace": traced["id"], "kind": kind})
+        assert refused.status == 400 and "without edits" in refused.json()["error"]["message"]
+    # What asks the model again is without edits, and says so.
+    for path, body in (
+        ("/api/attribute", {"trace": traced["id"], "method": "erase"}),
+        ("/api/decode", {"text": TEXTS[name], "edits": edits}),
+        ("/api/sweep", {"trace": base["id"], "kind": "states"}),
+        ("/api/sweep", {"trace": base["id"], "kind": "all"}),
+    ):
+        assert client.post(path, body).status == 400, path
+
+
+def test_a_sweep_whose_reader_is_gone_ends_between_two_batches() -> None:
+    """The job sees that it was given up; the next one is not."""
+    given_up = threading.Event()
+    given_up.set()
+    with pytest.raises(Cancelled):
+        _cancellable(check_cancelled, given_up)
+    assert _cancellable(check_cancelled, threading.Event()) is None
+    check_cancelled()
 
 
 def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_penalties
+from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, class_answer, text_answer
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.records import Check
@@ -80,7 +81,13 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
 
 
 def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
-    """Return the "decode", "answer" and "streams" of a manifest, without recording where that is possible."""
+    """Return the "decode", "answer" and "streams" of a manifest, without recording where that is possible.
+
+    Raises:
+        UsageError: the request has edits, or as in `compute_explanation`.
+    """
+    if request.edits:
+        raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
     if not family_of(subject.task).is_classifier and request.target is None:
         with tuned(subject.device):
             whole = with_checkpoint(subject, request.checkpoint)

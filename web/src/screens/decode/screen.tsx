@@ -83,6 +83,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
       {decode.kind === "beam" && decode.steps.length > 0 && (
         <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
       )}
+      {manifest.edited && <p class="note">The tokens, and how they were decoded, are those without your edits; the probabilities are with them.</p>}
       {decode.kind === "given" && <p>This translation was given, not decoded: each step shows the probability of its next token.</p>}
     </>
   );
