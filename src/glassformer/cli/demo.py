@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 N_SHOWN = 8
 """Predictions in the table."""
 OWN = "[de_DE] Mittwoch, 3. September 2014"
-AMBIGUOUS = ("[en_US] 04/05/2026", "[en_GB] 04/05/2026")
-"""One date, written month first and day first."""
+AMBIGUOUS = [(month, day) for day in range(1, 13) for month in range(1, 13) if month != day]
+"""Months and days that can be exchanged, for `offer_finding`."""
+MAX_TRIED = 20
+"""Dates for which a head is looked for, about half a second each."""
 
 
 class DemoArguments(NewRunArguments):
@@ -65,15 +67,23 @@ def run(argv: Sequence[str]) -> int:
 
 
 def offer_finding(trained: Run, out: Path) -> None:
-    """Look for the head that knows which way round a country writes its dates, and say how to see what follows."""
+    """Find the head that decides between month first and day first, and print how to see its effect."""
     from glassformer.explain.edits.findings import find_head, write_findings
 
     logger.info(f"look inside: glassformer explain {out}")
-    first, second = (trained.explain(text) for text in AMBIGUOUS)
-    if first.answer["headline"] == second.answer["headline"]:
-        return
-    finding = find_head(first, second)
-    if finding is None:
+    texts = [f"[en_US] {month:02}/{day:02}/2026" for month, day in AMBIGUOUS]
+    answers = trained.predict(texts)
+    right = [
+        text
+        for text, answer, (month, day) in zip(texts, answers, AMBIGUOUS, strict=True)
+        if answer["translation"] == f"2026-{month:02}-{day:02}"
+    ]
+    for text in right[:MAX_TRIED]:
+        first, second = trained.explain(text), trained.explain(text.replace("[en_US]", "[en_GB]"))
+        finding = find_head(first, second) if len(first.streams[0]) == len(second.streams[0]) else None
+        if finding is not None:
+            break
+    else:
         logger.info("no single head decides between month first and day first in this model")
         return
     write_findings(RunFolder(out).findings, trained, [finding])

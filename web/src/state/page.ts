@@ -36,7 +36,7 @@ export const edited = computed([base, third.result, edits], () => {
 });
 export const SHOWN = ["before", "after", "difference"] as const;
 export type Shown = (typeof SHOWN)[number];
-/** Whether the view asks the model anew, as it is, so that edits do not show in it. */
+/** Whether the view computes from the model without edits. */
 export const ignoresEdits = computed([route], () => {
   const { screen, params } = route.value;
   return (screen === "why" && params.why !== "checkpoints") || screen === "compare" || params.view === "alignment";

@@ -1,6 +1,6 @@
 /**
  * Edits of the forward pass: the bar with the edits in words and what they change, and the switches that the screens
- * put beside a head, a block or a layer.
+ * place at a head, a block or a layer.
  */
 import { useRef } from "preact/hooks";
 import { base, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
@@ -55,22 +55,22 @@ function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
 /** The answer without and with edits, and which of them the pictures show. */
 function Change({ trace }: { trace: Manifest }) {
   const after = useValue(edited);
-  const now = useValue(shown);
+  const pictures = useValue(shown);
   const ignored = useValue(ignoresEdits);
   if (!after?.edited) return <p class="edit-change" aria-live="polite">Computing …</p>;
   const { answer_before, answer_after, ensemble_before, ensemble_after, why_not, unchanged, effects } = after.edited;
-  const [said, says] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
+  const [before, now] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
   const differs = effects.filter((effect) => effect.before !== effect.after).length;
   const what = effects.length > 1 ? `${differs} of ${effects.length} predictions differ` : differs ? "another prediction" : "the same prediction";
   return (
     <div class="edit-change" aria-live="polite">
       <p data-role="effect">
-        <bdi>{said}</bdi> <span aria-label="becomes">→</span> {says === null ? <span class="note">{why_not}</span> : <strong dir="auto">{says || "(nothing)"}</strong>}
+        <bdi>{before}</bdi> <span aria-label="becomes">→</span> {now === null ? <span class="note">{why_not}</span> : <strong dir="auto">{now || "(nothing)"}</strong>}
         <span class="answer-detail">{what}; {largest(effects)}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
       {ignored ? <p class="note">This view is without your edits.</p> : <Choices
-        name="shown" label="Pictures show" chosen={now} onChoose={(show) => setParams({ show })}
+        name="shown" label="Pictures show" chosen={pictures} onChoose={(show) => setParams({ show })}
         options={SHOWN.map((name) => [name, name[0]!.toUpperCase() + name.slice(1)])}
       />}
     </div>

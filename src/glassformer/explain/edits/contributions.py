@@ -6,7 +6,7 @@ part goes through every norm after it, divided by the deviation that the norm ha
 these are several. The sum is checked against the logits.
 
 A contribution is the direct effect of a part: what later parts make of it is not in it. The total effect, measured by
-switching the part off, stands beside it; where both have opposite signs, later parts make up for it.
+switching the part off, is given with it; where both have opposite signs, later parts make up for it.
 """
 
 from __future__ import annotations

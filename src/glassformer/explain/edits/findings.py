@@ -223,7 +223,7 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 
 def measure_again(subject: Subject, finding: Finding) -> Measured:
-    """Return a finding beside the same edits measured on the model as it is now.
+    """Return a finding with the same edits measured on the model as it is now.
 
     Raises:
         UsageError: the edits do not fit this model.

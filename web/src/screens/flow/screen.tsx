@@ -25,7 +25,7 @@ function sizesFor(width: number, columns: number, heads: number): Sizes {
   const many = heads > 4 ? 0.72 : 1;
   if (width < 700) return { box: 46, tall: 44, head: 44 * many };
   if (columns > 1) {
-    const scale = width <= 1248 ? 1 : Math.min(1, width / 1440); // narrow enough beside another column, below it is room
+    const scale = width <= 1248 ? 1 : Math.min(1, width / 1440); // blocks of two columns must not wrap
     return { box: 50 * scale, tall: 50, head: 46 * many * scale };
   }
   return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
