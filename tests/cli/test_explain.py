@@ -207,3 +207,25 @@ def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: P
     message = cli("explain", runs.classify, "--check", file, "--json")
     assert message.code == 1 and json.loads(message.out)["findings"][0]["differences"]
     assert cli("explain", runs.classify, "good", "--check", file).code == 2
+    for flag in (("--member", "1"), ("--checkpoint", "model")):
+        refused = cli("explain", runs.classify, "good", "--edit", "embedding=0", "-o", file, *flag)
+        assert refused.code == 2 and "finished model" in refused.err
+
+
+def test_the_page_opens_on_a_finding_of_the_run_and_without_one_that_does_not_fit(
+    cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("glassformer.explain.page.server.serve", lambda *_, start, **__: opened.append(start))
+    file = runs.classify / "findings.toml"
+    try:
+        edit = "encoder.0.self.context[head:0]=0"
+        assert cli("explain", runs.classify, "a good film", "--edit", edit, "-o", file).code == 0
+        assert cli("explain", runs.classify, "--no-browser").code == 0
+        assert opened[-1] == [{"text": "a good film", "edits": [edit]}]
+        for text in (file.read_text("utf-8").replace("head:0", "head:9"), "x = ["):
+            file.write_text(text, "utf-8")
+            message = cli("explain", runs.classify, "--no-browser")
+            assert message.code == 0 and opened[-1] == [] and "without the findings" in message.err
+    finally:
+        file.unlink(missing_ok=True)

@@ -222,6 +222,9 @@ def test_findings_are_measured_again(tmp_path: Path) -> None:
     e = explained("translate")
     finding = make_finding(e, ["encoder.0.self.context[head:1]=0"], name="a head")
     assert [one.edits for one in finding.control] == [[f"encoder.0.self.context[head:{h}]=0"] for h in (0, 2)]
+    by_name = make_finding(e, ["encoder.0.self.head1=0"])
+    assert [one.edits for one in by_name.control] == [[f"encoder.0.self.head{h}=0"] for h in (0, 2)]
+    assert by_name.change == finding.change
     plain = make_finding(e, ["encoder.1.state=skip"])
     assert plain.control == []
     file = tmp_path / "findings.toml"

@@ -86,7 +86,7 @@ def offer_finding(trained: Run, out: Path) -> None:
     else:
         logger.info("no single head decides between month first and day first in this model")
         return
-    write_findings(RunFolder(out).findings, trained, [finding])
+    write_findings(RunFolder(trained.path).findings, trained, [finding])
     layer, head = re.findall(r"\d+", finding.edits[0])[:2]
     logger.info(
         f"that page opens on a finding: kept from attending to {first.streams[0].pieces[0]}, head {int(head) + 1} of "

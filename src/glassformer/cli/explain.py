@@ -90,9 +90,6 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.utils.device import tuned
 
     trained = glassformer.load(folder, device=arguments.device)
-    findings = RunFolder(trained.path).findings
-    if text is None and findings.exists():
-        requests = findings_requests(findings)
     with tuned(trained.device):  # the page's questions too, which other threads answer
         edits = (arguments.edit or "").split()
         if arguments.check is not None:
@@ -108,7 +105,7 @@ def run(argv: Sequence[str]) -> int:
         if arguments.out is not None:
             write(trained, trace_requests(trained, requests), arguments)
         elif not arguments.json and arguments.edit is None:
-            serve(trained, requests, arguments)
+            serve(trained, requests or findings_requests(trained), arguments)
     return 0
 
 
@@ -121,6 +118,10 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("there is no text to explain", hint)
     if suffix == FINDINGS_SUFFIX and arguments.edit is None:
         raise UsageError("a .toml file holds the effect of edits", "add --edit, as in: --edit encoder.0.self.head1=0")
+    other_weights = (arguments.checkpoint, arguments.member, arguments.target)
+    if suffix == FINDINGS_SUFFIX and other_weights != (None,) * 3:
+        message = "findings are of the finished model, of the first of an ensemble, and of its own answer"
+        raise UsageError(message, "leave out --checkpoint, --member and --target")
     if suffix is not None and suffix not in (*REPORT_SUFFIXES, *FIGURE_SUFFIXES, FINDINGS_SUFFIX):
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:
@@ -165,11 +166,20 @@ def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str,
     return [request for request in present if "text" in request]
 
 
-def findings_requests(path: Path) -> list[dict[str, Any]]:
-    """Return the request on which the page opens where a run has findings: the first of them."""
+def findings_requests(trained: Any) -> list[dict[str, Any]]:
+    """Return the request on which the page opens where a run has findings: the first, if it fits the model."""
     from glassformer.explain.edits.findings import read_findings
 
-    return [finding.request.to_json() for finding in read_findings(path)[1][:1]]
+    path = RunFolder(trained.path).findings
+    if not path.exists():
+        return []
+    try:
+        requests = [read_findings(path)[1][0].request.to_json()]
+        trace_requests(trained, requests)
+    except UsageError as error:
+        logger.warning(f"the page opens without the findings of the run: {error}")
+        return []
+    return requests
 
 
 def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:

@@ -26,7 +26,6 @@ from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.batch import variant_effects
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
@@ -39,7 +38,7 @@ MAX_TRIED = 5
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
-_HEAD = re.compile(r"head:(\d+)")
+_HEAD = re.compile(r"\b(head:?)(\d+)")
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,6 @@ def make_finding(
         UsageError: as in `what_if`.
     """
     result = what_if(explanation, edits, other)
-    [effect] = variant_effects(explanation, [edits], other)
     controls = []
     for control in _other_heads(explanation, edits):
         after = what_if(explanation, control, other).answer_after
@@ -129,7 +127,7 @@ def make_finding(
         edits=result.edits,
         before=result.answer_before,
         after=result.answer_after or "",
-        change=round(effect.change, 4),
+        change=round(sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects), 4),
         other_text=None if other is None else other.request.text,
         control=controls,
     )
@@ -137,12 +135,13 @@ def make_finding(
 
 def _other_heads(explanation: ExplanationData, edits: Sequence[str]) -> list[list[str]]:
     """Return the same edits of each other head; none where the edits are not all of one head."""
-    heads = {match[1] for edit in edits for match in [_HEAD.search(edit)] if match}
+    heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
         return []
     nodes = explanation.records.nodes
-    n_heads = next((node.sizes[0] for id, node in nodes.items() if edits[0].startswith(f"{id}[")), 0)
-    return [[_HEAD.sub(f"head:{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
+    blocks = {id.removesuffix("weights"): node.sizes[0] for id, node in nodes.items() if node.record.site == "weights"}
+    n_heads = next((n for block, n in blocks.items() if edits[0].startswith(block)), 0)
+    return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
 
 def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding | None:
