@@ -1,4 +1,4 @@
-"""Tiny models with random weights: three families, pre-norm and post-norm, each with other parts inside.
+"""Tiny models with random weights: four families, pre-norm and post-norm, each with other parts inside.
 
 Between them they have every kind of norm, position, activation and pooling that a page may have to show.
 """
@@ -31,8 +31,10 @@ MODELS: dict[str, Parts] = {
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
     "lm, pre-norm": ("lm", {"pre_norm": True, "positions": "rotary", "activation": "swiglu", "max_ngram": 3}),
     "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
+    "pretrain, pre-norm": ("pretrain", {"pre_norm": True}),
+    "pretrain, post-norm": ("pretrain", {"pre_norm": False, "norm": "rms", "tie_embeddings": False}),
 }
-TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d"}
+TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d", "pretrain": "a b [MASK] c a"}
 
 
 def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **text: Any) -> Run:

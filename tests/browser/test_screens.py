@@ -14,12 +14,37 @@ from tests.browser.conftest import DESKTOP, PHONE
 from tests.browser.models import MODELS, TEXTS
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
-FAMILIES = ("classify, pre-norm", "translate, pre-norm", "lm, pre-norm")
+FAMILIES = ("classify, pre-norm", "translate, pre-norm", "lm, pre-norm", "pretrain, pre-norm")
 LOOKS = {
     "light, wide": {"color_scheme": "light", "viewport": DESKTOP},
     "dark, narrow": {"color_scheme": "dark", "viewport": PHONE},
 }
-STEPS = {"classify": "encoder.0.self.weights", "translate": "decoder.0.cross.weights", "lm": "decoder.0.self.weights"}
+STEPS = {
+    "classify": "encoder.0.self.weights",
+    "translate": "decoder.0.cross.weights",
+    "lm": "decoder.0.self.weights",
+    "pretrain": "mlm_hidden",
+}
+EDITED = {"text": TEXTS["translate"], "edits": "encoder.0.self.context[head:1]=0 decoder.1.ff.out=0"}
+CHANGED = [
+    *[(screen, EDITED) for screen in ("flow", "attention", "decode", "compare")],
+    ("attention", EDITED | {"show": "difference"}),
+    ("step", EDITED | {"node": "encoder.0.self.context", "head": 1}),
+    *[("why", {"text": TEXTS["translate"], "why": view}) for view in ("parts", "keys", "layers", "checkpoints")],
+    ("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfedcba"}),
+]
+"""Screens of a changed model, with the parameters of their address."""
+
+
+def problems(page: App, screen: str) -> list[str]:
+    """Return what axe finds on a screen, and whether it is too wide."""
+    found = [
+        f"{screen}: {finding['id']}: {finding['help']}: {[node['target'] for node in finding['nodes']][:3]}"
+        for finding in Axe().run(page.page).response["violations"]
+        if finding["impact"] in ("serious", "critical")
+    ]
+    width = page.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return found if width <= 0 else [*found, f"{screen} is {width} pixels too wide"]
 
 
 @pytest.mark.parametrize("look", list(LOOKS))
@@ -27,17 +52,24 @@ STEPS = {"classify": "encoder.0.self.weights", "translate": "decoder.0.cross.wei
 def test_no_serious_findings_and_no_sideways_scrolling(app: Callable[..., App], name: str, look: str) -> None:
     task = MODELS[name][0]
     page = app(name, options=LOOKS[look])
-    serious: list[str] = []
+    found: list[str] = []
     for screen in SCREENS:
         page.go(screen, text=TEXTS[task], **({"node": STEPS[task], "arithmetic": 1} if screen == "step" else {}))
         page.settle()
-        for finding in Axe().run(page.page).response["violations"]:
-            if finding["impact"] in ("serious", "critical"):
-                where = [node["target"] for node in finding["nodes"]][:3]
-                serious.append(f"{screen}: {finding['id']}: {finding['help']}: {where}")
-        width = page.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert width <= 0, f"{screen} is {width} pixels too wide"
-    assert not serious, "\n".join(serious)
+        found += problems(page, screen)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("look", list(LOOKS))
+def test_no_serious_findings_with_edits_and_in_sweeps(app: Callable[..., App], look: str) -> None:
+    page = app("translate, pre-norm", options=LOOKS[look])
+    found: list[str] = []
+    for screen, params in CHANGED:
+        page.go(screen, **params)
+        page.settle()
+        page.page.wait_for_selector("main h1")
+        found += problems(page, f"{screen} {params}")
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

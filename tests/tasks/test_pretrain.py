@@ -224,8 +224,7 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
     assert longer["guesses"][0][0]["token"].startswith("rain")
     assert run.predict(["", "suna"]) == [{"text": t, "filled": t, "guesses": []} for t in ("", "suna")]
     assert "hold no [MASK]" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="task pretrain cannot be explained"):
-        run.explain("suna")
+    assert run.explain(text).answer["headline"] == answer["filled"]
 
 
 def test_scores_compare_with_guessing_blindly(base: Path) -> None:

@@ -90,6 +90,9 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "logits:pin_zero": ["pin_zero", "class"],
   "logits:LanguageModel": ["linear", "token", "vocab"],
   "logits:Translator": ["linear", "token", "vocab"],
+  "mlm_transform": ["linear", "token", "out"],
+  "mlm_hidden": ["gelu", "token", "out"],
+  "logits:MaskedLanguageModel": ["linear", "token", "vocab"],
   "linear:token": ["linear", "token", "out"],
   "linear:class": ["linear", "class"],
 };

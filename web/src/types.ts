@@ -315,6 +315,8 @@ export interface GenerationInfo {
   n_fixed: number;
   /** Ids that are never generated. */
   suppressed: number[];
+  /** Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class. */
+  masked: number[] | null;
 }
 
 /** A comparison of two ways to compute a value: their largest difference and its tolerance. */

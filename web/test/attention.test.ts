@@ -154,14 +154,17 @@ test("alignedPositions aligns the first generated tokens", () => {
 
 test("teacherForcedRequest asks for the same tokens", () => {
   const text = { ids: [5, 6, 7, 8, 9], special: [false, false, false, false, false], n_given: 2, text: "abcde" };
-  const lm = { predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
+  const generation = { masked: null };
+  const lm = { generation, predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(lm, "step-00000002"), {
     text: "ab", checkpoint: "step-00000002", prefix: [7, 8], decode: { temperature: 0.5, max_new_tokens: 1 },
   });
-  const translate = { predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
+  const translate = { generation, predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(translate, "model"), { text: "ab", target: "xyz" });
-  const classify = { predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
+  const classify = { generation, predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(classify, "step-00000002"), { text: "ab", checkpoint: "step-00000002" });
+  const masked = { ...lm, generation: { masked: [1] }, request: { text: "ab" } } as unknown as Manifest;
+  assert.deepEqual(teacherForcedRequest(masked, "model"), { text: "ab" });
 });
 
 test("measuresOf and sentence account for a window of keys", () => {

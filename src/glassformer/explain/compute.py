@@ -23,6 +23,7 @@ from glassformer.explain.ensemble_member import EnsembleMember, ensemble_class_a
 from glassformer.explain.explanation_data import ExplanationData, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of
+from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.manifest import manifest
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
@@ -54,7 +55,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         records = RecordStore(subject.model, encoded.model_inputs, lengths, request.window_start)
         predictions = _predictions(subject, encoded, records)
         decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
-        output = _answer(predictions, decode, encoded)
+        output = _answer(subject, predictions, decode, encoded, records)
         checks = [*records.checks, *_decoding_check(predictions, decode, encoded, records)]
         member, warnings = None, encoded.warnings
         if isinstance(whole.model, Ensemble):
@@ -88,7 +89,7 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
     """
     if request.edits:
         raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
-    if not family_of(subject.task).is_classifier and request.target is None:
+    if subject.task.explain_as in ("translator", "language_model") and request.target is None:
         with tuned(subject.device):
             whole = with_checkpoint(subject, request.checkpoint)
             encoded = encode(with_member(whole, request.member), request)
@@ -124,7 +125,13 @@ def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
     return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 
 
-def _answer(predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText) -> Answer:
+def _answer(
+    subject: Subject, predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText, records: RecordStore
+) -> Answer:
+    if (masked := encoded.generation.masked) is not None:
+        with exact_no_grad(subject.model):  # not the recorded logits, which may be those of a window
+            logits = exact_forward(subject.model, **encoded.model_inputs)[0]
+        return filled_answer(subject, encoded.streams[0].text, logits[masked])
     return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
 
 

@@ -67,14 +67,21 @@ class Inference:
 
     @property
     def generated(self) -> list[int]:
-        """Return the indices of the predictions of generated tokens, or of those of a given translation."""
+        """Return the indices of the predictions of generated tokens, of a given translation, or of masked tokens.
+
+        Of a masked language model these are all tokens where none is masked.
+        """
+        if self.generation.masked:
+            return self.generation.masked
         positions = enumerate(p.position for p in self.predictions)
         return [i for i, position in positions if position is not None and position >= self.generation.first]
 
     def visible_lengths(self, prediction: Prediction) -> list[int]:
-        """Return the number of tokens of each stream that a prediction depends on: of the last, those before it."""
+        """Return the number of tokens of each stream that a prediction depends on: of a decoder's, those before it."""
         lengths = [len(stream) for stream in self.streams]
-        return lengths if prediction.position is None else [*lengths[:-1], prediction.position + 1]
+        if prediction.position is None or self.generation.masked is not None:
+            return lengths
+        return [*lengths[:-1], prediction.position + 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,17 +13,16 @@ from glassformer.text.ngrams import FIRST
 from glassformer.text.tokenizer import Tokenizer
 
 
-def add_ngrams(t: Tokenizer, stream: Stream, kept: Sequence[int]) -> tuple[Stream, NgramBatch]:
+def add_ngrams(t: Tokenizer, stream: Stream, surfaces: Sequence[str]) -> tuple[Stream, NgramBatch]:
     """Return a stream with its character n-grams and its unknown words as written, and the n-grams as a batch of one.
 
     Args:
         t: a tokenizer with n-grams.
         stream: the tokens of a text; padding may follow them.
-        kept: the indices of these tokens in the whole text.
+        surfaces: the surface form of each token, "" for one without n-grams.
     """
     assert t.ngrams is not None
-    [(_, words)] = t.encode_with_surfaces([stream.text])
-    ids = [t.ngrams.lookup(words[index]) for index in kept]
+    ids = [t.ngrams.lookup(surface) if surface else [] for surface in surfaces]
     names = [[_ngram_text(id, t.ngrams.ngrams) for id in row] for row in ids]
     n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]

@@ -49,14 +49,14 @@ class MaskedLanguageModel(TextEncoder):
         padding_mask: Bool[Tensor, "B S"] | None = None,
         ngram_batch: NgramBatch | None = None,
         selected: Bool[Tensor, "B S"] | None = None,
-    ) -> Float[Tensor, "N V"]:
-        """Return logits (N, V) of the N tokens where `selected` is True, row by row; without it of all B · S.
+    ) -> Float[Tensor, "*N V"]:
+        """Return logits (B, S, V) of all tokens, or (N, V) of the N tokens where `selected` is True, row by row.
 
         Few tokens are predicted and the vocabulary is large, so the head is not computed for the others. The other
         arguments are those of `TextEncoder.encode`.
         """
         x = self.encode(ids, padding_mask, ngram_batch)
-        x = x.flatten(0, 1) if selected is None else x[selected]  # (N, D)
+        x = x if selected is None else x[selected]  # (N, D)
         x = self.mlm_norm(F.gelu(self.mlm_transform(x)))
         weight = self.embedding.weight if self.output is None else self.output.weight
         return F.linear(x, weight, self.output_bias)

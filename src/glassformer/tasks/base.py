@@ -222,7 +222,7 @@ class Task(TaskModel):
     metric: str
     report: ClassVar[TaskReport] = TaskReport()
     fits_baselines: ClassVar[bool] = False
-    explain_as: ClassVar[Literal["decider", "translator", "writer"] | None] = None
+    explain_as: ClassVar[Literal["classifier", "masked_language_model", "translator", "language_model"] | None] = None
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:

@@ -7,6 +7,13 @@ import type { Manifest, Stream, TraceRequest } from "../types";
 /** Whether the model predicts once for the whole text; others predict at each position. */
 export const isClassifier = ({ predictions }: Pick<Manifest, "predictions">) => predictions[0]?.position === null;
 
+/** Whether the model predicts the token at its own position, from both sides; others predict the next token. */
+export const isMasked = ({ generation }: Pick<Manifest, "generation">) => generation.masked !== null;
+
+/** Position of the token that the prediction at a position is about. */
+export const predictedPosition = (manifest: Pick<Manifest, "generation">, position: number | null | undefined) =>
+  (position ?? 0) + (isMasked(manifest) ? 0 : 1);
+
 /** Whether the model is an encoder-decoder, with a source and a target. */
 export const hasSource = ({ streams }: Pick<Manifest, "streams">) => streams.length > 1;
 
@@ -21,7 +28,8 @@ export function predictionIndex({ predictions, generation }: Manifest, position:
 }
 
 /** Whether the token after this position is of the prompt or forced. */
-export const isGiven = (manifest: Pick<Manifest, "streams">, position: number) => position + 1 < outputStream(manifest).n_given;
+export const isGiven = (manifest: Pick<Manifest, "streams" | "generation">, position: number) =>
+  !isMasked(manifest) && position + 1 < outputStream(manifest).n_given;
 
 /** Why no token can be forced after this position; null where one can. */
 export function lockReason(manifest: Manifest, position: number, live: boolean): string | null {
@@ -58,7 +66,7 @@ export function teacherForcedRequest(manifest: Manifest, checkpoint: string): Tr
   const { ids, special, n_given, text: output } = outputStream(manifest);
   if (hasSource(manifest)) {
     request.target = target ?? output;
-  } else if (!isClassifier(manifest)) {
+  } else if (!isClassifier(manifest) && !isMasked(manifest)) {
     // All generated tokens but the last: the model generates one more, so that the lengths are equal.
     const end = special.slice(n_given, -1).indexOf(true);
     request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];

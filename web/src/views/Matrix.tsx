@@ -12,6 +12,7 @@ import { drawHeat } from "../tensors/heat";
 import { magnitude, type TensorValue } from "../tensors/tensor";
 import { useStableHeight } from "./interaction";
 import { NumberGrid } from "./NumberGrid";
+import { Scroll } from "./Scroll";
 import { Thumb } from "./Thumb";
 
 export interface MatrixProps {
@@ -124,10 +125,9 @@ function FullMatrix(props: MatrixData) {
   const width = LABEL_WIDTH + cols * cellWidth;
   const always = props.numbers !== "toggle";
   const beside = room - width > 430 && always;
-  const scrolls = cols * cellWidth > across || rows * cellHeight + 112 > Math.min(0.7 * innerHeight, 640); // labels: 7rem at most
   return (
     <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
-      <div class="matrix-scroll" tabIndex={scrolls ? 0 : undefined} role="group" aria-label={`${props.label}: heat map`}>
+      <Scroll class="matrix-scroll" label={`${props.label}: heat map`}>
         <div class="matrix-grid" style={{ gridTemplateColumns: `${LABEL_WIDTH}px auto` }} aria-hidden="true">
           <div class="matrix-corner">
             {props.rowName && <span>{props.rowName} ↓</span>}
@@ -144,7 +144,7 @@ function FullMatrix(props: MatrixData) {
           {props.litRow != null && props.litRow < rows && <span class="matrix-lit" style={{ height: `${cellHeight}px`, top: `${props.litRow * cellHeight}px` }} />}
         </div>
         <Legend limit={props.limit ?? magnitude(value.data)} scale={props.scale ?? scaleOf(value)} masked={Boolean(props.mask)} />
-      </div>
+      </Scroll>
       {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide numbers" : "Show numbers"}</button>}
       {(always || open) && (
         <NumberGrid

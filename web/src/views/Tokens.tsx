@@ -8,7 +8,7 @@ import { useValue } from "../state/signals";
 import { palette } from "../state/theme";
 import { css, shade } from "../tensors/colour";
 import { visible } from "../tensors/format";
-import { outputStream } from "../trace/generation";
+import { isMasked, outputStream, predictedPosition } from "../trace/generation";
 import type { Manifest, Stream } from "../types";
 
 export interface TokensProps {
@@ -89,7 +89,7 @@ export function OutputTokens({ manifest, index, label, onStep }: OutputTokensPro
   const stream = outputStream(manifest);
   // A generated end token is not an input of the model, so the stream lacks it.
   const end = predictions.at(-1)?.actual;
-  const pieces = end && !window ? [...stream.pieces, end.piece] : stream.pieces;
+  const pieces = end && !window && !isMasked(manifest) ? [...stream.pieces, end.piece] : stream.pieces;
   const box = useRef<HTMLDivElement>(null);
   const position = predictions[index]?.position ?? 0;
   useEffect(() => {
@@ -97,13 +97,13 @@ export function OutputTokens({ manifest, index, label, onStep }: OutputTokensPro
     if (chip && box.current) box.current.scrollTop = chip.offsetTop - box.current.offsetTop - 60;
   }, [position, manifest.id]);
   const probabilities = new Array<number>(pieces.length).fill(0);
-  for (const { actual, position: at } of predictions) if (actual) probabilities[(at ?? 0) + 1] = Math.exp(actual.log_prob);
+  for (const { actual, position: at } of predictions) if (actual) probabilities[predictedPosition(manifest, at)] = Math.exp(actual.log_prob);
   return (
     <div class="written" ref={box}>
       <Tokens
-        stream={{ ...stream, pieces }} window={window} chosen={position + 1} label={label} scale="sequential" limit={3}
+        stream={{ ...stream, pieces }} window={window} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3}
         weights={probabilities.slice(window?.[0] ?? 0)}
-        onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => (one.position ?? 0) + 1 === token)))}
+        onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
       />
     </div>
   );

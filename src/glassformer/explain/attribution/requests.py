@@ -112,6 +112,7 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
         foil=foil,
         erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
         ngram_batch=inference.model_inputs.get("ngram_batch"),
+        masked=inference.generation.masked is not None,
     )
 
 
@@ -128,7 +129,7 @@ def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
 
 def uses_mask_token(task: Task) -> bool:
     """Return True if the model was trained with words replaced by [MASK]."""
-    return task.config.train.word_mask_prob > 0
+    return task.explain_as == "masked_language_model" or task.config.train.word_mask_prob > 0
 
 
 def erased_with(task: Task) -> str:

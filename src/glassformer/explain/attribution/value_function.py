@@ -49,16 +49,17 @@ class ValueFunction:
     without one it is log p(target), in nats.
 
     Attributes:
-        model: a classifier, translator or language model.
+        model: the model.
         ids: the input ids, (1, L) per stream: [text], or [source, target before the position].
         mask: True for the real source tokens, (1, S), or None.
         words: the words of each stream, in the order of `ids`.
         n_words: the number of words of all streams.
-        position: None for a classifier; else the row of the logits that is explained, the last of `ids`.
+        position: None for a classifier; else the row of the logits that is explained, of a decoder the last of `ids`.
         target: a class or token id.
         foil: the class or token id to contrast with, or None.
         erase_id: the id that replaces an erased token.
         ngram_batch: the n-grams of the tokens, for a model that reads them; an erased token has none.
+        masked: True for a masked language model.
     """
 
     model: nn.Module
@@ -71,6 +72,7 @@ class ValueFunction:
     foil: int | None
     erase_id: int
     ngram_batch: NgramBatch | None = None
+    masked: bool = False
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
@@ -96,6 +98,10 @@ class ValueFunction:
         with _replaced_embeddings(self.embeddings, vectors):
             if self.position is None:
                 return exact_forward(self.model, ids[0], mask, *([] if ngram_batch is None else [ngram_batch]))
+            if self.masked:
+                selected = torch.zeros_like(ids[0], dtype=torch.bool)
+                selected[:, self.position] = True
+                return exact_forward(self.model, ids[0], mask, ngram_batch, selected)
             with _stop_after(cast(nn.Module, self.model.decoder)):
                 try:
                     exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))

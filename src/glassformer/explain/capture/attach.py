@@ -12,7 +12,8 @@ of a translator, in order:
 
 With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
 embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams and
-.with_bigrams. Rows that are not scaled have no .scaled. The ids of an ensemble begin with members.0, members.1, …
+.with_bigrams. Rows that are not scaled have no .scaled. A masked language model ends in mlm_transform, mlm_hidden,
+mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …
 `sites.py` describes each step.
 """
 
@@ -36,7 +37,7 @@ from glassformer.explain.capture.block_hooks import (
 from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
 from glassformer.explain.capture.tape import Origin
-from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
@@ -72,6 +73,7 @@ HOOKED_TYPES = (
     Decoder,
     TextClassifier,
     LanguageModel,
+    MaskedLanguageModel,
     Translator,
 )
 """The types of modules that get hooks."""
@@ -131,6 +133,11 @@ def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: 
             case TextClassifier():
                 _hook_classifier(hooks, module, name)
                 inner.add(module.head)
+                continue
+            case MaskedLanguageModel():
+                _hook_masked(hooks, module, name)
+                inner.update([module.mlm_transform, module.mlm_norm])
+                inner.update([module.output] if module.output is not None else [])
                 continue
             case LanguageModel() | Translator():
                 _hook_logits(hooks, module, name)
@@ -228,6 +235,40 @@ def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: st
         return recorder.record(key, output, params={"weight": weight}).value
 
     hooks.on_output(model, record)
+
+
+def _hook_masked(hooks: ModuleHooks, model: MaskedLanguageModel, name: str) -> None:
+    """Attach hooks to the head of a masked language model.
+
+    A call for selected tokens passes it (N, D): they are recorded as the tokens of one text.
+    """
+    recorder = CallRecorder(hooks.tape, ModuleCall(name, 1), {})
+    norm, weight = model.mlm_norm, model.embedding.weight if model.output is None else model.output.weight
+    assert isinstance(norm, LayerNorm | RMSNorm)
+
+    def record(key: str, x: Tensor, **details: Any) -> Tensor:
+        if x.dim() > 2:
+            return recorder.record(key, x, **details).value
+        return recorder.record(key, x[None], **details).value[0]
+
+    def transform(output: Tensor) -> Tensor:
+        end = hooks.tape.stack_end or Origin("input", "text")
+        recorder.call, recorder.recorded = ModuleCall(name, hooks.count_call(model)), set()
+        recorder.streams = {"token": end.stream}
+        recorder.inputs = {"end": end.id, "before": recorder.call.id("mlm_hidden")}
+        return record("mlm_transform", output, params=model.mlm_transform)
+
+    def record_norm(output: Tensor) -> Tensor:
+        normed = record(norm_key(norm), output, name="mlm_norm", params=norm, attrs={"eps": norm.eps})
+        recorder.inputs["before"] = recorder.call.id("mlm_norm")
+        return normed
+
+    hooks.on_output(model.mlm_transform, transform)
+    hooks.on_input(norm, lambda x: record("mlm_hidden", x))
+    hooks.on_output(norm, record_norm)
+    hooks.on_output(
+        model, lambda x: record("logits:MaskedLanguageModel", x, params={"weight": weight, "bias": model.output_bias})
+    )
 
 
 def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:

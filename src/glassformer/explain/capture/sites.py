@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from glassformer.models import LanguageModel, TextClassifier, Translator, classifier
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, classifier
 from glassformer.nn import masks, norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
@@ -210,6 +210,11 @@ SITES: dict[str, Site] = {
     ),
     "logits:LanguageModel": _site("linear", "end", "token vocab", LanguageModel.forward, "F.linear(", "output"),
     "logits:Translator": _site("linear", "end", "token vocab", Translator.decode, "F.linear(", "output"),
+    "mlm_transform": _site("linear", "end", "token out", MaskedLanguageModel.forward, "self.mlm_transform(", "output"),
+    "mlm_hidden": _site("gelu", "mlm_transform", "token out", MaskedLanguageModel.forward, "F.gelu(", "input"),
+    "logits:MaskedLanguageModel": _site(
+        "linear", "before", "token vocab", MaskedLanguageModel.forward, "F.linear(", "output"
+    ),
     "linear:token": _site("linear", "before", "token out", None, "", "output"),
     "linear:class": _site("linear", "before", "class", None, "", "output"),
 }

@@ -116,6 +116,8 @@ def _logit_parts(explanation: ExplanationData, target: int, contrast: int) -> It
         values = get_parameter(model, bias).detach().double()
         yield bias, "", sign * values[0] if logits.op == "pin_zero" else values[target] - values[contrast]
     end = records[step.inputs[0]]
+    if end.inputs and records[end.inputs[0]].op == "gelu":
+        raise UsageError("the head of a masked language model is not linear, so a logit is no sum of parts")
     pool = end if end.op == "pool" else None
     for name, edit, value in _parts(explanation, end.inputs[0] if pool is not None else end.id):
         yield name, edit, (value if pool is None else _pooled(explanation, pool, value)) @ direction

@@ -89,7 +89,8 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
     if abs(m_a - m_b) < MIN_DIFFERENCE:
         message = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
         raise UsageError(message, "choose texts whose answers are more certain")
-    end = None if explanation.is_classifier else explanation.predictions[index].position
+    position = explanation.predictions[index].position
+    end = None if explanation.generation.masked is not None else position
     grids = []
     for stream, states in _states(explanation):
         pairs = _pairs(explanation, other, stream, end)
@@ -109,7 +110,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
             rows.append(StateRow(state, noising, denoising))
         grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
     task = explanation.subject.task
-    return StatesSweep(end, readable(task, answer), readable(task, other_answer), m_a, m_b, grids)
+    return StatesSweep(position, readable(task, answer), readable(task, other_answer), m_a, m_b, grids)
 
 
 def _logit_differences(
@@ -129,6 +130,8 @@ def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int,
         if first == second:
             raise UsageError("both texts have the same answer", "choose a second text with another answer")
         return 0, first, second
+    if a.generation.masked != b.generation.masked:
+        raise UsageError("both texts need [MASK] at the same positions", "change other tokens")
     if a.generation.first != b.generation.first:
         raise UsageError("both prompts need equally many tokens", "change a token of the prompt for another")
     for i, j in zip(a.generated, b.generated, strict=False):

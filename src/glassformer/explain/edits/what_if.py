@@ -24,6 +24,7 @@ from glassformer.explain.effects import Effect, WhatIf
 from glassformer.explain.ensemble_member import ensemble_class_answer
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.inputs.families import encode
+from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
@@ -119,7 +120,9 @@ def what_if(
         _effect(explanation, i, logits[0][i], logits[1][i], after[i])
         for i in ([0] if explanation.is_classifier else explanation.generated)
     ]
-    answer, ensemble_after, why_not = _decode_again(explanation, after, tap, apply) if again else (None, None, "")
+    answer, ensemble_after, why_not = (
+        _decode_again(explanation, after, edited, tap, apply) if again else (None, None, "")
+    )
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
         applied=tap.applied(),
@@ -180,7 +183,7 @@ def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: P
 
 
 def _decode_again(
-    explanation: ExplanationData, after: list[Prediction], tap: Edits, apply: Callable[[], Edits]
+    explanation: ExplanationData, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
 ) -> tuple[str | None, str | None, str]:
     """Return what the model answers under edits, what its ensemble does, and if it was not decoded again, why."""
     subject, request = explanation.subject, explanation.request
@@ -192,6 +195,8 @@ def _decode_again(
         with trace(subject.model, lambda _: False, tap=apply()):
             of_all = ensemble_class_answer(whole.task, cast(Ensemble, whole.model), explanation.model_inputs)
         return answer, of_all["headline"], ""
+    if (masked := explanation.generation.masked) is not None:
+        return filled_answer(subject, request.text, edited["logits"].value[masked])["headline"], None, ""
     if request.target is not None:
         return None, None, "the text was given, so it is not decoded again"
     if placed := tap.at_positions_of(explanation.streams[-1].name):

@@ -32,7 +32,8 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
     if t.ngrams is not None:
-        stream, ngram_batch = add_ngrams(t, stream, kept)
+        [(_, surfaces)] = t.encode_with_surfaces([request.text])
+        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept])
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = add_bigrams(stream, bigrams)

@@ -26,6 +26,8 @@ class GenerationInfo:
     """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
     suppressed: list[int]
     """Ids that are never generated."""
+    masked: list[int] | None = None
+    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.inputs import classification, language_model, translation
+from glassformer.explain.inputs import classification, language_model, masked_language_model, translation
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
@@ -28,7 +28,7 @@ class ModelFamily:
 
     Attributes:
         stacks: its stacks.
-        is_classifier: True if a model predicts once per text; others predict the next token at each position.
+        is_classifier: True if a model predicts once per text; others predict a token at each position.
         request_fields: the fields of a request that only some families support.
         encode: encodes and decodes a text as in prediction.
         decode_defaults: changes the decode settings of a run for explanations.
@@ -42,9 +42,10 @@ class ModelFamily:
 
 
 FAMILIES: dict[str, ModelFamily] = {
-    "decider": ModelFamily("encoder", True, frozenset(), classification.encode),
+    "classifier": ModelFamily("encoder", True, frozenset(), classification.encode),
+    "masked_language_model": ModelFamily("encoder", False, frozenset(), masked_language_model.encode),
     "translator": ModelFamily("encoder-decoder", False, frozenset({"target", "prefix"}), translation.encode),
-    "writer": ModelFamily(
+    "language_model": ModelFamily(
         "decoder", False, frozenset({"prefix"}), language_model.encode, language_model.default_settings
     ),
 }

@@ -79,7 +79,7 @@ class Classify(Task):
     report = ClassifyReport()
     ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "decode"}
     fits_baselines = True
-    explain_as = "decider"
+    explain_as = "classifier"
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:

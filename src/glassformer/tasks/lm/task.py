@@ -45,7 +45,7 @@ class LanguageModelling(Task):
     schema = DataSchema("lm")
     metric = "nats_per_token"
     running_text = True
-    explain_as = "writer"
+    explain_as = "language_model"
     report = LanguageModellingReport()
     ignores = (
         PARALLEL_FILES

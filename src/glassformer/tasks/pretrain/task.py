@@ -48,6 +48,7 @@ class Pretrain(Task):
     """Validated on nats per hidden token."""
 
     name = "pretrain"
+    explain_as = "masked_language_model"
     schema = DataSchema("pretrain", (TEXT,))
     metric = "nats_per_masked_token"
     report = PretrainReport()
@@ -181,11 +182,8 @@ class Pretrain(Task):
             logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
         answers = []
         for text in texts:
-            guesses = self._guesses(model, *self._with_masks(text), decode.top_k or GUESSES)
-            parts = text.split(MASK)
-            filled = parts[0] + "".join(
-                guess[0]["token"] + part for guess, part in zip(guesses, parts[1:], strict=True)
-            )
+            guesses = self._guesses(model, *self.encode_masked(text), decode.top_k or GUESSES)
+            filled = self.filled(text, [guess[0]["token"] for guess in guesses])
             answers.append({"text": text, "filled": filled, "guesses": guesses})
         return answers
 
@@ -195,12 +193,27 @@ class Pretrain(Task):
             return self.tokenizer.encode_with_surfaces(texts)
         return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
 
-    def _with_masks(self, text: str) -> tuple[list[int], list[str]]:
-        """Return the same as `_read` for a text in which [MASK] stands for a token."""
-        parts = text.split(MASK)
-        if self.tokenizer.kind != "char":  # the space before a word belongs to the word
-            parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-        (ids, words), *rest = self._read(parts)
+    def parts(self, text: str) -> list[tuple[int, str]]:
+        """Return the parts of a text before, between and after its [MASK] as they are encoded, and their offsets."""
+        parts, start = [], 0
+        *before, last = text.split(MASK)
+        for part in before:
+            # The space before a word belongs to the word, except in a model of characters.
+            parts.append((start, part if self.tokenizer.kind == "char" else part.removesuffix(" ")))
+            start += len(part) + len(MASK)
+        return [*parts, (start, last)]
+
+    @staticmethod
+    def filled(text: str, tokens: Sequence[str]) -> str:
+        """Return a text with the first of its [MASK] replaced, one by each of the tokens."""
+        for token in tokens:
+            before, _, text = text.partition(MASK)
+            text = before + token + text
+        return text
+
+    def encode_masked(self, text: str) -> tuple[list[int], list[str]]:
+        """Return the ids and the surface forms of a text in which [MASK] stands for a token."""
+        (ids, words), *rest = self._read([part for _, part in self.parts(text)])
         for more_ids, more_words in rest:
             ids, words = [*ids, self.tokenizer.mask_id, *more_ids], [*words, "", *more_words]
         return ids, words
@@ -219,7 +232,7 @@ class Pretrain(Task):
                 logits[:, : t.mask_id + 1] = -torch.inf
                 values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
                 guesses += [
-                    [{"token": self._word(i), "probability": p} for i, p in zip(*pair, strict=True)]
+                    [{"token": self.written(i), "probability": p} for i, p in zip(*pair, strict=True)]
                     for pair in zip(tokens.tolist(), values.tolist(), strict=True)
                 ]
         return guesses
@@ -232,7 +245,7 @@ class Pretrain(Task):
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
-    def _word(self, token: int) -> str:
+    def written(self, token: int) -> str:
         """Return a token as it is written in a text."""
         return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
 
@@ -249,5 +262,5 @@ class Pretrain(Task):
             surfaces = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
             ((guess,),) = self._guesses(model, hidden, surfaces, 1)
             text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
-            rows.append({"text": text, "guess": guess["token"], "truth": self._word(ids[at])})
+            rows.append({"text": text, "guess": guess["token"], "truth": self.written(ids[at])})
         return rows

@@ -1,7 +1,7 @@
 /** The most probable predictions of two traces, and the change from A to B. */
 import { setParams } from "../../state/page";
 import { percent, visible } from "../../tensors/format";
-import { isClassifier, predictionIndex } from "../../trace/generation";
+import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
 import type { Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
 import { alignedPositions, smallestProbability, pairRows } from "./pair";
@@ -23,7 +23,7 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
   });
   return (
     <section>
-      <h2>{classes ? "Probabilities" : "Next-token probabilities"}</h2>
+      <h2>{classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}</h2>
       {!classes && to > from && (
         <label class="slider">
           {at === other ? `Position ${at + 1}` : `Position ${at + 1} of A, ${other + 1} of B`}
@@ -32,11 +32,11 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
       )}
       <div class="compare-sides">
         <div>
-          <h3>A{!classes && <> after <bdi class="quoted">{after(a, pa)}</bdi></>}</h3>
+          <h3>A{!classes && <> {isMasked(a) ? "at" : "after"}  <bdi class="quoted">{after(a, pa)}</bdi></>}</h3>
           <Bars label="A" bars={side(pa, "a")} />
         </div>
         <div>
-          <h3>B{!classes && <> after <bdi class="quoted">{after(b, pb)}</bdi></>}<span class="note">, and B − A</span></h3>
+          <h3>B{!classes && <> {isMasked(b) ? "at" : "after"} <bdi class="quoted">{after(b, pb)}</bdi></>}<span class="note">, and B − A</span></h3>
           <Bars label="B" bars={side(pb, "b")} />
         </div>
       </div>

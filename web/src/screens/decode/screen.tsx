@@ -8,16 +8,18 @@ import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { filterAll, filterTop, isNeutral, type SamplingParams, NEUTRAL } from "../../tensors/filters";
 import { count, percent, visible } from "../../tensors/format";
-import { isClassifier, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
+import { isClassifier, isMasked, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
 import type { Manifest, TraceRequest } from "../../types";
 import { BeamSection } from "./BeamSection";
 import { ClassifierView } from "./ClassifierView";
+import { MaskedView } from "./MaskedView";
 import { SamplingSliders, DecodeForm } from "./Sampling";
 import { NextTokens, Scrubber } from "./Steps";
 
 const BARS = 14;
 
 export function DecodeScreen({ trace: manifest }: { trace: Manifest }) {
+  if (isMasked(manifest)) return <MaskedView manifest={manifest} />;
   return isClassifier(manifest) ? <ClassifierView key={manifest.id} manifest={manifest} /> : <GenerationView manifest={manifest} />;
 }
 

@@ -2,7 +2,7 @@
 import { go } from "../../state/page";
 import { number, percent, visible } from "../../tensors/format";
 import { PROBABILITIES, windowOf } from "../../trace/stepData";
-import { isGiven, outputStream } from "../../trace/generation";
+import { isGiven, isMasked, outputStream } from "../../trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
 import { stepLink, openStep } from "../../views/interaction";
@@ -70,15 +70,15 @@ function NextTokens({ trace }: { trace: Manifest }) {
   const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
   return (
     <>
-      <p class="note" id="flow-next">The next token at each position; the bar is its probability.</p>
+      <p class="note" id="flow-next">{isMasked(trace) ? "The most probable token at each position" : "The next token at each position"}; the bar is its probability.</p>
       <ol class="flow-next" aria-labelledby="flow-next">
         {trace.predictions.map((prediction) => {
-          const next = prediction.actual ?? prediction.top[0];
+          const next = (isMasked(trace) ? null : prediction.actual) ?? prediction.top[0];
           const probability = Math.exp(next?.log_prob ?? -Infinity);
           const position = prediction.position ?? 0;
           return (
             <li key={prediction.position}>
-              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} after “${pieces[position] ?? ""}”`}>
+              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} ${isMasked(trace) ? "for" : "after"} “${pieces[position] ?? ""}”`}>
                 <bdi class="flow-after">{visible(pieces[position])}</bdi>
                 <span class="flow-down" aria-hidden="true">↓</span>
                 <bdi>{visible(next?.piece)}</bdi>

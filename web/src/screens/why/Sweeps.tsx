@@ -5,8 +5,10 @@ import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { describeEdit, toggled } from "../../trace/edits";
 import { nodeLocation, number, signed, visible } from "../../tensors/format";
+import { isMasked } from "../../trace/generation";
 import type { Manifest, StateRow, StatesGrid, VariantEffect } from "../../types";
 import { Matrix } from "../../views/Matrix";
+import { Scroll } from "../../views/Scroll";
 import { ErrorText } from "./Probability";
 
 const SHOWN = 15;
@@ -44,7 +46,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
         model predicts; with initial weights no part changes it by more than {number(value.untrained)}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
       </p>
-      <div class="sweep-scroll">
+      <Scroll class="sweep-scroll" label="Heads and blocks">
         <table class="sweep">
           <thead><tr><th scope="col">Part</th><th scope="col">Off</th><th scope="col">Predicts instead</th><th scope="col">Others off</th><th scope="col">Predicts instead</th></tr></thead>
           <tbody>
@@ -59,7 +61,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </>
   );
 }
@@ -73,7 +75,7 @@ export function KeysView({ trace }: { trace: Manifest }) {
   return (
     <>
       <p>Each head is kept from attending to each token, {all.length} edits in all; these lower the log-probability of what the model predicts most.</p>
-      <div class="sweep-scroll">
+      <Scroll class="sweep-scroll" label="Attention to tokens">
         <table class="sweep">
           <thead><tr><th scope="col">Edit</th><th scope="col">Change</th><th scope="col">Predicts instead</th></tr></thead>
           <tbody>
@@ -85,7 +87,7 @@ export function KeysView({ trace }: { trace: Manifest }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </>
   );
 }
@@ -104,9 +106,9 @@ export function LayersView({ trace }: { trace: Manifest }) {
       {value.stacks.map(({ stack, rows }) => (
         <section key={stack}>
           <h2>{stack === "encoder" ? "Layers of the encoder" : "Layers of the decoder"}</h2>
-          <div class="sweep-scroll">
+          <Scroll class="sweep-scroll" label={`Layers of the ${stack}`}>
             <table class="sweep">
-              <thead><tr><th scope="col">Layers</th>{value.positions.map((at, i) => <th key={i} scope="col">{at === null ? "prediction" : <>after <bdi>{visible(written[at])}</bdi></>}</th>)}</tr></thead>
+              <thead><tr><th scope="col">Layers</th>{value.positions.map((at, i) => <th key={i} scope="col">{at === null ? "prediction" : <>{isMasked(trace) ? "at" : "after"} <bdi>{visible(written[at])}</bdi></>}</th>)}</tr></thead>
               <tbody>
                 {rows.map((row) => (
                   <tr key={row.layer} data-layer={`${stack}/${row.layer}`}>
@@ -120,7 +122,7 @@ export function LayersView({ trace }: { trace: Manifest }) {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         </section>
       ))}
     </>
@@ -142,7 +144,7 @@ export function StatesView({ trace }: { trace: Manifest }) {
         <>
           <p data-role="states">
             <b><bdi>{visible(value.answer)}</bdi></b> here, <b><bdi>{visible(value.other_answer)}</bdi></b> in the second text
-            {value.position === null ? "" : `, after position ${value.position + 1}`}: logit difference {signed(value.difference, 2)} and {signed(value.other_difference, 2)}.
+            {value.position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${value.position + 1}`}: logit difference {signed(value.difference, 2)} and {signed(value.other_difference, 2)}.
           </p>
           {value.grids.map((grid) => <StatesMaps key={grid.stream} grid={grid} trace={trace} />)}
         </>
@@ -204,7 +206,7 @@ export function CheckpointsView() {
   if (!made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
   if (!value) return <State error={error} />;
   return (
-    <div class="sweep-scroll">
+    <Scroll class="sweep-scroll" label="Training">
       <table class="sweep">
         <thead><tr><th scope="col">Step</th><th scope="col">Without the edits</th><th scope="col">With them</th></tr></thead>
         <tbody>
@@ -217,6 +219,6 @@ export function CheckpointsView() {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

@@ -6,7 +6,7 @@ import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
-import { isClassifier, predictionIndex } from "../../trace/generation";
+import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
@@ -46,7 +46,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   const request = requestOf(manifest, index, params);
   const attribution = useResource(prediction ? JSON.stringify(request) : null, () => source.attribute(request), { within: manifest.id });
   const found = attribution.value;
-  const upTo = decided ? null : (prediction?.position ?? 0) + 1;
+  const upTo = decided || isMasked(manifest) ? null : (prediction?.position ?? 0) + 1;
   const groups = manifest.streams.map((stream) => ({
     stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo).filter((word) => !word.later),
   }));
@@ -66,7 +66,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   };
 
   if (!prediction) return <p>There is nothing to explain, because the text is empty.</p>;
-  const explained = prediction.top.find((c) => c.id === request.target) ?? (decided ? prediction.top[0]! : prediction.actual);
+  const explained = prediction.top.find((c) => c.id === request.target) ?? (decided || isMasked(manifest) ? prediction.actual ?? prediction.top[0]! : prediction.actual);
   return (
     <>
       <h1>Why</h1>
@@ -120,6 +120,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
 
 /** Index into `predictions` of the explained token; only predictions with an actual next token. */
 function targetIndex(manifest: Manifest, position: string | undefined): number {
+  if (isMasked(manifest)) return predictionIndex(manifest, position);
   const answered = manifest.predictions.filter((p) => p.actual).length;
   return Math.min(predictionIndex(manifest, position), Math.max(0, answered - 1));
 }

@@ -1,0 +1,113 @@
+"""Explanations of masked language models: the text is filled in as in prediction, and every step is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.browser.models import subject_of
+
+from glassformer.api import Run
+from glassformer.errors import UsageError
+from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.manifest import manifest
+
+FORMS: dict[str, dict[str, Any]] = {
+    "pre-norm": {"model": {"pre_norm": True}},
+    "post-norm": {"model": {"pre_norm": False, "norm": "rms", "tie_embeddings": False}},
+    "n-grams": {"model": {"positions": "rotary"}, "ngrams": 60, "tokenizer": "word"},
+}
+TEXT = "a b [MASK] c, [MASK] d"
+
+
+def run_of(form: str, **text: Any) -> Run:
+    settings = dict(FORMS[form])
+    return subject_of(("pretrain", settings.pop("model")), **settings, **text)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_answer_is_that_of_prediction(form: str) -> None:
+    run = run_of(form)
+    e, [answer] = explain(run, TEXT), run.predict([TEXT])
+    assert e.answer["headline"] == answer["filled"]
+    shares = [f"{guess[0]['token']} {100 * guess[0]['probability']:.1f}%" for guess in answer["guesses"]]
+    assert e.answer["detail"] == ", ".join(shares)
+    assert [e.streams[0].pieces[i] for i in e.generated] == ["[MASK]", "[MASK]"]
+    assert all(check.ok for check in e.checks)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None:
+    run = run_of(form)
+    e = explain(run, TEXT)
+    assert [id for id in e.records if e.records[id].stack == "head"] == [
+        "mlm_transform", "mlm_hidden", "mlm_norm", "logits",
+    ]  # fmt: skip
+    torch.testing.assert_close(e.records["logits"].value, run.model(**e.model_inputs)[0], atol=1e-4, rtol=1e-5)
+    first = e.generated[0]
+    token = run.task.tokenizer.encode("d")[0]
+    assert e.what_if(f"logits[token:{first};vocab:{token}]=100").answer_after == TEXT.replace("[MASK]", "d", 1).replace(
+        "[MASK]", run.predict([TEXT])[0]["guesses"][1][0]["token"]
+    )
+    zeros = e.what_if("mlm_hidden=0").trace
+    norm = run.model.mlm_norm
+    torch.testing.assert_close(zeros["mlm_norm"].value, norm(torch.zeros_like(e.records["mlm_hidden"].value)))
+    with pytest.raises(UsageError, match="no sum of parts"):
+        e.contributions()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_edits_act_in_prediction_too(form: str) -> None:
+    run = run_of(form)
+    edit = "encoder.0.self.out=0"
+    [answer] = run.predict([TEXT], edits=[edit])
+    assert answer["filled"] == explain(run, TEXT).what_if(edit).answer_after
+    [answer] = run.predict([TEXT], edits=["mlm_hidden=0"])
+    assert answer["filled"] == explain(run, TEXT).what_if("mlm_hidden=0").answer_after
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
+    e = explain(run_of(form), TEXT)
+    index = e.generated[0]
+    function = make_value_function(e, AttributeRequest(prediction=index))
+    assert function.erase_id == e.subject.task.tokenizer.mask_id
+    value = function.baseline_and_value()[1]
+    assert abs(value - e.predictions[index].top[0].log_prob) < 1e-4
+    if form != "n-grams":
+        inputs = {**e.model_inputs, "ids": e.model_inputs["ids"].clone()}
+        inputs["ids"][0, torch.from_numpy(function.words[0].word_of == function.n_words - 1)] = function.erase_id
+        with torch.no_grad():
+            erased = e.subject.model(**inputs)[0, index].log_softmax(dim=-1)[function.target]
+        scores = function.sum_over_words(e.attribute(prediction=index).scores)
+        assert abs(scores[-1] - (value - float(erased))) < 1e-4
+    assert e.attribute("integrated_gradients", prediction=index).completeness.ok
+
+
+def test_a_text_without_masks_predicts_each_of_its_tokens() -> None:
+    e = explain(run_of("pre-norm"), "a b c")
+    assert e.answer == {"headline": "a b c", "detail": "no [MASK]"}
+    assert e.generated == list(range(len(e.streams[0])))
+    assert any("holds no [MASK]" in warning for warning in e.warnings)
+    assert [p.actual.id for p in e.predictions if p.actual] == e.streams[0].ids
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[MASK]", "[MASK][MASK]", " [MASK] ", "[PAD] [MASK] 日本", "a " * 40 + "[MASK] b"]
+)
+def test_odd_texts_are_explained_and_filled_in(text: str) -> None:
+    run = run_of("n-grams")
+    e = explain(run, text)
+    assert e.answer["headline"] == run.predict([text])[0]["filled"]
+    stream = e.streams[0]
+    for piece, span, special in zip(stream.pieces, stream.spans, stream.special, strict=True):
+        assert special == (span is None)
+        assert span is None or "[MASK]" not in text[slice(*span)], piece
+    assert manifest(e)["generation"]["masked"] == [i for i, piece in enumerate(stream.pieces) if piece == "[MASK]"]
+
+
+def test_a_masked_model_has_no_target() -> None:
+    with pytest.raises(UsageError, match="target does not apply"):
+        explain(run_of("pre-norm"), TraceRequest(TEXT, target="a"))
