@@ -368,7 +368,7 @@ export interface AppliedEdit {
   /** Part of the step by axis names; all of it if empty. */
   slice: string;
   /** As in `edits/grammar.py`. Weights that follow blocked scores are "set" to 0. */
-  kind: "set" | "scale" | "B" | "blocked" | "skip";
+  kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
   /** The number of "set" and "scale". */
   number: number;
   /** The step whose values are used: of "skip" the state before the layer, else the step itself. */

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.trace import Trace
 
-EditKind: TypeAlias = Literal["set", "scale", "B", "blocked", "skip"]
+EditKind: TypeAlias = Literal["set", "scale", "B", "mean", "blocked", "skip"]
 
 
 @dataclass(frozen=True)

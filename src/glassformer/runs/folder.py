@@ -53,6 +53,7 @@ class RunFolder:
         self.evaluation = path / "evaluation.json"
         self.report = path / "report.md"
         self.findings = path / "findings.toml"
+        self.reference_means = path / "means"  # by weights, for edits of explanations
         self.report_json = path / "report.json"
         self.plots = path / PLOTS
 

@@ -83,7 +83,7 @@ async function withEdits(trace: Manifest, node: TraceNode, values: ops.Numbers, 
   if (node.axes.at(-1)?.name === "vocab") throw new Unavailable("the logits were edited");
   const edited = Float64Array.from(values);
   for (const { slice, kind, number, source } of edits) {
-    const from = kind === "skip" ? (await get(source)).data : kind === "B" ? shown : null;
+    const from = kind === "skip" ? (await get(source)).data : kind === "B" || kind === "mean" ? shown : null;
     for (const i of sliceOffsets(node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name), slice)) {
       edited[i] = from ? from[i]! : kind === "scale" ? edited[i]! * number : kind === "set" ? number : BLOCKED_SCORE;
     }
@@ -93,7 +93,7 @@ async function withEdits(trace: Manifest, node: TraceNode, values: ops.Numbers, 
 
 function editWords(trace: Manifest, node: TraceNode): string {
   const kinds = editsOf(trace, node.id).map((edit) => edit.kind);
-  return kinds.includes("B") ? "except the values of the second text" : kinds.length ? "with what you set" : "";
+  return kinds.includes("B") ? "except the values of the second text" : kinds.includes("mean") ? "except the means of reference texts" : kinds.length ? "with what you set" : "";
 }
 
 /** What to recompute and what to compare it with: all values of a step, or the candidates of one prediction. */

@@ -33,7 +33,7 @@ export function describeEdit(edit: string, trace: Manifest): string {
   });
   const off = change === "=0" && /^(context|out)(:|$)/.test(node.site);
   const what = off || blocked ? "" : title(node);
-  const did = off ? "switched off" : blocked ? "blocked" : change === "=B" ? "from the second text"
+  const did = off ? "switched off" : blocked ? "blocked" : change === "=B" ? "from the second text" : change === "=mean" ? "set to its mean over reference texts"
     : change === "=skip" ? "skipped" : change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`;
   return `${[nodeLocation(node), what, ...parts].filter(Boolean).join(", ")}: ${did}`;
 }

@@ -2,6 +2,7 @@
  * A matrix as a heat map with labels and a grid of its numbers around the selected cell. The canvas is hidden from
  * assistive technology, which reads the grid.
  */
+import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useTensor } from "../state/resource";
 import { useValue } from "../state/signals";
@@ -12,7 +13,6 @@ import { drawHeat } from "../tensors/heat";
 import { magnitude, type TensorValue } from "../tensors/tensor";
 import { useStableHeight } from "./interaction";
 import { NumberGrid } from "./NumberGrid";
-import { Scroll } from "./Scroll";
 import { Thumb } from "./Thumb";
 
 export interface MatrixProps {
@@ -154,6 +154,17 @@ function FullMatrix(props: MatrixData) {
       )}
     </div>
   );
+}
+
+/** A box that scrolls where its content is too large, and can then be reached and scrolled by keyboard. */
+export function Scroll({ class: name, label, children }: { class: string; label: string; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [scrolls, setScrolls] = useState(false);
+  useLayoutEffect(() => {
+    const { scrollWidth, clientWidth, scrollHeight, clientHeight } = box.current!;
+    setScrolls(scrollWidth > clientWidth || scrollHeight > clientHeight);
+  });
+  return <div ref={box} class={name} tabIndex={scrolls ? 0 : undefined} role="group" aria-label={label}>{children}</div>;
 }
 
 /** The colour scale. */

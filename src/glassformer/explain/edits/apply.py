@@ -8,7 +8,7 @@ No weight is changed, and no tensor is written in place: the pass continues with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.reference import Means, has_mean
 from glassformer.explain.edits.sites import resolve, state_before
 from glassformer.explain.effects import AppliedEdit
 from glassformer.explain.record_store import axis_indices
@@ -29,6 +30,7 @@ class Edits:
         edits: edits, or their texts.
         records: the steps of an unedited pass, by which names and slices are checked.
         other: the steps of a second text, for =B.
+        means: returns the means of steps over reference texts, for =mean; called if an edit needs them.
 
     Attributes:
         ids: ids of the steps that the tap wants.
@@ -39,12 +41,17 @@ class Edits:
     """
 
     def __init__(
-        self, edits: Sequence[Edit | str], records: Mapping[str, Record], other: Mapping[str, Record] | None = None
+        self,
+        edits: Sequence[Edit | str],
+        records: Mapping[str, Record],
+        other: Mapping[str, Record] | None = None,
+        means: Callable[[], Means] | None = None,
     ) -> None:
         if not 1 <= len(edits) <= MAX_EDITS:
             raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
         self.edits = [Edit.parse(edit) if isinstance(edit, str) else edit for edit in edits]
         self.records, self.other = records, other or {}
+        self.means = means
         self._plan: dict[str, list[tuple[int, Edit]]] = {}
         self._states: dict[str, Tensor] = {}
         self._blocked: dict[str, Tensor] = {}
@@ -127,6 +134,8 @@ class Edits:
                 x[grid] = x[grid] * edit.number
             case "B":
                 x[grid] = self._values_of_other(edit).to(x)
+            case "mean":
+                x[grid] = self._mean(edit.step, x)[grid]
             case "blocked":
                 x[grid] = torch.finfo(x.dtype).min / 2
                 where = torch.zeros_like(x, dtype=torch.bool)
@@ -141,6 +150,15 @@ class Edits:
         indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
         return record.value[torch.meshgrid(*map(torch.tensor, indices), indexing="ij")]
 
+    def _mean(self, step: str, x: Tensor) -> Tensor:
+        """Return the mean of a step, in the shape of its tensor: the same at every token."""
+        assert self.means is not None
+        mean = self.means()[step].to(x)
+        for i, axis in enumerate(self.records[step].axes):
+            if axis.name == "token":
+                mean = mean.unsqueeze(i)
+        return mean.expand_as(x)
+
     def _check(self, edit: Edit) -> None:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
@@ -148,6 +166,14 @@ class Edits:
         indices = axis_indices(axes, record.shape, edit.slice)
         if not record.value.is_floating_point() and edit.kind != "set":
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
+        if edit.kind == "mean":
+            if not has_mean(record):
+                hint = "name a step with features, as in: encoder.0.self.context[head:2]=mean"
+                raise UsageError(f"{edit}: this step has no mean over texts", hint)
+            if self.means is None:
+                raise UsageError(f"{edit}: there are no means of reference texts", "pass `means`")
+            if edit.step not in self.means():
+                raise UsageError(f"{edit}: no reference text reaches this step", "use =0")
         if edit.kind == "B":
             if edit.step not in self.other:
                 hint = "give a second text, whose values are taken"

@@ -13,6 +13,7 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.predictions import readable
@@ -81,10 +82,12 @@ def _batches(
     explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None
 ) -> Iterator[Tensor]:
     subject, records = explanation.subject, explanation.records
+    means = means_of_run(subject, records)
     size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
     for start in range(0, len(variants), size):
         check_cancelled()
-        rows = [Edits(v, records, None if other is None else other.records) for v in variants[start : start + size]]
+        theirs = None if other is None else other.records
+        rows = [Edits(v, records, theirs, means) for v in variants[start : start + size]]
         inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
         with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
             yield exact_forward(subject.model, **inputs)

@@ -15,6 +15,7 @@ from glassformer.data.splits import Split
 from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.ensemble_member import with_member
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
@@ -127,7 +128,7 @@ def _tap(first: ExplanationData, edits: Sequence[str], generates: bool) -> Edits
     Raises:
         UsageError: an edit does not fit, or is about positions of the text that is generated.
     """
-    tap = Edits(edits, first.records)
+    tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
     if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
         raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
     return tap

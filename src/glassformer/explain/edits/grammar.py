@@ -3,6 +3,7 @@
 decoder.1.cross.context[head:2]=0          this head writes nothing
 encoder.0.ff.hidden[hidden:311]*0.5        this neuron at half
 encoder.0.state[token:3]=B                 the same state of a second text
+encoder.0.self.context[head:2]=mean        this head writes what it writes on average
 encoder.0.self.scores[head:3;key:0]=blocked   this head may not attend to the first token
 encoder.1.state=skip                       this layer adds nothing
 """
@@ -20,11 +21,11 @@ from glassformer.explain.effects import EditKind
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _EDIT = re.compile(
     rf"(?P<step>[A-Za-z0-9_.*]+)(?:\[(?P<slice>[a-z0-9_:;.\-]*)\])?"
-    rf"(?:=(?P<word>B|blocked|skip)(?:\[(?P<other>[a-z0-9_:;.\-]*)\])?|=(?P<value>{NUMBER})|\*(?P<factor>{NUMBER}))"
+    rf"(?:=(?P<word>B|blocked|mean|skip)(?:\[(?P<other>[a-z0-9_:;.\-]*)\])?|=(?P<value>{NUMBER})|\*(?P<factor>{NUMBER}))"
 )
 MAX_NUMBER = 1e4
 """Largest number of an edit, in either direction."""
-HINT = "write a step, a slice and =0, =NUMBER, *NUMBER, =B, =blocked or =skip: decoder.1.cross.context[head:2]=0"
+HINT = "write a step, a slice and =0, =NUMBER, *NUMBER, =mean, =B, =blocked or =skip: decoder.1.cross.context[head:2]=0"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Edit:
     Attributes:
         step: id of the step, an alias (`sites.py`), or several by `*`, which stands for one part of an id.
         slice: part of the step by axis names, as in `record_store.take_slice`; all of it if empty.
-        kind: "set" to a number, "scale" by a factor, "B" for the second text's values, "blocked" for scores that no
+        kind: "set" to a number, "scale" by a factor, "B" for the second text's values, "mean" for the mean over
+            reference texts and their tokens (`reference.py`), "blocked" for scores that no
             weight may follow, "skip" for the state before the layer.
         number: the number of "set" and "scale".
         other: slice of the second text's step, by default the same.

@@ -20,6 +20,7 @@ from glassformer.explain.answers import Answer, class_answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.effects import Effect, WhatIf
 from glassformer.explain.ensemble_member import ensemble_class_answer
 from glassformer.explain.explanation_data import ExplanationData
@@ -106,9 +107,10 @@ def what_if(
     """
     check_whole(explanation, other)
     subject, records = explanation.subject, explanation.records
+    means = means_of_run(subject, records)
 
     def apply() -> Edits:
-        return Edits(edits, records, None if other is None else other.records)
+        return Edits(edits, records, None if other is None else other.records, means)
 
     tap = apply()
     lengths = {stream.name: len(stream) for stream in explanation.streams}

@@ -37,7 +37,8 @@ function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
   const has: Record<Part, boolean> = { cell: true, row: names.length - Number(names[0] === "head") > 1, head: names[0] === "head", all: true };
   const chosen = has[part] ? part : "cell";
   const slice = sliceOf(names, cell, chosen);
-  const edit = editText(node.id, slice, change === "=blocked" ? change : `${change}${Number(number)}`);
+  const numeric = change === "=" || change === "*";
+  const edit = editText(node.id, slice, numeric ? `${change}${Number(number)}` : change);
   return (
     <form
       class="step-edit" aria-label="Edit"
@@ -53,9 +54,10 @@ function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
       <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
         <option value="=">to</option>
         <option value="*">times</option>
+        {!names.includes("key") && <option value="=mean">to its mean over texts</option>}
         {node.site === "scores" && <option value="=blocked">to blocked</option>}
       </select>
-      {change !== "=blocked" && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
+      {numeric && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
       <button type="submit">Apply</button>
       <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col + 1}`}>{edit}</code>
     </form>

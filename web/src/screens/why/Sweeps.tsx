@@ -7,8 +7,7 @@ import { describeEdit, toggled } from "../../trace/edits";
 import { nodeLocation, number, signed, visible } from "../../tensors/format";
 import { isMasked } from "../../trace/generation";
 import type { Manifest, StateRow, StatesGrid, VariantEffect } from "../../types";
-import { Matrix } from "../../views/Matrix";
-import { Scroll } from "../../views/Scroll";
+import { Matrix, Scroll } from "../../views/Matrix";
 import { ErrorText } from "./Probability";
 
 const SHOWN = 15;

@@ -1,0 +1,144 @@
+"""The means of steps over reference texts, the values of `=mean`: what a part writes on average, without this text.
+
+The references are texts of the validation split, in the form of training: a translator reads the true translation, a
+masked language model a text with masked tokens. The mean is over texts and their tokens, without padding, so that all
+positions get one value. It is computed once per set of weights and kept with the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.splits import Split
+from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.subject import Subject
+from glassformer.explain.trace import trace
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.tensor_file import read_tensors, tensor_chunks
+from glassformer.utils.atomic_io import atomic_write_chunks
+from glassformer.utils.device import tuned
+
+logger = logging.getLogger(__name__)
+
+N_TEXTS = 128
+"""Number of reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
+Means = Mapping[str, Tensor]
+T = TypeVar("T")
+
+
+def means_of_run(subject: Subject, records: Mapping[str, Record]) -> Callable[[], Means]:
+    """Return a function that returns the means of a run's steps: those kept with it, or computed now.
+
+    Args:
+        subject: the model.
+        records: the steps to average, of any text.
+    """
+    return cache(lambda: _kept_means(subject, records))
+
+
+def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
+    """Return the kept means.
+
+    Raises:
+        UsageError: there are none, and the validation texts are not there.
+    """
+    path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
+    if path.is_file():
+        try:
+            return read_tensors(path.read_bytes(), path)
+        except CheckpointError as error:
+            logger.warning(f"{error}; the means are computed again")
+    try:
+        split = load_text_data(subject.task.schema, subject.task.config.data).valid
+    except (DataError, UsageError) as error:
+        message = f"=mean averages over the validation texts of the run, which cannot be read: {error}"
+        raise UsageError(message, "use =0, or =B with a second text") from error
+    logger.info(f"averaging {min(len(split), N_TEXTS)} validation texts for =mean; the means are kept with the run")
+    means = reference_means(subject, split, records)
+    if RunFolder(subject.path).model_folder is not None:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            atomic_write_chunks(path, tensor_chunks(means))
+        except (OSError, UsageError) as error:
+            logger.warning(f"the means cannot be kept: {error}")
+    return means
+
+
+def reference_means(subject: Subject, split: Split, records: Mapping[str, Record]) -> Means:
+    """Return the mean of each step over texts and tokens, by id: its tensor without token axes.
+
+    Steps over pairs of tokens, such as scores, have no mean, as their axes differ from text to text.
+
+    Args:
+        subject: the model.
+        split: the reference texts, of which at most `N_TEXTS` are used.
+        records: the steps to average, of any text.
+    """
+    task, sums = subject.task, _Sums(records)
+    if split.shards is None:
+        split = split.take(_spread(sorted(range(len(split)), key=lambda i: len(split.text[i])), N_TEXTS))
+    with tuned(subject.device), torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)  # for the masked tokens
+        corpus = task.encode(split, training=False)
+        plan = [row[None] for rows in task.eval_batches(corpus, 1) for row in rows]
+        for row in _spread(plan, N_TEXTS):  # one text at a time, so that there is no padding
+            with trace(subject.model, lambda _: False, tap=sums):
+                task.logits(subject.model, task.make_batch(corpus, row).to(subject.device))
+    return {id: (total / sums.counts[id]).float() for id, total in sums.totals.items()}
+
+
+class _Sums:
+    """A tap that sums up steps over texts and tokens, and changes nothing.
+
+    Args:
+        records: the steps, of any text.
+
+    Attributes:
+        ids: ids of the steps that are summed.
+        totals: the sums by id, without token axes.
+        counts: the number of tokens, or of texts for steps without tokens, by id.
+    """
+
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        self.axes = {id: [axis.name for axis in record.axes] for id, record in records.items() if has_mean(record)}
+        self.ids = set(self.axes)
+        self.totals: dict[str, Tensor] = {}
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, id: str, x: Tensor) -> Tensor:
+        names = self.axes[id]
+        one = x.reshape(x.shape[-len(names) :]).double()  # without the batch of one
+        tokens = [i for i, name in enumerate(names) if name == "token"]
+        total = one.sum(dim=tokens) if tokens else one
+        self.totals[id] = self.totals[id] + total if id in self.totals else total
+        self.counts[id] = self.counts.get(id, 0) + (one.shape[tokens[0]] if tokens else 1)
+        return x
+
+
+def has_mean(record: Record) -> bool:
+    """Return True if a mean over texts can replace a step: it can be edited, and has no axis of keys."""
+    names = [axis.name for axis in record.axes]
+    return bool(SITES[record.site].edit) and record.value.is_floating_point() and "key" not in names
+
+
+def _spread(items: Sequence[T], n: int) -> list[T]:
+    """Return at most n items, evenly spaced."""
+    return [items[i * len(items) // n] for i in range(n)] if len(items) > n else list(items)
+
+
+def _sha256_of(model: nn.Module) -> str:
+    """Return the SHA-256 of the parameters of a model."""
+    digest = hashlib.sha256()
+    for chunk in tensor_chunks(dict(model.named_parameters())):
+        digest.update(chunk)
+    return digest.hexdigest()[:16]

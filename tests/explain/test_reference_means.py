@@ -1,0 +1,102 @@
+"""The means of `=mean`: over texts and real tokens, taken from the validation split, and kept with the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.explain.test_edits import TEXTS
+from tests.helpers.inference import Subject, untrained
+from tests.helpers.small import data_of
+
+from glassformer.errors import UsageError
+from glassformer.explain.edits import reference
+from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits.reference import has_mean, reference_means
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.trace import trace
+
+
+def traced(task: str, **form: Any) -> Explanation:
+    return explain(untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20, **form), TEXTS[task])
+
+
+@pytest.mark.parametrize("task", TEXTS)
+def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
+    """Each text alone, without padding, and the sum of its rows."""
+    e, split = traced(task), data_of(task).valid
+    subject, t = e.subject, e.subject.task
+    means = reference_means(subject, split, e.records)
+    assert set(means) == {id for id, record in e.records.items() if has_mean(record)}
+    corpus = t.encode(split, training=False)
+    rows: dict[str, list[torch.Tensor]] = {id: [] for id in means}
+    for batch_rows in t.eval_batches(corpus, 1):
+        for row in batch_rows:
+            batch = t.make_batch(corpus, row[None])
+            if task == "pretrain":  # its masks are drawn anew, so only the seed gives the same
+                continue
+            with trace(subject.model) as one, torch.no_grad():
+                t.logits(subject.model, batch)
+            for id in rows:
+                value, names = one[id].value, [axis.name for axis in one[id].axes]
+                at = names.index("token") if "token" in names else None
+                rows[id].append(value[None] if at is None else value.movedim(at, 0))
+    if task != "pretrain":
+        for id, mean in means.items():
+            torch.testing.assert_close(mean, torch.cat(rows[id]).mean(dim=0), atol=1e-5, rtol=1e-5, msg=id)
+    again = reference_means(subject, split, e.records)
+    assert all(torch.equal(mean, again[id]) for id, mean in means.items())
+
+
+@pytest.mark.parametrize("task", TEXTS)
+def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
+    e = traced(task)
+    stack = "decoder" if task == "lm" else "encoder"
+    step = f"{stack}.0.self.context"
+    means = reference_means(e.subject, data_of(task).valid, e.records)
+    tap = Edits([f"{step}[head:1]=mean"], e.records, means=lambda: means)
+    with trace(e.subject.model, tap=tap) as t, torch.no_grad():
+        e.subject.model(**e.model_inputs)
+    value = t[step].value
+    torch.testing.assert_close(value[1], means[step][1].expand_as(value[1]))
+    assert torch.equal(value[0], e.records[step].value[0])
+    padded = {name: torch.cat([x, x]) for name, x in e.model_inputs.items()}
+    with trace(e.subject.model, lambda _: False, tap=tap), torch.no_grad():
+        both = e.subject.model(**padded)
+    torch.testing.assert_close(both[0], both[1])
+
+
+def test_means_are_computed_once_and_kept_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    e = traced("classify")
+    (tmp_path / "config.json").write_text("{}")
+    subject = Subject(e.subject.task, e.subject.model, path=tmp_path)
+    read: list[str] = []
+
+    def load(*_: Any) -> Any:
+        read.append("data")
+        return data_of("classify")
+
+    monkeypatch.setattr(reference, "load_text_data", load)
+    edit = "encoder.0.self.head0=mean"
+    first = explain(subject, TEXTS["classify"]).what_if(edit)
+    second = explain(subject, TEXTS["classify"]).what_if(edit)
+    assert read == ["data"] and torch.equal(first.trace["logits"].value, second.trace["logits"].value)
+    [kept] = (tmp_path / "means").iterdir()
+    kept.write_bytes(kept.read_bytes()[:20])  # damaged: computed again
+    third = explain(subject, TEXTS["classify"]).what_if(edit)
+    assert read == ["data", "data"] and torch.equal(first.trace["logits"].value, third.trace["logits"].value)
+    with torch.no_grad():
+        next(subject.model.parameters()).mul_(1.5)
+    explain(subject, TEXTS["classify"]).what_if(edit)
+    assert len(read) == 3 and len(list((tmp_path / "means").iterdir())) == 2
+
+
+def test_steps_over_pairs_of_tokens_have_no_mean_and_runs_without_data_say_so() -> None:
+    e = traced("classify")
+    for step in ("scores", "weights"):
+        with pytest.raises(UsageError, match="no mean over texts"):
+            e.what_if(f"encoder.0.self.{step}=mean")
+    with pytest.raises(UsageError, match="averages over the validation texts of the run, which cannot be read"):
+        e.what_if("encoder.0.self.head0=mean")
