@@ -185,6 +185,12 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Callable[..., App]
     page.page.wait_for_selector("[data-layer]")
     last = page.page.locator("[data-layer='decoder/2'] td").all_inner_texts()
     assert last == [e.predictions[i].top[0].piece for i in e.generated]
+    page.page.locator("[data-why=contributions]").click()
+    page.page.wait_for_selector("[data-role=contributions]")
+    largest = max(e.contributions().parts, key=lambda part: abs(part.direct))
+    first = page.page.locator("[data-direct]").first
+    assert first.get_attribute("data-part") == largest.name
+    np.testing.assert_allclose(float(first.get_attribute("data-direct") or "nan"), largest.direct, atol=1e-4)
     page.page.locator("[data-why=checkpoints]").click()
     page.page.locator("th:has-text('best')").wait_for()
 

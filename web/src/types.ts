@@ -567,10 +567,12 @@ export interface EmbeddingPoint {
 export interface SweepRequest {
   /** Id of the trace; for "checkpoints" of one with edits. */
   trace: string;
-  /** Heads and blocks; keys of each head; predictions after each layer; states of a second text; checkpoints. */
-  kind: "parts" | "keys" | "layers" | "states" | "checkpoints";
+  /** Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text; checkpoints. */
+  kind: "parts" | "keys" | "layers" | "contributions" | "states" | "checkpoints";
   /** Id of the second trace, for "states". */
   other?: string;
+  /** Index of the prediction, for "contributions"; default: the first generated token. */
+  prediction?: number;
 }
 
 /** Every head and block of a model, switched off. */
@@ -655,6 +657,34 @@ export interface LayerRow {
   ranks: number[];
   /** Kullback–Leibler divergence of this distribution from that of the whole model, in nats. */
   kl: number[];
+}
+
+/** The parts of one logit difference. */
+export interface Contributions {
+  /** Position of the prediction; null for a classifier. */
+  position: number | null;
+  /** The class or token that is followed. */
+  target: string;
+  /** What it is compared with. */
+  contrast: string;
+  /** Logit of the target minus that of the contrast. */
+  difference: number;
+  /** The sum of the direct contributions minus this difference, which only rounding should leave. */
+  error: number;
+  /** In order of computation. */
+  parts: Contribution[];
+}
+
+/** What one part adds to a logit difference. */
+export interface Contribution {
+  /** Id of the step that wrote it, or a head of one: "decoder.0.self.head2". */
+  name: string;
+  /** Its term of the sum, with all norms held. */
+  direct: number;
+  /** The edit that switches it off; empty for a part that has none, such as a bias. */
+  edit: string;
+  /** What the logit difference loses when the part is off; null for parts that have no such edit. */
+  total: number | null;
 }
 
 /** Every state of the residual stream, exchanged between two texts. */

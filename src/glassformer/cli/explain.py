@@ -49,9 +49,9 @@ class ExplainArguments:
     """A second text, to look at side by side; with --edit, the text whose values =B takes."""
     edit: str | None = None
     """Edits of the forward pass, separated by spaces; prints what they change, or with --out writes it."""
-    sweep: Literal["parts", "keys", "layers", "states", "checkpoints"] | None = None
+    sweep: Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"] | None = None
     """What to edit in turn: heads and blocks; keys of each head; all layers after the first, the second, and so on;
-    states, from --compare; --edit at each checkpoint."""
+    parts whose sum is a logit; states, from --compare; --edit at each checkpoint."""
     check: str | None = None
     """A file of findings, as --edit writes it with --out FILE.toml: measures each again on this run."""
     parameters: bool = False
@@ -144,7 +144,7 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("--sweep prints its result", "leave out --out; --json prints all numbers")
     if arguments.sweep == "states" and arguments.compare is None:
         raise UsageError("--sweep states needs a second text", "give it with --compare")
-    if arguments.sweep in ("parts", "keys", "layers") and arguments.compare is not None:
+    if arguments.sweep in ("parts", "keys", "layers", "contributions") and arguments.compare is not None:
         raise UsageError(f"--sweep {arguments.sweep} needs no second text", "--sweep states compares two")
     if arguments.sweep is not None and (arguments.sweep == "checkpoints") != (arguments.edit is not None):
         raise UsageError("--sweep checkpoints needs --edit, and the other sweeps make their own edits")

@@ -43,10 +43,10 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
 
 
 def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
-    """Print a sweep: of parts, keys, states (with a second text) or checkpoints (of edits)."""
+    """Print a sweep: "states" need a second text, "checkpoints" edits."""
     from dataclasses import replace
 
-    from glassformer.explain.edits import checkpoints, lens, states, sweeps
+    from glassformer.explain.edits import checkpoints, contributions, lens, states, sweeps
 
     first, *others = explanations
     if kind == "checkpoints":
@@ -67,6 +67,10 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         result = lens.sweep_layers(first)
         columns = ("stack", "layers", "position", "predicts", "log p of the answer", "rank", "KL")
         rows = _layer_rows(result)
+    elif kind == "contributions":
+        result = contributions.contributions(first)
+        columns = ("part", "direct", "off: the difference falls by")
+        rows = [(p.name, f"{p.direct:+.3f}", "" if p.total is None else f"{p.total:+.3f}") for p in result.parts]
     elif kind == "keys":
         result = sweeps.sweep_keys(first)
         columns = ("edit", "log p changes by", "predictions that differ", "before", "after")
@@ -82,7 +86,12 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     if as_json:
         console.write_json(result.to_json())
         return
+    if kind == "contributions":
+        at = "" if result.position is None else f" at position {result.position}"
+        console.write(f"logit of {result.target!r} minus that of {result.contrast!r}{at}: {result.difference:.3f}")
     console.write_table(columns, rows)
+    if kind == "contributions":
+        console.write(f"the direct contributions sum to the difference within {abs(result.error):.1e}")
     if kind == "parts":
         console.write(f"by comparison, with initial weights: at most {result.untrained:.3f} in size")
 

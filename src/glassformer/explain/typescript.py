@@ -23,6 +23,7 @@ from glassformer.explain.attribution.attribute import AttributeRequest, Attribut
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.edits.checkpoints import CheckpointsSweep
+from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.lens import LayersSweep
 from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
@@ -49,6 +50,7 @@ SENT = (
     PartsSweep,
     KeysSweep,
     LayersSweep,
+    Contributions,
     StatesSweep,
     CheckpointsSweep,
     SavedPageData,

@@ -4,7 +4,7 @@
 import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
 import type {
-  Alignments, AttributeRequest, Attribution, CheckpointsSweep, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, RunInfo,
+  Alignments, AttributeRequest, Attribution, CheckpointsSweep, Contributions, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, RunInfo,
   StatesSweep, Stream, SweepRequest, TraceRequest,
 } from "../types";
 
@@ -13,6 +13,7 @@ export interface Sweeps {
   parts: PartsSweep;
   keys: KeysSweep;
   layers: LayersSweep;
+  contributions: Contributions;
   states: StatesSweep;
   checkpoints: CheckpointsSweep;
 }

@@ -38,6 +38,8 @@ class Contribution:
     """Id of the step that wrote it, or a head of one: "decoder.0.self.head2"."""
     direct: float
     """Its term of the sum, with all norms held."""
+    edit: str
+    """The edit that switches it off; empty for a part that has none, such as a bias."""
     total: float | None
     """What the logit difference loses when the part is off; null for parts that have no such edit."""
 
@@ -99,7 +101,7 @@ def contributions(explanation: ExplanationData, prediction: int | None = None) -
         contrast=readable(task, contrast),
         difference=difference,
         error=sum(value for _, _, value in parts) - difference,
-        parts=[Contribution(name, value, next(totals) if edit else None) for name, edit, value in parts],
+        parts=[Contribution(name, value, edit, next(totals) if edit else None) for name, edit, value in parts],
     )
 
 

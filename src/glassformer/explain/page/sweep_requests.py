@@ -8,14 +8,15 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.checkpoints import CheckpointsSweep, sweep_checkpoints
+from glassformer.explain.edits.contributions import Contributions, contributions
 from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
 from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import check_fields, check_text
+from glassformer.explain.request import check_fields, check_integer, check_text
 from glassformer.explain.subject import Subject
 
-SweepKind: TypeAlias = Literal["parts", "keys", "layers", "states", "checkpoints"]
+SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,12 @@ class SweepRequest:
     trace: str
     """Id of the trace; for "checkpoints" of one with edits."""
     kind: SweepKind
-    """Heads and blocks; keys of each head; predictions after each layer; states of a second text; checkpoints."""
+    """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
+    checkpoints."""
     other: str | None = None
     """Id of the second trace, for "states"."""
+    prediction: int | None = None
+    """Index of the prediction, for "contributions"; default: the first generated token."""
 
     @staticmethod
     def from_dict(data: Any) -> SweepRequest:
@@ -36,10 +40,17 @@ class SweepRequest:
         Raises:
             UsageError: a field is missing, unknown or invalid.
         """
-        checks = {"trace": check_text, "kind": _check_kind, "other": check_text}
+        checks = {
+            "trace": check_text,
+            "kind": _check_kind,
+            "other": check_text,
+            "prediction": check_integer(0, 2**31 - 1),
+        }
         request = SweepRequest(**check_fields(data, checks, required=("trace", "kind")))
         if (request.kind == "states") != (request.other is not None):
             raise UsageError("a sweep of states needs a second trace, and no other sweep does")
+        if request.prediction is not None and request.kind != "contributions":
+            raise UsageError("only contributions are of one prediction")
         return request
 
 
@@ -51,7 +62,7 @@ def _check_kind(name: str, value: Any) -> Any:
 
 def run_sweep(
     subject: Subject, request: SweepRequest, find: Callable[[str], ExplanationData]
-) -> PartsSweep | KeysSweep | LayersSweep | StatesSweep | CheckpointsSweep:
+) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
     """Return the result of a sweep.
 
     Args:
@@ -74,6 +85,8 @@ def run_sweep(
             return sweep_keys(explanation)
         case "layers":
             return sweep_layers(explanation)
+        case "contributions":
+            return contributions(explanation, request.prediction)
         case "states":
             return sweep_states(explanation, find(str(request.other)))
     return sweep_checkpoints(subject, explanation.request)

@@ -13,14 +13,14 @@ import { ErrorText } from "./Probability";
 const SHOWN = 15;
 
 /** Whether an answer of a sweep is awaited, or why there is none. */
-function State({ error }: { error: Parameters<typeof ErrorText>[0]["error"] }) {
+export function SweepState({ error }: { error: Parameters<typeof ErrorText>[0]["error"] }) {
   return error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>;
 }
 
-/** A button that makes the edits of an effect, or removes them. */
-function Try({ effect, words }: { effect: VariantEffect; words: string }) {
-  const made = useValue(edits, (all) => effect.edits.every((edit) => all.includes(edit)));
-  const [edit] = effect.edits;
+/** A button that makes edits, or removes them. */
+export function Try({ edits: wanted, words }: { edits: readonly string[]; words: string }) {
+  const made = useValue(edits, (all) => wanted.every((edit) => all.includes(edit)));
+  const [edit] = wanted;
   return <button type="button" class="quiet sweep-part" aria-pressed={made} onClick={() => edit && setEdits(toggled(edits.value, edit))}>{words}</button>;
 }
 
@@ -36,7 +36,7 @@ function EffectCells({ effect }: { effect: VariantEffect }) {
 /** Each head and block switched off, each head alone, all heads of a block together. */
 export function PartsView({ trace }: { trace: Manifest }) {
   const { value, error } = useResource(`parts/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "parts" }));
-  if (!value) return <State error={error} />;
+  if (!value) return <SweepState error={error} />;
   const node = (step: string) => trace.nodes.find((one) => one.id === step)!;
   return (
     <>
@@ -52,7 +52,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
             {value.parts.map((part) => (
               <tr key={`${part.step}/${part.head}`} class={part.kind === "head" ? "" : "sweep-block"} data-part={part.off.edits.join(" ")} data-change={part.off.change}>
                 <th scope="row">
-                  <Try effect={part.off} words={part.kind === "head" ? `${nodeLocation(node(part.step))}, head ${part.head! + 1}` : part.kind === "heads" ? "all of these heads" : nodeLocation(node(part.step))} />
+                  <Try edits={part.off.edits} words={part.kind === "head" ? `${nodeLocation(node(part.step))}, head ${part.head! + 1}` : part.kind === "heads" ? "all of these heads" : nodeLocation(node(part.step))} />
                 </th>
                 <EffectCells effect={part.off} />
                 {part.alone ? <EffectCells effect={part.alone} /> : <td colSpan={2} />}
@@ -68,7 +68,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
 /** The heads that matter by the token they attend to. */
 export function KeysView({ trace }: { trace: Manifest }) {
   const { value, error } = useResource(`keys/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "keys" }));
-  if (!value) return <State error={error} />;
+  if (!value) return <SweepState error={error} />;
   const all = value.grids.flatMap((grid) => grid.effects.flat());
   const strongest = [...all].sort((a, b) => a.change - b.change).slice(0, SHOWN);
   return (
@@ -80,7 +80,7 @@ export function KeysView({ trace }: { trace: Manifest }) {
           <tbody>
             {strongest.map((effect) => (
               <tr key={effect.edits.join(" ")} data-part={effect.edits.join(" ")} data-change={effect.change}>
-                <th scope="row"><Try effect={effect} words={describeEdit(effect.edits[0]!, trace)} /></th>
+                <th scope="row"><Try edits={effect.edits} words={describeEdit(effect.edits[0]!, trace)} /></th>
                 <EffectCells effect={effect} />
               </tr>
             ))}
@@ -94,7 +94,7 @@ export function KeysView({ trace }: { trace: Manifest }) {
 /** What the model would predict after each layer. */
 export function LayersView({ trace }: { trace: Manifest }) {
   const { value, error } = useResource(`layers/${trace.id}`, () => source.sweep({ trace: trace.id, kind: "layers" }));
-  if (!value) return <State error={error} />;
+  if (!value) return <SweepState error={error} />;
   const written = trace.streams.at(-1)!.pieces;
   return (
     <>
@@ -148,7 +148,7 @@ export function StatesView({ trace }: { trace: Manifest }) {
           {value.grids.map((grid) => <StatesMaps key={grid.stream} grid={grid} trace={trace} />)}
         </>
       )}
-      {second && !value && <State error={error} />}
+      {second && !value && <SweepState error={error} />}
     </>
   );
 }
@@ -203,7 +203,7 @@ export function CheckpointsView() {
   const made = useValue(edits).length > 0;
   const { value, error } = useResource(after && `checkpoints/${after.id}`, () => source.sweep({ trace: after!.id, kind: "checkpoints" }));
   if (!made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
-  if (!value) return <State error={error} />;
+  if (!value) return <SweepState error={error} />;
   return (
     <Scroll class="sweep-scroll" label="Training">
       <table class="sweep">

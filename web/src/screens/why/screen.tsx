@@ -10,6 +10,7 @@ import { isClassifier, isMasked, predictionIndex } from "../../trace/generation"
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
+import { ContributionsView } from "./Contributions";
 import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
@@ -17,7 +18,7 @@ import { Question } from "./Question";
 import { erasedPositions, keyOf, scaleOf, strongest, type Word, wordsOf } from "./words";
 import { pointing, WordText } from "./WordText";
 
-const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
+const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["contributions", "Contributions"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
 type View = (typeof VIEWS)[number][0];
 
 /** Words, or parts of the model, that the prediction depends on. A saved page has the words alone. */
@@ -32,6 +33,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
       {!words && view === "parts" && <PartsView trace={trace} />}
       {!words && view === "keys" && <KeysView trace={trace} />}
       {!words && view === "layers" && <LayersView trace={trace} />}
+      {!words && view === "contributions" && <ContributionsView trace={trace} />}
       {!words && view === "states" && <StatesView trace={trace} />}
       {!words && view === "checkpoints" && <CheckpointsView />}
     </>
