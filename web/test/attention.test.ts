@@ -171,7 +171,7 @@ test("measuresOf and sentence account for a window of keys", () => {
   assert.deepEqual(measuresOf(false, true).map(([name]) => name), ["previous", "diagonal"]);
   assert.deepEqual(measuresOf(true, true), []);
   const node = {
-    id: "encoder.0.self.weights", op: "softmax", layer: 0, block: "self", stack: "encoder", inputs: [], params: {}, attrs: {},
+    id: "encoder.0.self.weights", site: "weights", op: "softmax", layer: 0, block: "self", stack: "encoder", inputs: [], params: {}, attrs: {},
     axes: [{ name: "head", size: 2 }, { name: "token", size: 3, stream: "text" }, { name: "key", size: 3, stream: "text" }],
   } as unknown as TraceNode;
   const trace = (pieces: number) => ({ nodes: [node], streams: [{ name: "text", pieces: Array(pieces).fill("a") }], model: {} }) as unknown as Manifest;

@@ -17,7 +17,7 @@ function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, num
   const [from, to] = window ?? [0, 3];
   const node = {
     id: `embedding.${{ embedding_bag: "ngrams" }[op as string] ?? op}`, op, inputs: ["embedding.ngram_ids"], params: op === "embedding_bag" ? { weight: "ngrams.weight" } : {}, attrs,
-    axes: axes.map(([name, size]) => ({ name, size, stream: name === "token" ? "text" : undefined })), layer: null, block: null, stack: "text", dtype: "f32",
+    axes: axes.map(([name, size]) => ({ name, size, stream: name === "token" ? "text" : undefined })), layer: null, block: null, stack: "text", dtype: "f32", site: op,
   } as unknown as TraceNode;
   const trace = {
     window, nodes: [node], params: { "ngrams.weight": { axes: [{ name: "ngram", size: 4 }, { name: "feature", size: 2 }] } },
@@ -74,7 +74,7 @@ test("positions are multiplied by their amplitude, also in the formula", async (
 
 test("steps of n-grams have a title, a description and a formula", () => {
   for (const id of ["ngram_ids", "ngrams", "with_ngrams"]) {
-    const node = { ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}` };
+    const node = { ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}`, site: id };
     assert.ok(title(node) !== node.id && sentence(node, { model: FACTS, streams: [] }) && formula(node, FACTS), id);
   }
 });
@@ -87,7 +87,7 @@ test("address holds the ensemble member", () => {
 
 test("formula depends on the model", () => {
   const node = (id: string, op: string, more: Partial<TraceNode>) =>
-    ({ ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id, op, layer: 0, params: {}, ...more }) as TraceNode;
+    ({ ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id, site: id.split(".").at(-1)!, op, layer: 0, params: {}, ...more }) as TraceNode;
   const post = { ...FACTS, pre_norm: false };
   const attention = node("encoder.0.self.residual", "add", { block: "self" });
   assert.equal(formula(attention, FACTS), "x ← x + Attention(Norm(x))");
@@ -96,7 +96,7 @@ test("formula depends on the model", () => {
   const scores = (factor: number) => node("encoder.0.self.scores", "scale", { block: "self", attrs: { factor } });
   assert.ok(formula(scores(0.5), FACTS).includes("\\sqrt{d_{head}}"));
   assert.equal(formula(scores(0.3), FACTS), "S = 0.300 · Q K^T");
-  const logits = (weight: string) => node("logits", "linear", { layer: null, params: { weight }, axes: [{ name: "vocab", size: 9 }] });
+  const logits = (weight: string) => node("logits", "linear", { layer: null, block: null, params: { weight }, axes: [{ name: "vocab", size: 9 }] });
   assert.equal(formula(logits("tgt_embedding.weight"), FACTS), "z = x E^T");
   assert.equal(formula(logits("output.weight"), FACTS), "z = x W^T");
 });
@@ -111,7 +111,7 @@ test("every site has a title, a description, a formula and an operation", () => 
     const attrs = { positions: { scheme: kind === "amplitude" ? "sinusoidal" : kind }, pooled: { how: kind }, mask: { kind } }[name!] ?? {};
     const node = {
       id: inLayer ? `encoder.0.self.${name}` : axes[0] === "token" && axes[1] !== "vocab" ? `embedding.${name}` : name, op, layer: inLayer ? 0 : null,
-      block: inLayer ? "self" : null, stack: "encoder", inputs: [], params: {}, attrs, axes: axes.map((axis) => ({ name: axis, size: 2 })), dtype: "f32",
+      block: inLayer ? "self" : null, stack: "encoder", inputs: [], params: {}, attrs, axes: axes.map((axis) => ({ name: axis, size: 2 })), dtype: "f32", site: key,
     } as unknown as TraceNode;
     assert.ok(title(node) !== node.id && sentence(node, { model, streams: [] }) && formula(node, model), key);
   }

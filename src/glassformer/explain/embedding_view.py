@@ -102,7 +102,7 @@ def lookups_of(explanation: ExplanationData) -> list[tuple[Stream, str]]:
     return [
         (stream, id)
         for id, node in explanation.records.nodes.items()
-        if node.record.op == "lookup" and id.endswith(".rows")
+        if node.record.site.partition(":")[0] == "rows"
         for stream in explanation.streams
         if stream.name == node.record.axes[0].stream
     ]

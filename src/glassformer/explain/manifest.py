@@ -172,7 +172,7 @@ def param_axes(node: Node, role: str) -> tuple[str, ...]:
     record = node.record
     match record.op, role:
         case "lookup", _:
-            return ("bigram" if record.id.endswith("bigrams") else "vocab", "feature")
+            return ("bigram" if record.site == "bigrams" else "vocab", "feature")
         case "embedding_bag", _:
             return ("ngram", "feature")
         case "positions", _:

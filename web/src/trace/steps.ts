@@ -6,17 +6,15 @@ import { number, nodeLocation } from "../tensors/format";
 import type { Manifest, ModelInfo, TraceNode } from "../types";
 import { PROBABILITIES, times } from "./stepData";
 
-/** The part of a node id after stack and layer: "self.q_proj" of "encoder.0.self.q_proj", "rows" of "src_embedding.rows". */
-export function role(node: TraceNode): string {
-  const id = node.id.replace(/@\d+$/, "");
-  const parts = id.split(".");
-  if (node.layer !== null) return parts.slice(2).join(".");
-  if (parts[1] === undefined) return id;
-  return /embedding$/.test(parts[0] ?? "") ? parts[1] : parts[1] === "norm" ? "final_norm" : id;
-}
+/** What a step is, without its variant: "q_proj", "weights", "rows". */
+export const leaf = (node: TraceNode) => (node.id === PROBABILITIES ? node.id : node.site.split(":")[0]!);
 
-/** The last part of a node id: "q_proj". */
-export const leaf = (node: TraceNode) => role(node).split(".").at(-1)!;
+/** The same with its block, "self.q_proj"; a norm outside of blocks is the last of a stack, or of the output. */
+export function role(node: TraceNode): string {
+  const name = leaf(node);
+  if (node.block !== null) return `${node.block}.${name}`;
+  return name !== "norm" ? name : node.stack === "head" ? "head_norm" : "final_norm";
+}
 
 type Words = [title: string, says: string, formula: string];
 
@@ -30,7 +28,7 @@ const last = "Each token's vector is normalised before the output layer.";
 const pooled = "The token vectors are pooled into one vector for the whole text.";
 
 /**
- * The key is the last part of the node id with its variant ("k:rotate"), else its role ("ff.out"), else its last part ("k").
+ * The key is the step with its variant ("k:rotate"), else with its block ("ff.out"), else alone ("k").
  * {name} is replaced by a field of the model; # is the letter of queries, keys or values, % the amplitude of positions.
  * For the syntax of formulas see `How.tsx`.
  */
@@ -90,8 +88,8 @@ const STEPS: Record<string, Words> = {
   head: ["Classifier head", "The pooled vector times one weight vector: a single logit, whose sign decides the class.", "z = x w^T"],
   mlm_transform: ["Head projection", "A linear projection of each token’s final vector, before the token at its position is predicted.", "h = x W^T"],
   mlm_hidden: ["Head activation", "GELU: a smooth version of ReLU.", "h · Φ(h)"],
-  "mlm_norm:layer_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
-  "mlm_norm:rms_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", rms],
+  "head_norm:layer_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
+  "head_norm:rms_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", rms],
   logits: ["Logits", "Each token's final vector times the embedding table: one logit per token of the vocabulary.", "z = x E^T"],
   "logits:untied": ["Logits", "Each token's final vector times a separate output matrix: one logit per token of the vocabulary.", "z = x W^T"],
   "logits:class": ["Logits", "A linear projection of the pooled vector: one logit per class.", "z = x W^T"],
@@ -105,7 +103,8 @@ function words(node: TraceNode, model?: ModelInfo): Words {
   const scaled = leaf(node) === "scores" && Math.abs(Number(factor) * Math.sqrt(model?.d_head ?? NaN) - 1) > 1e-6;
   const untied = across === "vocab" && !/embedding\.weight$/.test(node.params.weight ?? "embedding.weight");
   const variant = scaled ? "scaled" : untied ? "untied" : kind ?? scheme ?? how ?? (node.op === "linear" ? across : node.op);
-  return STEPS[`${leaf(node)}:${variant}`] ?? STEPS[role(node)] ?? STEPS[leaf(node)] ?? [node.id, "", ""];
+  const name = node.block === null ? role(node) : leaf(node);
+  return STEPS[`${name}:${variant}`] ?? STEPS[role(node)] ?? STEPS[name] ?? [node.id, "", ""];
 }
 
 export const title = (node: TraceNode) => words(node)[0];

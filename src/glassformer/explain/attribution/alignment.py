@@ -245,7 +245,8 @@ def _weights(explanation: ExplanationData, layer: int, shifted: bool) -> Float[n
 
 
 def _n_decoder_layers(explanation: ExplanationData) -> int:
-    n_layers = sum(id.endswith(".cross.weights") for id in explanation.records)
+    records = [node.record for node in explanation.records.nodes.values()]
+    n_layers = sum(record.site == "weights" and record.block == "cross" for record in records)
     if not n_layers:
         name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")

@@ -55,7 +55,7 @@ def page_iframe(explanation: ExplanationData) -> str:
 
 def attention_png(explanation: ExplanationData) -> bytes:
     """Return a PNG of the cross-attention of a translation, or of the self-attention of other models."""
-    crosses = any(id.endswith(".cross.weights") for id in explanation.records)
+    crosses = any(node.record.block == "cross" for node in explanation.records.nodes.values())
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
     buffer = BytesIO()
     with fs.style():

@@ -48,7 +48,7 @@ export function MiniHeatMap({ node, width, height: maxHeight, head }: Omit<BoxPr
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [near]);
-  const maskNode = node.id.endsWith(".weights") ? (node.inputs[1] ?? null) : null;
+  const maskNode = node.site === "weights" ? (node.inputs[1] ?? null) : null;
   const mask = useTensor(near ? maskNode : null);
   return (
     <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>

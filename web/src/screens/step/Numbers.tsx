@@ -5,7 +5,7 @@ import { axisNames, count, exact, tiny } from "../../tensors/format";
 import type { TensorValue } from "../../tensors/tensor";
 import { checkNode, type CheckResult } from "../../trace/check";
 import { axisLabels, type Cell, idsSlice, ngramsOf, predictionAt, PROBABILITIES, rowOf } from "../../trace/stepData";
-import { role, scaleOfNode, title } from "../../trace/steps";
+import { scaleOfNode, title } from "../../trace/steps";
 import type { Manifest, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
 import { HeadPicker, PositionPicker } from "../../views/Choices";
@@ -14,7 +14,7 @@ import { Matrix } from "../../views/Matrix";
 const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
 
 export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
-  const maskId = role(node).endsWith(".weights") ? (node.inputs[1] ?? null) : null;
+  const maskId = node.site === "weights" ? (node.inputs[1] ?? null) : null;
   const own = node.op === "mask" ? node.id : null;
   const mask = useTensor(maskId ?? own);
   if (node.id === PROBABILITIES || node.axes.at(-1)?.name === "vocab") return <Candidates node={node} cell={cell} trace={trace} />;
