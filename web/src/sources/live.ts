@@ -91,12 +91,23 @@ export class LiveSource implements Source {
     return this.json<{ decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] }>("api/decode", request);
   }
 
-  peek(traceId: string, id: string, slice = "") {
-    const known = slice ? this.traced.find(({ manifest }) => manifest.id === traceId) : null;
-    return this.cache.get(traceId, id, slice, axesOf(known?.manifest, id));
+  /** The trace to take a tensor from: what no edit changes, and parameters, are those of the trace without edits. */
+  private owner(traceId: string, id: string): string {
+    const edited = this.traced.find(({ manifest }) => manifest.id === traceId)?.manifest;
+    if (!edited?.edited || !(edited.edited.same.includes(id) || id in edited.params)) return traceId;
+    const { edits: _, other_text: __, ...without } = edited.request;
+    const key = JSON.stringify(without);
+    return this.traced.find(({ manifest }) => JSON.stringify(manifest.request) === key)?.manifest.id ?? traceId;
   }
 
-  async tensor(traceId: string, id: string, slice = ""): Promise<TensorValue> {
+  peek(traceId: string, id: string, slice = "") {
+    const owner = this.owner(traceId, id);
+    const known = slice ? this.traced.find(({ manifest }) => manifest.id === owner) : null;
+    return this.cache.get(owner, id, slice, axesOf(known?.manifest, id));
+  }
+
+  async tensor(trace: string, id: string, slice = ""): Promise<TensorValue> {
+    const traceId = this.owner(trace, id);
     if (slice) await this.pending.get(`${traceId}/${id}?`)?.catch(() => null); // the whole tensor is being fetched
     const hit = this.peek(traceId, id, slice);
     if (hit) return hit;
