@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer import errors
-    from glassformer.api import Run, load, resume, train
+    from glassformer.api import Run, load, resume, train  # `load` is that of `loading`; here it is typed as for runs
     from glassformer.config import Config
     from glassformer.config.recipes import load_recipe
     from glassformer.explain.trace import trace
@@ -54,7 +54,7 @@ _HOMES = {
     "Tokenizer": "text.tokenizer",
     "Translator": "models.translator",
     "attention": "nn.attention",
-    "load": "api",
+    "load": "loading",
     "load_recipe": "config.recipes",
     "resume": "api",
     "trace": "explain.trace",

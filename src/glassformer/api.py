@@ -41,6 +41,8 @@ from glassformer.utils.device import Precision, choose_device, choose_precision,
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
+    from glassformer.interop.choose import Target
+    from glassformer.interop.export import Export
 
 CHUNK = 256
 """Lines predicted at a time from a stream."""
@@ -113,21 +115,7 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 
 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
-    """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
-
-    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower.
-
-    Args:
-        path: the folder.
-        others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
-        device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32", "bf16", "fp16" or "int8";
-            default: as in training. `explain` is always fp32.
-
-    Raises:
-        CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
-        UsageError: a device or a precision that this machine does not have, or others that cannot join.
-    """
+    """Load a run, or several as an ensemble; arguments and errors as in `loading.load`, which users call."""
     run = _load(path, device, precision)
     joining = [_load(other, device, precision) for other in others]
     for i, other in enumerate(joining):
@@ -273,6 +261,14 @@ class Run:
 
         chosen, _, name = self._split(split, data)
         return {"split": name, **evaluate_edits(self, chosen, edits, self._decode(options), member)}
+
+    def export(self, target: Target, out: str | Path, **options: Any) -> Export:
+        """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
+        from glassformer.interop.export import export
+
+        if self.joined:
+            raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")
+        return export(self, target, Path(out), **options)
 
     def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
         if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):

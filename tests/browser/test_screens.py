@@ -30,7 +30,10 @@ CHANGED = [
     *[(screen, EDITED) for screen in ("flow", "attention", "decode", "compare")],
     ("attention", EDITED | {"show": "difference"}),
     ("step", EDITED | {"node": "encoder.0.self.context", "head": 1}),
-    *[("why", {"text": TEXTS["translate"], "why": view}) for view in ("parts", "keys", "layers", "contributions", "checkpoints")],
+    *[
+        ("why", {"text": TEXTS["translate"], "why": view})
+        for view in ("parts", "keys", "layers", "contributions", "checkpoints")
+    ],
     ("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfedcba"}),
 ]
 """Screens of a changed model, with the parameters of their address."""

@@ -6,7 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import compare, data, demo, doctor, encode, evaluate, explain, flags, predict, recipes, train
+from glassformer.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    encode,
+    evaluate,
+    explain,
+    export,
+    flags,
+    predict,
+    recipes,
+    train,
+)
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override, section_fields
 from glassformer.errors import CheckpointError, UsageError
@@ -21,6 +34,7 @@ ARGUMENTS = {
     "doctor": doctor.DoctorArguments,
     "evaluate": evaluate.EvaluateArguments,
     "explain": explain.ExplainArguments,
+    "export": export.ExportArguments,
     "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments,
     "train": train.TrainArguments,

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import window_start
 from glassformer.decode import generate_ids
-from glassformer.decode.sampling import hashed_uniform, sample_tokens, window_start
+from glassformer.decode.sampling import hashed_uniform, sample_tokens
 from glassformer.errors import UsageError
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import window_start
 from glassformer.decode import sample
-from glassformer.decode.sampling import filter_mask, hashed_uniform, sample_tokens, window_start
+from glassformer.decode.sampling import filter_mask, hashed_uniform, sample_tokens
 from glassformer.errors import DivergedError, UsageError
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.helpers.machine import with_fbgemm
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import length_limit
 from glassformer.data.batch_sampler import length_buckets
 from glassformer.data.ragged import RaggedArray
 from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
-from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 from glassformer.models.quantize import quantize_for_inference
 

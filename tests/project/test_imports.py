@@ -19,8 +19,10 @@ LAYERS = [
     {"decode", "evaluate"},
     {"tasks"},
     {"report", "explain"},
+    {"interop"},
     {"training"},
     {"api"},
+    {"loading"},
     {"cli"},
     {"__init__", "__main__"},
 ]

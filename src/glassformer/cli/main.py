@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "train a recipe, or go on with a run: --resume RUN",
     "evaluate": "score a run on its test split, or on files of yours",
     "predict": "label, translate or continue text from the arguments or stdin",
+    "export": "write a run in the form of another library, and compare what was written",
     "explain": "look inside a run: every step of its forward pass on a text, in the browser",
     "data": "check files, show what a recipe reads, or encode large text ahead",
     "recipes": "list the recipes, or print one",

@@ -10,15 +10,17 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import tyro
 
 from glassformer.cli import flags
 from glassformer.config import DecodeConfig
 from glassformer.errors import DataError, UsageError
+from glassformer.interop.exported import is_exported
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ def run(argv: Sequence[str]) -> int:
         if "--help" in flag_args:
             flags.parse(PredictArguments, flag_args, "predict RUN[,RUN,…] [TEXT ...]")
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
+    if is_exported(Path(words[0])):
+        return _predict_exported(words, flag_args)
     paths = flags.run_folders(words[0])
     arguments, _, options = flags.parse_for_run(PredictArguments, flag_args, paths[0], "predict")
     if arguments.seed is not None:
@@ -62,13 +66,38 @@ def run(argv: Sequence[str]) -> int:
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
+    answers = trained.predict_stream(texts or stdin_lines(), **options)
+    return _write(answers, trained.task.report.answer_lines, arguments.json)
+
+
+def _predict_exported(words: list[str], flag_args: list[str]) -> int:
+    """Predict with an exported model, without importing torch."""
+    from glassformer.interop.exported import load_exported
+
+    path = Path(words[0])
+    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}")  # its own --help, and unknown flags
+    if arguments.precision is not None:
+        raise UsageError("the precision of an exported model is chosen at export", "leave out --precision")
+    model = load_exported(path, arguments.device)
+    start = PredictArguments(decode=model.config.decode)
+    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}", start)
+    options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)
+    if arguments.seed is not None:
+        options["decode_seed"] = arguments.seed
+    logger.info(f"answered by {model.facts.target}, {model.facts.dtype}")
+    texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
+    return _write(model.predict_stream(texts or stdin_lines(), **options), model.answer_lines, arguments.json)
+
+
+def _write(answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], as_json: bool) -> int:
+    """Write answers as they come, and return the exit code."""
     n = cut = 0
-    for n, result in enumerate(trained.predict_stream(texts or stdin_lines(), **options), start=1):  # noqa: B007
+    for n, result in enumerate(answers, start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
-        if arguments.json:
+        if as_json:
             console.write(json.dumps(result, ensure_ascii=False))
         else:
-            for line in trained.task.report.answer_lines(result):
+            for line in lines_of(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
         logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")

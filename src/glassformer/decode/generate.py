@@ -36,7 +36,7 @@ def generate_ids(
     """Return the ids that the model generates after each prompt, without the prompt.
 
     A continuation depends on its prompt, the settings and its row number (`first_row` + its index), not on the other
-    prompts. Beyond the model's context it continues in a window (`sampling.window_start`).
+    prompts. Beyond the model's context it continues in a window (`limits.window_start`).
 
     Args:
         model: the language model, or an ensemble; set to evaluation mode meanwhile.

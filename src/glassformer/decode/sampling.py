@@ -13,22 +13,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import window_start
 from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.decode.incremental import IncrementalDecoder
 from glassformer.errors import UsageError
 
 EMPTY_PROMPT_HINT = "give at least one token, for example a line break"
-
-
-def window_start(n_tokens: int, max_len: int) -> int:
-    """Return the index of the first of `n_tokens` tokens that the model still sees when it predicts the next one.
-
-    Up to max_len that is 0. Beyond, the window jumps ahead by half of max_len and is read again: the model sees between
-    half of max_len and max_len tokens, and most tokens cost one cached step. (Moving it by one would shift every
-    position, and invalidate the cache, at each token.) It depends only on the number of tokens, never on the batch.
-    """
-    jump = max_len - max_len // 2
-    return jump * -(-max(0, n_tokens - max_len) // jump)
 
 
 def sample(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import length_limit
 from glassformer.data.batch_sampler import length_buckets
 from glassformer.data.ragged import RaggedArray
 from glassformer.decode.hypothesis import Hypothesis, Special
@@ -28,8 +29,6 @@ MAX_TOKENS = 8192
 """Maximum source tokens per batch, padding included, each counted once per hypothesis."""
 MIN_ROWS_PER_WORKER, BATCHES_PER_WORKER = 128, 2
 """Minimum hypotheses per worker; batches of each: the longest come first, so that all workers end together."""
-LENGTH_RATIO, LENGTH_MARGIN = 2, 20
-"""A translation has at most LENGTH_RATIO · source + LENGTH_MARGIN tokens: a longer one is a loop."""
 
 
 def translate_ids(
@@ -129,8 +128,3 @@ def _check(
         raise UsageError("forced prefixes work with beam search, not with sampling")
     if config.n_best < 1 or config.max_new_tokens < 1:
         raise UsageError("n_best and max_new_tokens must be 1 or more")
-
-
-def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:
-    """Return the maximum tokens, EOS included, of a translation of `n_source` tokens."""
-    return max(1, min(max_len, max_new_tokens, LENGTH_RATIO * n_source + LENGTH_MARGIN))

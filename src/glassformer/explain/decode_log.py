@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import DecodeConfig
+from glassformer.config.limits import length_limit
 from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sample, translate_ids, translation_decoder
 from glassformer.decode.search_log import SearchStep
-from glassformer.decode.translate import length_limit
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.models import LanguageModel, Translator

@@ -144,6 +144,10 @@ class Tokenizer:
         """
         return [self._piece(int(i)) for i in ids]
 
+    def vocabulary(self) -> list[str]:
+        """Return the token of each id, as it is stored."""
+        return [str(self._backend.id_to_token(i)) for i in range(self.vocab_size)]
+
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return for each token of `encode(text)` the characters text[start:end] that it covers.
 
@@ -158,7 +162,11 @@ class Tokenizer:
         """Write `tokenizer.json`, atomically."""
         from glassformer.utils.atomic_io import atomic_write_text
 
-        atomic_write_text(Path(path), self._backend.to_str(pretty=True))
+        atomic_write_text(Path(path), self.to_json())
+
+    def to_json(self) -> str:
+        """Return the content of `tokenizer.json`."""
+        return self._backend.to_str(pretty=True)
 
     @staticmethod
     def load(path: Path) -> Tokenizer:

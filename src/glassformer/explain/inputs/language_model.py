@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.sampling import window_start
+from glassformer.config.limits import window_start
 from glassformer.explain.decode_log import generate
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,

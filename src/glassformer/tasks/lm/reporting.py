@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import continuation_lines
 from glassformer.utils.formatting import fenced
 
 
@@ -35,7 +36,7 @@ class LanguageModellingReport(TaskReport):
         return f'glassformer predict {run} --prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        return [answer["prompt"] + answer["text"]]
+        return continuation_lines(answer)
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

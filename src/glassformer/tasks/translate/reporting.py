@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.evaluate.translation import paired_bootstrap
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import translation_lines
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import table
 
@@ -54,9 +55,7 @@ class TranslateReport(TaskReport):
         return f"glassformer predict {run} --beam-size 5 < source.txt > translation.txt"
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        if "n_best" not in answer:
-            return [answer["translation"]]
-        return [f"{i}\t{h['score']:.4f}\t{h['translation']}" for i, h in enumerate(answer["n_best"], start=1)]
+        return translation_lines(answer)
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

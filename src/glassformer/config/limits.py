@@ -1,0 +1,22 @@
+"""How far a text is decoded: the limits that every engine keeps. No torch is imported here."""
+
+from __future__ import annotations
+
+LENGTH_RATIO, LENGTH_MARGIN = 2, 20
+"""A translation has at most LENGTH_RATIO · source + LENGTH_MARGIN tokens: a longer one is a loop."""
+
+
+def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:
+    """Return the maximum tokens, EOS included, of a translation of `n_source` tokens."""
+    return max(1, min(max_len, max_new_tokens, LENGTH_RATIO * n_source + LENGTH_MARGIN))
+
+
+def window_start(n_tokens: int, max_len: int) -> int:
+    """Return the index of the first of `n_tokens` tokens that the model still sees when it predicts the next one.
+
+    Up to max_len that is 0. Beyond, the window jumps ahead by half of max_len and is read again: the model sees between
+    half of max_len and max_len tokens, and most tokens cost one cached step. (Moving it by one would shift every
+    position, and invalidate the cache, at each token.) It depends only on the number of tokens, never on the batch.
+    """
+    jump = max_len - max_len // 2
+    return jump * -(-max(0, n_tokens - max_len) // jump)

@@ -1,0 +1,1 @@
+"""Export of trained models to other libraries, and prediction with what was exported."""

@@ -1,0 +1,167 @@
+"""Write a translator or a language model in the form of CTranslate2 (https://opennmt.net/CTranslate2/).
+
+Every array is copied: quantizing works in place, and must not reach the model that is exported. Positions are written
+as a table, since the sinusoids of CTranslate2 have another order. Tied weights are found there by equal values.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from glassformer.errors import UsageError
+from glassformer.models import LanguageModel, Translator
+from glassformer.models.build import d_head_of
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.feed_forward import FeedForward, SwiGLU
+from glassformer.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
+from glassformer.nn.norms import LayerNorm, RMSNorm
+from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+from glassformer.text.tokenizer import BOS, EOS, UNK
+
+
+def write_ctranslate2(
+    model: Translator | LanguageModel, tokens: Sequence[str], quantization: str | None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each file of a CTranslate2 model.
+
+    Args:
+        model: the model.
+        tokens: the token of each id.
+        quantization: "int8", "float16", "bfloat16", or None for float32.
+
+    Raises:
+        UsageError: the package ctranslate2 is not installed.
+    """
+    try:
+        from ctranslate2.specs import transformer_spec as specs
+    except ImportError as error:
+        raise UsageError(
+            "writing for CTranslate2 needs the package ctranslate2",
+            'install it: pip install "glassformer[ctranslate2]"',
+        ) from error
+    spec: Any
+    options = _options(model)
+    if isinstance(model, LanguageModel):
+        spec = specs.TransformerDecoderModelSpec.from_config(len(model.decoder.layers), model.config.n_heads, **options)
+        _fill_decoder(spec.decoder, model.decoder, model.embedding, model.lm_head_weight, model.max_len)
+        spec.register_vocabulary(list(tokens))
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, EOS, EOS
+    else:
+        encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), model.config.n_heads, **options)
+        decoder = specs.TransformerDecoderSpec(len(model.decoder.layers), model.config.n_heads, **options)
+        spec = specs.TransformerSpec(encoder, decoder)
+        output = model.tgt_embedding.weight if model.output is None else model.output.weight
+        _fill_encoder(spec.encoder, model.encoder, model.src_embedding, model.max_len)
+        _fill_decoder(spec.decoder, model.decoder, model.tgt_embedding, output, model.max_len)
+        spec.register_source_vocabulary(list(tokens))
+        spec.register_target_vocabulary(list(tokens))
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
+        spec.config.decoder_start_token = BOS
+        spec.config.add_source_bos, spec.config.add_source_eos = False, True
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        for path in sorted(Path(folder).iterdir()):
+            yield path.name, path.read_bytes()
+
+
+def _options(model: Translator | LanguageModel) -> dict[str, Any]:
+    """Return the options that encoder and decoder share."""
+    from ctranslate2.specs.common_spec import Activation
+
+    c = model.config
+    activation = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}[c.activation]
+    options = {"pre_norm": c.pre_norm, "activation": activation, "ffn_glu": c.activation == "swiglu"}
+    options |= {"rms_norm": c.norm == "rms", "head_dim": d_head_of(c)}
+    if c.positions == "rotary":
+        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10_000.0}
+    return options
+
+
+def _fill_encoder(spec: Any, encoder: Encoder, embedding: TokenEmbedding, max_len: int) -> None:
+    _fill_embedding(spec, spec.embeddings[0], embedding, max_len)
+    for layer_spec, layer in zip(spec.layer, encoder.layers, strict=True):
+        assert isinstance(layer, EncoderLayer)
+        _fill_layer(layer_spec, layer)
+    _fill_last_norm(spec, encoder.norm)
+
+
+def _fill_decoder(spec: Any, decoder: Decoder, embedding: TokenEmbedding, output: Tensor, max_len: int) -> None:
+    _fill_embedding(spec, spec.embeddings, embedding, max_len)
+    for layer_spec, layer in zip(spec.layer, decoder.layers, strict=True):
+        assert isinstance(layer, DecoderLayer)
+        _fill_layer(layer_spec, layer)
+        if layer.cross_attention is not None and layer.cross_residual is not None:
+            query, *key_and_value, out = _projections(layer.cross_attention)
+            linears = layer_spec.attention.linear
+            for linear, parts in zip(linears, ([query], key_and_value, [out]), strict=True):
+                _fill_linear(linear, *parts)
+            _fill_norm(layer_spec.attention.layer_norm, layer.cross_residual.norm)
+    _fill_last_norm(spec, decoder.norm)
+    spec.projection.weight = _array(output)
+
+
+def _fill_embedding(spec: Any, table: Any, embedding: TokenEmbedding, max_len: int) -> None:
+    """Fill a token embedding and its positions: rotary ones are not added, "none" is a table of zeros."""
+    table.weight = _array(embedding.weight)
+    spec.scale_embeddings = embedding.scale != 1
+    if hasattr(spec.layer[0].self_attention, "rotary_dim"):
+        return
+    match embedding.positions:
+        case SinusoidalPositions():
+            spec.position_encodings.encodings = _array(embedding.positions.table)
+        case LearnedPositions():
+            spec.position_encodings.encodings = _array(embedding.positions.weight)
+        case _:
+            spec.position_encodings.encodings = np.zeros((max_len, embedding.weight.shape[1]), np.float32)
+
+
+def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    *inputs, out = _projections(layer.self_attention)
+    _fill_linear(spec.self_attention.linear[0], *inputs)
+    _fill_linear(spec.self_attention.linear[1], out)
+    _fill_norm(spec.self_attention.layer_norm, layer.self_residual.norm)
+    block = layer.feed_forward
+    if isinstance(block, SwiGLU):
+        _fill_linear(spec.ffn.linear_0, block.w_gate)
+        _fill_linear(spec.ffn.linear_0_noact, block.w_in)
+    else:
+        assert isinstance(block, FeedForward)
+        _fill_linear(spec.ffn.linear_0, block.w_in)
+    _fill_linear(spec.ffn.linear_1, block.w_out)
+    _fill_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _projections(attention: MultiHeadAttention) -> list[nn.Linear]:
+    return [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+
+
+def _fill_linear(spec: Any, *linears: nn.Linear) -> None:
+    """Fill one linear layer with the rows of several."""
+    spec.weight = np.concatenate([_array(linear.weight) for linear in linears])
+    if linears[0].bias is not None:
+        spec.bias = np.concatenate([_array(linear.bias) for linear in linears])
+
+
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, LayerNorm | RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _fill_last_norm(spec: Any, norm: nn.Module) -> None:
+    if not isinstance(norm, nn.Identity):
+        _fill_norm(spec.layer_norm, norm)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().float().numpy().copy()

@@ -1,0 +1,106 @@
+"""`glassformer export`, and `predict` with what it wrote: the same lines, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError, UsageError
+
+TEXTS = ["[en_US] March 5, 2021", "", "[de_DE] 5. März 2021"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("export") / "dates"
+    glassformer.train("dates", out=out, steps=30, n_dates=400)
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path) -> Path:
+    out = run.parent / "exported"
+    assert main(["export", str(run), str(out), "--to", "ctranslate2"]) == 0
+    return out
+
+
+def test_the_same_lines_come_out(run: Path, exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--beam-size", "1"], ["--beam-size", "1", "--json"]):
+        lines = []
+        for folder in (run, exported):
+            capsys.readouterr()
+            assert main(["predict", str(folder), *TEXTS, *options]) == 0
+            lines.append(capsys.readouterr().out.splitlines())
+        ours, theirs = ([json.loads(one) if "--json" in options else one for one in each] for each in lines)
+        if "--json" in options:
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
+        assert ours == theirs and len(ours) == len(TEXTS)
+
+
+def test_prediction_with_an_exported_model_imports_no_torch(exported: Path) -> None:
+    code = (
+        "import sys; from glassformer.cli.main import main; "
+        f"main(['predict', {str(exported)!r}, 'a', '--beam-size', '1']); "
+        "import glassformer; glassformer.load(sys.argv[1]).predict('a'); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(exported)], check=True, capture_output=True, timeout=120)
+
+
+def test_targets_are_listed_with_what_is_in_the_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run)]) == 0
+    assert "ctranslate2  yes          Transformer" in capsys.readouterr().out
+    assert main(["export", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ctranslate2"]["architecture"] == "Transformer"
+
+
+def test_a_dry_run_names_what_would_be_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run.parent / "never"
+    words = ["export", str(run), str(out), "--to", "ctranslate2", "--quantization", "int8", "--dry-run"]
+    assert main(words) == 0 and not out.exists()
+    shown = capsys.readouterr().out
+    assert shown.startswith("would write") and "rounded to int8" in shown
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["dtype"] == "int8"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "export takes a run folder"),
+        (["RUN", "OUT"], "none is named"),
+        (["RUN", "--to", "ctranslate2"], "takes a run and a new folder"),
+        (["RUN", "RUN", "--to", "ctranslate2"], "is not empty"),
+        (["RUN", "OUT", "--to", "onnx"], "onnx"),
+        (["RUN", "OUT", "--to", "ctranslate2", "--member", "2"], "there is no member 2"),
+    ],
+    ids=str,
+)
+def test_misuse_is_refused(run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run.parent / "refused"
+    names = {"RUN": str(run), "OUT": str(out)}
+    assert main(["export", *(names.get(word, word) for word in words)]) == UsageError.exit_code
+    assert message in capsys.readouterr().err and not out.exists()
+
+
+def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(exported), "a", "--precision", "int8"]) == UsageError.exit_code
+    assert main(["predict", str(exported), "a", "--sample"]) == UsageError.exit_code
+    with pytest.raises(UsageError, match="predicts alone"):
+        glassformer.load(exported, exported)
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for path in exported.iterdir():
+        (damaged / path.name).write_bytes(path.read_bytes())
+    (damaged / "model.bin").write_bytes(b"x")
+    assert main(["predict", str(damaged), "a"]) == CheckpointError.exit_code
+    assert "model.bin" in capsys.readouterr().err
