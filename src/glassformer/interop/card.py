@@ -6,9 +6,9 @@ from glassformer.interop.exported import ExportFacts
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
 
-PIPELINES = {"translate": "translation", "lm": "text-generation"}
+PIPELINES = {"translator": "translation", "language_model": "text-generation"}
 EXAMPLES = {
-    "translate": """\
+    "translator": """\
 import ctranslate2
 from tokenizers import Tokenizer
 
@@ -20,7 +20,7 @@ result = model.translate_batch([source], beam_size=4, min_decoding_length=0)[0]
 ids = [tokenizer.token_to_id(token) for token in result.hypotheses[0]]
 print(tokenizer.decode(ids))
 """,
-    "lm": """\
+    "language_model": """\
 import ctranslate2
 from tokenizers import Tokenizer
 
@@ -32,7 +32,7 @@ result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
 """,
 }
-"""Use of an exported model with its library alone, by task."""
+"""Use of an exported model with its library alone, by kind of model."""
 
 
 def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, license: str | None) -> str:
@@ -44,7 +44,7 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
         evaluation: the evaluation of the run; None if it has none.
         license: the identifier of a licence; it is never guessed.
     """
-    head = ["---", f"library_name: {facts.target}", f"pipeline_tag: {PIPELINES[facts.task]}", "tags: [glassformer]"]
+    head = ["---", f"library_name: {facts.target}", f"pipeline_tag: {PIPELINES[facts.kind]}", "tags: [glassformer]"]
     head += [f"license: {license}"] if license else []
     lines = [*head, "---", "", f"# {facts.run}", ""]
     lines.append(
@@ -62,6 +62,6 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
-    lines += ["", "```python", EXAMPLES[facts.task].rstrip(), "```", ""]
+    lines += ["", "```python", EXAMPLES[facts.kind].rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)

@@ -55,7 +55,7 @@ def validation_texts(task: Task) -> list[str]:
         DataError, UsageError: the data is not there.
     """
     texts = load_text_data(task.schema, task.config.data).valid.text
-    if task.name != "lm":
+    if task.explain_as != "language_model":
         return texts[:N_TEXTS]
     whole = "".join(texts)
     starts = np.linspace(0, max(0, len(whole) - PROMPT_CHARS), N_TEXTS).astype(int)
@@ -77,11 +77,11 @@ def check_export(task: Task, model: Translator | LanguageModel, exported: Export
     if not texts:
         return "not checked: the validation split has no texts"
     decode = replace(exported.config.decode, n_best=1)
-    if task.name == "lm":
+    if task.explain_as == "language_model":
         decode = replace(decode, temperature=0.0, max_new_tokens=NEW_TOKENS)
     ours = task.predict(model, texts, decode)
     theirs = exported.predict(texts, **asdict(decode))
-    key = "text" if task.name == "lm" else "translation"
+    key = "text" if task.explain_as == "language_model" else "translation"
     equal = sum(a[key] == b[key] for a, b in zip(ours, theirs, strict=True)) / len(texts)
     answers = [answer[key] for answer in ours[:N_SCORED]]
     return CheckResult(len(texts), equal, _largest_difference(task, model, exported, texts[:N_SCORED], answers))

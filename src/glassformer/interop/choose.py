@@ -14,8 +14,8 @@ from glassformer.errors import UsageError
 
 Target: TypeAlias = Literal["ctranslate2"]
 TARGETS: tuple[Target, ...] = get_args(Target)
-TASKS_OF: dict[Target, tuple[str, ...]] = {"ctranslate2": ("translate", "lm")}
-"""The tasks whose models a target can hold."""
+KINDS_OF: dict[Target, tuple[str, ...]] = {"ctranslate2": ("translator", "language_model")}
+"""The kinds of models that a target can hold."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(task: str, model: ModelConfig, n_members: int, target: Target) -> Choice:
+def choose(kind: str | None, model: ModelConfig, n_members: int, target: Target) -> Choice:
     """Return what a model becomes in the library `target`.
 
     Args:
-        task: the name of the task.
+        kind: the kind of model, `Task.explain_as`.
         model: the settings of the model.
         n_members: the number of models to export: 1, or all of an ensemble.
         target: the library.
@@ -43,19 +43,20 @@ def choose(task: str, model: ModelConfig, n_members: int, target: Target) -> Cho
     Raises:
         UsageError: it cannot hold the model; the setting is named.
     """
-    if task not in TASKS_OF[target]:
-        raise UsageError(f"{target} has no models of the task {task}", f"it holds those of {_list(TASKS_OF[target])}")
+    if kind not in KINDS_OF[target]:
+        message = f"{target} holds no {_words(str(kind))}"
+        raise UsageError(message, f"it holds a {' or a '.join(map(_words, KINDS_OF[target]))}")
     if n_members > 1:
         hint = "export one of them: --member 1"
         raise UsageError(f"{target} holds one model, and this is an ensemble of {n_members}", hint)
     if model.max_ngram > 1:
         message = f"{target} has no embeddings of token n-grams, and this model has: model.max_ngram {model.max_ngram}"
         raise UsageError(message, "train with --model.max-ngram 0")
-    if task == "lm":
+    if kind == "language_model":
         return Choice("TransformerDecoderModel", ("sampled texts differ, since the random numbers do",))
     cut = "a beam search that ends at the limit of length may keep another hypothesis, and n-best lists may differ"
     return Choice("Transformer", (cut,))
 
 
-def _list(names: tuple[str, ...]) -> str:
-    return " and ".join(names)
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")

@@ -15,10 +15,10 @@ from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.ctranslate2_writer import write_ctranslate2
-from glassformer.interop.exported import FACTS, KIND, TOKENIZER, ExportFacts, load_exported
+from glassformer.interop.exported import FACTS, KIND, ExportFacts, load_exported
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import members_of
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
 
@@ -60,7 +60,7 @@ def targets_of(run: Exportable, member: int | None = None) -> dict[Target, Choic
     found: dict[Target, Choice | UsageError] = {}
     for target in TARGETS:
         try:
-            found[target] = choose(run.task.name, run.task.config.model, _n_exported(run, member), target)
+            found[target] = choose(run.task.explain_as, run.task.config.model, _n_exported(run, member), target)
         except UsageError as error:
             found[target] = error
     return found
@@ -96,7 +96,7 @@ def export(
         raise UsageError(f"{out} is not empty", "name a new folder")
     if quantization not in (None, *QUANTIZATIONS):
         raise UsageError(f"there is no quantization {quantization!r}", f"there are {', '.join(QUANTIZATIONS)}")
-    choice = choose(run.task.name, run.task.config.model, _n_exported(run, member), target)
+    choice = choose(run.task.explain_as, run.task.config.model, _n_exported(run, member), target)
     chosen = run if member is None else with_member(cast(Any, run), member)
     model = cast("Translator | LanguageModel", members_of(chosen.model)[0])
     task, facts = run.task, _facts(run, target, choice, model.max_len, quantization)
@@ -125,6 +125,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, context: int, quanti
         target=target,
         architecture=choice.architecture,
         task=run.task.name,
+        kind=str(run.task.explain_as),
         run=run.path.resolve().name,
         max_len=run.task.config.text.max_len,
         context=context,

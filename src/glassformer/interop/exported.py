@@ -22,12 +22,13 @@ from glassformer.config import Config, DecodeConfig
 from glassformer.config.limits import length_limit, window_start
 from glassformer.config.recipes import override
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_folder
 from glassformer.text.answers import continuation_lines, translation_lines
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.utils import cpu_threads
 
-KIND, FACTS, TOKENIZER = "glassformer export", "glassformer.json", "tokenizer.json"
+KIND, FACTS = "glassformer export", "glassformer.json"
 CHUNK = 256
 """Texts of a stream that are answered together."""
 BATCH_TOKENS = 4096
@@ -41,6 +42,7 @@ class ExportFacts:
         target: the library: "ctranslate2".
         architecture: the name of the model class there.
         task: the task of the run.
+        kind: its kind of model, `Task.explain_as`: "translator" or "language_model".
         run: the name of the run's folder.
         max_len: maximum tokens of a text that the tokenizer's output is truncated to.
         context: positions of the model.
@@ -53,6 +55,7 @@ class ExportFacts:
     target: str
     architecture: str
     task: str
+    kind: str
     run: str
     max_len: int
     context: int
@@ -127,7 +130,7 @@ class ExportedModel:
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         decode = override(self.config, {"decode": options}, "options").decode
-        return self._translate(texts, decode) if self.facts.task == "translate" else self._continue(texts, decode)
+        return self._translate(texts, decode) if self.facts.kind == "translator" else self._continue(texts, decode)
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
@@ -137,7 +140,7 @@ class ExportedModel:
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
-        return translation_lines(answer) if self.facts.task == "translate" else continuation_lines(answer)
+        return translation_lines(answer) if self.facts.kind == "translator" else continuation_lines(answer)
 
     @cached_property
     def engine(self) -> Any:
@@ -148,7 +151,7 @@ class ExportedModel:
             hint = 'install it: pip install "glassformer[ctranslate2]"'
             raise UsageError(f"{self.path} needs the package ctranslate2", hint) from error
         ctranslate2.set_random_seed(self._seed)
-        kind = ctranslate2.Translator if self.facts.task == "translate" else ctranslate2.Generator
+        kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
         try:
             return kind(
                 str(self.path), device=self.device, compute_type="default", intra_threads=len(cpu_threads.cores())
