@@ -39,7 +39,7 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
     """Return the card.
 
     Args:
-        facts: what the folder says of itself.
+        facts: the description of the exported folder.
         report: the report of the task, which names its score.
         evaluation: the evaluation of the run; None if it has none.
         license: the identifier of a licence; it is never guessed.

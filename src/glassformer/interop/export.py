@@ -42,7 +42,7 @@ class Export:
 
     Attributes:
         out: the folder.
-        facts: what it says of itself.
+        facts: its description.
         not_checked: why the comparison was not made; empty if it was.
     """
 
@@ -119,7 +119,7 @@ def export(
 
 
 def _facts(run: Exportable, target: Target, choice: Choice, context: int, quantization: str | None) -> ExportFacts:
-    """Return what the folder says of itself, before it is compared with the run."""
+    """Return the description of the folder, before it is compared with the run."""
     rounded = [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
     return ExportFacts(
         target=target,

@@ -36,7 +36,7 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class ExportFacts:
-    """What an exported folder says of itself, in `glassformer.json`.
+    """The description of an exported folder, in `glassformer.json`.
 
     Attributes:
         target: the library: "ctranslate2".
@@ -101,7 +101,7 @@ class ExportedModel:
 
     Args:
         path: the folder.
-        facts: what the folder says of itself.
+        facts: its description.
         device: "auto", "cpu" or "cuda".
 
     Attributes:
@@ -122,8 +122,8 @@ class ExportedModel:
 
         Args:
             texts: the texts.
-            options: fields of `DecodeConfig`. Sampling goes on in its random numbers from call to call, and begins
-                anew with another `decode_seed`.
+            options: fields of `DecodeConfig`. Sampling continues its sequence of random numbers from call to call,
+                and restarts it with another `decode_seed`.
 
         Raises:
             UsageError: an option does not exist, or the library has no such setting.

@@ -181,7 +181,9 @@ def erase_each(
     erased = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in value_fn.words]
     for row, positions in enumerate(erasures):
         _mark(inference, value_fn, [stream[row] for stream in erased], positions)
-    logits = _logits(value_fn, erased)
+    # Equal rows are evaluated once: a kernel may round two rows of a batch differently.
+    _, first, row_of = np.unique(np.concatenate(erased, axis=1), axis=0, return_index=True, return_inverse=True)
+    logits = _logits(value_fn, [stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
     *values, original = value_fn.quantity(logits).tolist()
     actual = inference.predictions[prediction_index(inference, request.prediction)].actual
     following = None if actual is None else actual.id

@@ -78,8 +78,7 @@ class ValueFunction:
         """Return the explained quantity from the logits of N variants."""
         if self.foil is not None:
             return logits[:, self.target] - logits[:, self.foil]
-        # In double precision, since kernels round the rows of a batch differently.
-        return logits.double().log_softmax(dim=-1)[:, self.target]
+        return logits.log_softmax(dim=-1)[:, self.target]
 
     def erased_logits(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
         """Return the logits at the explained position of N variants, given the erased tokens of each stream."""
