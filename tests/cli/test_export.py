@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,11 @@ def test_the_same_lines_come_out(run: Path, exported: Path, capsys: pytest.Captu
             for a, b in zip(ours, theirs, strict=True):
                 assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
         assert ours == theirs and len(ours) == len(TEXTS)
+
+
+def test_the_card_gives_score_and_interval_in_one_unit(exported: Path) -> None:
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"exact_match [\d.]+%, 95% interval [\d.]+% to [\d.]+%\.", card), card
 
 
 def test_prediction_with_an_exported_model_imports_no_torch(exported: Path) -> None:

@@ -52,7 +52,8 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
     )
     lines += ["", f"- Weights: {facts.dtype}.", f"- Longest text: {facts.context} tokens."]
     if evaluation is not None and (score := report.score(evaluation)).text:
-        interval = f", 95% interval {score.interval[0]:.4g} to {score.interval[1]:.4g}" if score.interval else ""
+        low_to_high = " to ".join(map(score.metric.write, score.interval or []))
+        interval = f", 95% interval {low_to_high}" if low_to_high else ""
         lines.append(f"- Score before export, {evaluation.split} split: {score.metric.name} {score.text}{interval}.")
     if facts.check:
         equal, difference = 100 * facts.check["equal_answers"], facts.check["largest_difference"]

@@ -8,15 +8,14 @@ from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,
     GenerationInfo,
+    add_embeddings,
     check_length,
     input_warnings,
     with_padding_mask,
 )
-from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import make_stream
 from glassformer.explain.subject import Subject
-from glassformer.nn.ngram_embeddings import BigramEmbedding
 
 
 def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
@@ -31,11 +30,7 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     check_length(len(ids), n_pad, text.max_len)
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
-    if t.ngrams is not None:
-        [(_, surfaces)] = t.encode_with_surfaces([request.text])
-        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept])
-        inputs["ngram_batch"] = ngram_batch.to(subject.device)
-    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
-        stream = add_bigrams(stream, bigrams)
+    [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
+    stream = add_embeddings(stream, subject, [surfaces[i] for i in kept] if surfaces else [], inputs)
     decode = DecodeLog("none", subject.task.config.decode)
     return EncodedText(inputs, [stream], [None], [None], decode, "", warnings, GenerationInfo(0, 0, []), 0)

@@ -10,8 +10,10 @@ import torch
 
 from glassformer.errors import UsageError
 from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
+from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.tokenizer import Tokenizer
 
 
@@ -69,6 +71,23 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
     if any(stream.padding):
         inputs[mask] = ~torch.tensor([stream.padding], device=subject.device)
     return inputs
+
+
+def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], inputs: dict[str, Any]) -> Stream:
+    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments.
+
+    Args:
+        stream: the tokens of a text; padding may follow them.
+        subject: the model.
+        surfaces: the surface form of each token; not used by a model without n-grams.
+        inputs: the arguments of the model.
+    """
+    if subject.task.tokenizer.ngrams is not None:
+        stream, ngram_batch = add_ngrams(subject.task.tokenizer, stream, surfaces)
+        inputs["ngram_batch"] = ngram_batch.to(subject.device)
+    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
+        stream = add_bigrams(stream, bigrams)
+    return stream
 
 
 def input_warnings(

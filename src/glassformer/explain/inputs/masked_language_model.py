@@ -13,15 +13,14 @@ from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,
     GenerationInfo,
+    add_embeddings,
     check_length,
     input_warnings,
     with_padding_mask,
 )
-from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Span, make_stream
 from glassformer.explain.subject import Subject
-from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.tasks.pretrain.task import Pretrain
 from glassformer.text.tokenizer import MASK
 
@@ -48,11 +47,7 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     check_length(len(ids), n_pad, max_len)
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
-    if t.ngrams is not None:
-        stream, ngram_batch = add_ngrams(t, stream, surfaces)
-        inputs["ngram_batch"] = ngram_batch.to(subject.device)
-    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
-        stream = add_bigrams(stream, bigrams)
+    stream = add_embeddings(stream, subject, surfaces, inputs)
     masked = [i for i, token in enumerate(ids) if token == t.mask_id]
     if not masked:
         warnings.append(f"the text holds no {MASK}, so each token is predicted from a text that shows it")
