@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +10,17 @@ import numpy as np
 import pytest
 import torch
 from tests.browser.models import subject_of
-from tests.helpers.small import data_of
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
 
 from glassformer.api import Run
-from glassformer.config import ModelConfig
+from glassformer.config import Config, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop import check as checking
 from glassformer.interop.choose import choose
 from glassformer.interop.ctranslate2_writer import write_ctranslate2
 from glassformer.interop.export import export, targets_of
 from glassformer.interop.exported import FACTS, load_exported
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
-
-SIZE, V, CONTEXT = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 24, "dropout": 0.0}, 50, 20
-TOKENS = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", *(f"t{i}" for i in range(V - 5))]
-OPTIONS: dict[str, tuple[Any, ...]] = {
-    "pre_norm": (True, False),
-    "positions": ("sinusoidal", "learned", "rotary", "none"),
-    "activation": ("relu", "gelu", "swiglu"),
-    "norm": ("layer", "rms"),
-    "bias": (True, False),
-    "tie_embeddings": (True, False),
-    "embedding_init_std": (None, 0.05),
-    "d_head": (None, 6),
-}
-FORMS = [dict(zip(OPTIONS, values, strict=True)) for values in itertools.product(*OPTIONS.values())]
-SOME = random.Random(0).sample(FORMS, 40)
-
-
-def random_model(kind: type[Translator] | type[LanguageModel], form: dict[str, Any]) -> Any:
-    """Return a model in which norms and biases are random too, or mistakes would hide."""
-    torch.manual_seed(0)
-    model = kind(ModelConfig(**SIZE, **form), V, CONTEXT).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(1.5) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
-    return model
 
 
 def written(model: Any, folder: Path, quantization: str | None = None) -> str:
@@ -84,15 +56,6 @@ def test_quantizing_leaves_the_model_as_it_was(kind: Any, tmp_path: Path) -> Non
     before = {name: p.clone() for name, p in model.named_parameters()}
     written(model, tmp_path, "int8")
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
-
-
-def run_of(task: str, monkeypatch: pytest.MonkeyPatch, **form: Any) -> Run:
-    """Return a run of random weights whose data is at hand."""
-    monkeypatch.setattr(checking, "load_text_data", lambda *_: data_of(task))
-    return subject_of((task, form))
-
-
-TEXTS = ["abcdefg", "", "  ", "gfe", "a" * 60, "日本", "[PAD] [EOS]"]
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
@@ -145,7 +108,7 @@ def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
     export(together, "ctranslate2", out, member=2)
     with pytest.raises(UsageError, match="is not empty"):
         export(run, "ctranslate2", out)
-    with pytest.raises(UsageError, match="no quantization 'int4'"):
+    with pytest.raises(UsageError, match="quantization 'int4'"):
         export(run, "ctranslate2", tmp_path / "other", quantization="int4")
     assert not (tmp_path / "other").exists()
 
@@ -182,7 +145,8 @@ def test_settings_that_the_library_lacks_are_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_every_form_is_held_and_the_license_is_never_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert {choose("language_model", ModelConfig(**SIZE, **form), 1, "ctranslate2").architecture for form in FORMS} == {
+    configs = [Config(model=ModelConfig(**SIZE, **form)) for form in FORMS]
+    assert {choose("language_model", config, 1, "ctranslate2").architecture for config in configs} == {
         "TransformerDecoderModel"
     }
     run = run_of("translate", monkeypatch)

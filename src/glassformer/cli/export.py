@@ -22,12 +22,14 @@ class ExportArguments:
     Without --to: what the run becomes in each library, or the setting in the way.
     """
 
-    to: Literal["ctranslate2"] | None = None
+    to: Literal["ctranslate2", "hf", "onnx", "gguf"] | None = None
     """Library to write for."""
     quantization: Literal["int8", "float16", "bfloat16"] | None = None
-    """Numbers of the weights; float32 when absent."""
+    """Numbers of the weights (ctranslate2; gguf: float16 alone); float32 when absent."""
     member: int | None = None
     """Model of an ensemble to export, counted from 1."""
+    native: bool = False
+    """With --to hf: refuse what needs a class that Glassformer registers."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
     dry_run: bool = False
@@ -46,7 +48,9 @@ def run(argv: Sequence[str]) -> int:
     if arguments.to is not None and len(words) != 2 and not (arguments.dry_run and len(words) == 1):
         raise UsageError(f"export --to takes a run and a new folder, {len(words)} came", example)
     if arguments.to is None and len(words) != 1:
-        raise UsageError("a folder is written for a library, and none is named", "add --to ctranslate2")
+        raise UsageError(
+            "a folder is written for a library, and none is named", "add --to ctranslate2 (hf, onnx, gguf)"
+        )
     path = flags.run_folder(words[0])
 
     from glassformer.api import load
@@ -59,13 +63,14 @@ def run(argv: Sequence[str]) -> int:
             console.write_json({name: _target_json(choice) for name, choice in found.items()})
         else:
             rows = [(name, *_target_row(choice)) for name, choice in found.items()]
-            console.write_table(("library", "can hold it", "as", "notes"), rows)
+            console.write_table(("library", "", "as", "notes"), rows)
         return 0
     result = trained.export(
         arguments.to,
         Path(words[-1]) if len(words) == 2 else Path("OUT"),
         quantization=arguments.quantization,
         member=arguments.member,
+        native=arguments.native,
         license=arguments.license,
         dry_run=arguments.dry_run,
     )
@@ -93,10 +98,13 @@ def run(argv: Sequence[str]) -> int:
 def _target_row(choice: Choice | UsageError) -> tuple[str, str, str]:
     if isinstance(choice, UsageError):
         return "no", "", f"{choice.message}; {choice.hint}" if choice.hint else choice.message
-    return "yes", choice.architecture, "; ".join(choice.notes)
+    notes = [choice.approximate, *choice.notes] if choice.approximate else choice.notes
+    return "approximate" if choice.approximate else "exact", choice.architecture, "; ".join(notes)
 
 
 def _target_json(choice: Choice | UsageError) -> dict[str, Any]:
     if isinstance(choice, UsageError):
-        return {"exact": False, "reason": choice.message, "hint": choice.hint}
-    return {"exact": True, "architecture": choice.architecture, "notes": list(choice.notes)}
+        return {"possible": False, "reason": choice.message, "hint": choice.hint}
+    exact = not choice.approximate
+    notes = [choice.approximate, *choice.notes] if choice.approximate else [*choice.notes]
+    return {"possible": True, "exact": exact, "architecture": choice.architecture, "notes": notes}

@@ -1,6 +1,8 @@
-"""How far a text is decoded: the limits that every engine keeps. No torch is imported here."""
+"""How much of a text is read, and how far it is decoded: limits that every engine keeps. No torch is imported here."""
 
 from __future__ import annotations
+
+from typing import Any
 
 LENGTH_RATIO, LENGTH_MARGIN = 2, 20
 """A translation has at most LENGTH_RATIO · source + LENGTH_MARGIN tokens: a longer one is a loop."""
@@ -20,3 +22,11 @@ def window_start(n_tokens: int, max_len: int) -> int:
     """
     jump = max_len - max_len // 2
     return jump * -(-max(0, n_tokens - max_len) // jump)
+
+
+def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
+    """Return the first `max_len` ids, the last, or half of each (the odd one from the head)."""
+    if len(ids) <= max_len:
+        return ids
+    n_tail = {"head": 0, "tail": max_len, "head+tail": max_len // 2}[keep]
+    return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]

@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from glassformer.config import TextConfig
+from glassformer.config.limits import truncate
 from glassformer.data.pretokenized.index import ShardedIds
 from glassformer.data.ragged import RaggedArray
 from glassformer.data.splits import Split
@@ -179,14 +179,6 @@ class CorpusWriter:
     def scalars(self, name: str, values: Sequence[int]) -> None:
         """Write a column with one integer per example."""
         self.arrays.append(name, np.asarray(values, "<i4"))
-
-
-def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
-    """Return the first `max_len` ids, the last, or half of each (the odd one from the head)."""
-    if len(ids) <= max_len:
-        return ids
-    n_tail = {"head": 0, "tail": max_len, "head+tail": max_len // 2}[keep]
-    return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]
 
 
 def split_document(document: str, kind: str) -> Iterator[list[str]]:

@@ -1,19 +1,20 @@
-"""Compare an exported model with its run: the logits, and the answers to texts of the validation split."""
+"""Compare an exported model with its run: the numbers, and the answers to texts of the validation split."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.errors import DataError, UsageError
-from glassformer.interop.exported import ExportedModel
-from glassformer.models import LanguageModel, Translator
+from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import BOS, EOS
+from glassformer.text.tokenizer import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,14 @@ N_TEXTS, N_SCORED = 100, 16
 PROMPT_CHARS, NEW_TOKENS = 60, 24
 """Length of the prompts of a language model, and of their continuations, which are greedy."""
 
+ANSWERS = {
+    "translator": "translation",
+    "language_model": "text",
+    "classifier": "label",
+    "masked_language_model": "filled",
+}
+"""The key of an answer, by kind of model."""
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -31,7 +40,8 @@ class CheckResult:
     Attributes:
         n_texts: number of texts that both answered.
         equal_answers: share of them with equal answers, from 0 to 1.
-        largest_difference: largest difference of a logit (translator: of a token's log-probability).
+        largest_difference: largest difference of a logit of a language model, of the log-probability of a token of a
+            translation, of the probability of a class or of a predicted token.
     """
 
     n_texts: int
@@ -55,6 +65,8 @@ def validation_texts(task: Task) -> list[str]:
         DataError, UsageError: the data is not there.
     """
     texts = load_text_data(task.schema, task.config.data).valid.text
+    if task.explain_as == "masked_language_model":
+        return [text for text in map(_with_masks, texts[:N_TEXTS]) if MASK in text]
     if task.explain_as != "language_model":
         return texts[:N_TEXTS]
     whole = "".join(texts)
@@ -62,16 +74,18 @@ def validation_texts(task: Task) -> list[str]:
     return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())]
 
 
-def check_export(task: Task, model: Translator | LanguageModel, exported: ExportedModel) -> CheckResult | str:
+def check_export(task: Task, model: nn.Module, out: Path) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
     Args:
         task: the task of the run.
         model: the model that was exported.
-        exported: the result.
+        out: the exported folder, which is loaded with its library.
     """
     try:
         texts = [text for text in validation_texts(task) if text.strip()]
+        exported = load_exported(out, "cpu")
+        exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
         return f"not checked: {error}"
     if not texts:
@@ -81,31 +95,53 @@ def check_export(task: Task, model: Translator | LanguageModel, exported: Export
         decode = replace(decode, temperature=0.0, max_new_tokens=NEW_TOKENS)
     ours = task.predict(model, texts, decode)
     theirs = exported.predict(texts, **asdict(decode))
-    key = "text" if task.explain_as == "language_model" else "translation"
+    key = ANSWERS[exported.facts.kind]
     equal = sum(a[key] == b[key] for a, b in zip(ours, theirs, strict=True)) / len(texts)
-    answers = [answer[key] for answer in ours[:N_SCORED]]
-    return CheckResult(len(texts), equal, _largest_difference(task, model, exported, texts[:N_SCORED], answers))
+    match exported.facts.kind:
+        case "translator":
+            answers = [answer[key] for answer in ours[:N_SCORED]]
+            worst = _translator_difference(task, model, exported, texts[:N_SCORED], answers)
+        case "language_model":
+            worst = _language_model_difference(task, model, exported, texts[:N_SCORED])
+        case "classifier":
+            pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
+            worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)
+        case _:
+            guesses = [(a["guesses"], b["guesses"]) for a, b in zip(ours, theirs, strict=True)]
+            worst = max(
+                (abs(p["probability"] - q["probability"]) for a, b in guesses for x, y in zip(a, b, strict=True)
+                 for p, q in zip(x, y, strict=True)), default=0.0)  # fmt: skip
+    return CheckResult(len(texts), equal, float(worst))
+
+
+def _with_masks(text: str) -> str:
+    """Return a text with every seventh word masked, the third first."""
+    words = text.split()
+    words[2::7] = [MASK] * len(words[2::7])
+    return " ".join(words)
 
 
 @torch.no_grad()
-def _largest_difference(
-    task: Task, model: Translator | LanguageModel, exported: ExportedModel, texts: Sequence[str], answers: Sequence[str]
+def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
+    """Return the largest difference of a logit."""
+    worst = 0.0
+    for text in texts:
+        ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
+        ours = model(torch.tensor([ids]))[0].float().numpy()
+        worst = max(worst, float(np.abs(exported.engine.logits(ids) - ours).max()))
+    return worst
+
+
+@torch.no_grad()
+def _translator_difference(
+    task: Task, model: Any, exported: ExportedModel, texts: Sequence[str], answers: Sequence[str]
 ) -> float:
-    """Return the largest difference of a logit, or of the log-probability of a token of an answer."""
-    t, words, worst = task.tokenizer, task.tokenizer.vocabulary(), 0.0
+    """Return the largest difference of the log-probability of a token of an answer."""
+    t, worst = task.tokenizer, 0.0
     for text, answer in zip(texts, answers, strict=True):
-        ids = t.encode(text)[: task.config.text.max_len]
-        if isinstance(model, LanguageModel):
-            ids = ids or [t.eos_id]
-            theirs = np.array(exported.engine.forward_batch([[words[i] for i in ids]]))[0]
-            difference = np.abs(theirs - model(torch.tensor([ids]))[0].float().numpy()).max()
-        else:
-            target = t.encode(answer)[: task.config.text.max_len]
-            [score] = exported.engine.score_batch([[words[i] for i in ids]], [[words[i] for i in target]])
-            decoder_input = torch.tensor([[words.index(BOS), *target]])
-            logits = model(torch.tensor([[*ids, words.index(EOS)]]), decoder_input)[0].float()
-            labels = torch.tensor([*target, t.eos_id])
-            ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0]
-            difference = np.abs(np.array(score.log_probs) - ours.numpy()).max()
-        worst = max(worst, float(difference))
+        source, target = (t.encode(each)[: task.config.text.max_len - 1] for each in (text, answer))
+        logits = model(torch.tensor([[*source, t.eos_id]]), torch.tensor([[t.bos_id, *target]]))[0].float()
+        labels = torch.tensor([*target, t.eos_id])
+        ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0].numpy()
+        worst = max(worst, float(np.abs(exported.engine.log_probs(source, target) - ours).max()))
     return worst

@@ -1,7 +1,8 @@
 """Decide what a model becomes in another library, or say in one sentence why it cannot.
 
 Pure functions of the settings of a model: nothing is loaded. The tables follow the model definitions of the other
-libraries: CTranslate2's `specs/transformer_spec.py`.
+libraries: CTranslate2's `specs/transformer_spec.py`, the `modeling_*.py` of Hugging Face's transformers, and the
+folder `src/models` of llama.cpp.
 """
 
 from __future__ import annotations
@@ -9,13 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from glassformer.config import ModelConfig
+from glassformer.config import Config, ModelConfig
 from glassformer.errors import UsageError
 
-Target: TypeAlias = Literal["ctranslate2"]
+Target: TypeAlias = Literal["ctranslate2", "hf", "onnx", "gguf"]
 TARGETS: tuple[Target, ...] = get_args(Target)
-KINDS_OF: dict[Target, tuple[str, ...]] = {"ctranslate2": ("translator", "language_model")}
-"""The kinds of models that a target can hold."""
+REGISTERED = {
+    "classifier": "GlassformerForSequenceClassification",
+    "masked_language_model": "GlassformerForMaskedLM",
+    "translator": "GlassformerForConditionalGeneration",
+    "language_model": "GlassformerForCausalLM",
+}
+"""Classes that `glassformer.interop.hf_class` adds to transformers, by kind of model."""
+HF_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "arcee": "ArceeForCausalLM",
+    "starcoder2": "Starcoder2ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "pegasus": "PegasusForConditionalGeneration",
+    "marian": "MarianMTModel",
+}
+"""Classes of transformers, by model type."""
+_SAMPLED = "sampled texts differ, since the random numbers do"
+_CUT = "a beam search that ends at the limit of length may keep another hypothesis, and n-best lists may differ"
 
 
 @dataclass(frozen=True)
@@ -24,38 +41,160 @@ class Choice:
 
     Attributes:
         architecture: the name of the model class there.
-        notes: what differs there, one sentence each; the logits agree up to rounding.
+        notes: what differs there, one sentence each.
+        approximate: why numbers differ by more than rounding; empty if they do not.
     """
 
     architecture: str
     notes: tuple[str, ...] = ()
+    approximate: str = ""
 
 
-def choose(kind: str | None, model: ModelConfig, n_members: int, target: Target) -> Choice:
+def choose(kind: str | None, config: Config, n_members: int, target: Target, native: bool = False) -> Choice:
     """Return what a model becomes in the library `target`.
 
     Args:
         kind: the kind of model, `Task.explain_as`.
-        model: the settings of the model.
+        config: the settings of the run.
         n_members: the number of models to export: 1, or all of an ensemble.
         target: the library.
+        native: of Hugging Face's transformers only classes that it has itself.
 
     Raises:
         UsageError: it cannot hold the model; the setting is named.
     """
-    if kind not in KINDS_OF[target]:
-        message = f"{target} holds no {_words(str(kind))}"
-        raise UsageError(message, f"it holds a {' or a '.join(map(_words, KINDS_OF[target]))}")
-    if n_members > 1:
-        hint = "export one of them: --member 1"
-        raise UsageError(f"{target} holds one model, and this is an ensemble of {n_members}", hint)
+    if kind not in REGISTERED:
+        raise UsageError(f"{target} holds no model of the task {config.task!r}")
+    match target:
+        case "ctranslate2":
+            return _choose_ctranslate2(kind, config.model, n_members)
+        case "hf":
+            return _choose_hf(kind, config, n_members, native)
+        case "onnx":
+            return _choose_onnx(kind, n_members)
+        case "gguf":
+            return _choose_gguf(kind, config, n_members)
+
+
+def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
+    _check_kind("ctranslate2", kind, ("translator", "language_model"), "use --to onnx or --to hf")
+    _check_members("ctranslate2", n_members)
     if model.max_ngram > 1:
-        message = f"{target} has no embeddings of token n-grams, and this model has: model.max_ngram {model.max_ngram}"
-        raise UsageError(message, "train with --model.max-ngram 0")
+        message = f"ctranslate2 has no embeddings of token n-grams: model.max_ngram {model.max_ngram}"
+        raise UsageError(message, "use --to onnx or --to hf, or train with --model.max-ngram 0")
     if kind == "language_model":
-        return Choice("TransformerDecoderModel", ("sampled texts differ, since the random numbers do",))
-    cut = "a beam search that ends at the limit of length may keep another hypothesis, and n-best lists may differ"
-    return Choice("Transformer", (cut,))
+        return Choice("TransformerDecoderModel", (_SAMPLED,))
+    return Choice("Transformer", (_CUT,))
+
+
+def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choice:
+    if kind in ("translator", "language_model"):
+        _check_members("hf", n_members)
+    model_type, obstacle = hf_model_type(kind, config.model)
+    if model_type:
+        return Choice(HF_CLASSES[model_type], (_CUT if kind == "translator" else _SAMPLED,))
+    if native:
+        others = "use --to ctranslate2 or --to onnx" if _fits_ctranslate2(kind, config.model) else "use --to onnx"
+        message = f"transformers itself has no class for this {_words(kind)}: {obstacle}"
+        raise UsageError(message, f"{others}, or leave out --native, for a class that Glassformer registers")
+    notes = [f"transformers itself has no class for it ({obstacle}): import glassformer.interop.hf_class first"]
+    if kind in ("classifier", "masked_language_model"):
+        if config.text.truncate == "head+tail":
+            notes.append("a text that is too long loses its end there, and its middle here")
+        if config.text.ngrams:
+            return Choice(REGISTERED[kind], tuple(notes), "a word that is not in the vocabulary has no n-grams there")
+    else:
+        notes.append("it keeps no keys and values, so generation is slow")
+    return Choice(REGISTERED[kind], tuple(notes))
+
+
+def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
+    """Return the model type of transformers that computes the same, or "" and the setting in the way."""
+    if kind not in ("translator", "language_model"):
+        return "", "its classes have a norm after the embedding"
+    if m.max_ngram > 1:
+        return "", f"model.max_ngram {m.max_ngram}"
+    positions, wide = f"model.positions {m.positions}", m.d_head is not None and m.d_head * m.n_heads != m.d_model
+    if kind == "language_model" and not m.pre_norm:
+        return "", "model.pre_norm false"
+    if kind == "language_model" and m.positions == "rotary":
+        if m.norm == "rms":
+            return ("llama" if m.activation == "swiglu" else "arcee"), ""
+        return ("starcoder2", "") if m.activation != "swiglu" else ("", "model.activation swiglu with model.norm layer")
+    # What is left adds positions to the embedding, or has none.
+    if m.norm != "layer":
+        return "", f"model.norm {m.norm} with {positions}"
+    if m.activation == "swiglu":
+        return "", f"model.activation swiglu with {positions}"
+    if wide:
+        return "", f"model.d_head {m.d_head}"
+    if kind == "language_model":
+        return "gpt2", ""
+    if m.positions != "sinusoidal":
+        return "", positions
+    if m.pre_norm:
+        return "pegasus", ""
+    return ("marian", "") if m.embedding_init_std is None else ("", f"model.embedding_init_std {m.embedding_init_std}")
+
+
+def _choose_onnx(kind: str, n_members: int) -> Choice:
+    if kind in ("translator", "language_model"):
+        _check_members("onnx", n_members)
+    notes = {"translator": (_CUT,), "language_model": (_SAMPLED,)}
+    return Choice("ONNX graph" if kind not in notes else "ONNX graphs with a cache", notes.get(kind, ()))
+
+
+def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
+    _check_kind("gguf", kind, ("language_model",), "use --to onnx or --to hf")
+    _check_members("gguf", n_members)
+    m, text = config.model, config.text
+    obstacles = [f"model.max_ngram {m.max_ngram}"] if m.max_ngram > 1 else []
+    obstacles += [f"text.tokenizer {text.tokenizer}"] if text.tokenizer != "byte-bpe" else []
+    obstacles += ["text.lowercase true"] if text.lowercase else []
+    architecture = gguf_architecture(m)
+    if not architecture and not obstacles:
+        shape = f"model.norm {m.norm}, activation {m.activation}, positions {m.positions}, pre_norm {m.pre_norm}"
+        obstacles = [shape.replace("False", "false").replace("True", "true")]
+    if obstacles:
+        message = f"llama.cpp has no architecture for this language model: {', '.join(obstacles)}"
+        raise UsageError(message, "use --to onnx or --to hf")
+    notes = (_SAMPLED, 'llama.cpp reads "[EOS]" and other special tokens in a prompt as such')
+    if architecture == "llama":
+        return Choice(architecture, notes)
+    return Choice(architecture, notes, "llama.cpp computes GELU through a hyperbolic tangent")
+
+
+def gguf_architecture(m: ModelConfig) -> str:
+    """Return the architecture of llama.cpp that computes the same up to its GELU, or ""."""
+    plain = m.d_head is None or m.d_head * m.n_heads == m.d_model
+    match (m.norm, m.activation, m.positions):
+        case ("rms", "swiglu", "rotary") if m.pre_norm:
+            return "llama"
+        case ("layer", "gelu", "rotary") if m.pre_norm and plain:
+            return "starcoder2"
+        case ("layer", "gelu", "learned" | "sinusoidal" | "none") if m.pre_norm and plain:
+            return "gpt2"
+    return ""
+
+
+def _fits_ctranslate2(kind: str, model: ModelConfig) -> bool:
+    try:
+        _choose_ctranslate2(kind, model, 1)
+    except UsageError:
+        return False
+    return True
+
+
+def _check_kind(target: str, kind: str, held: tuple[str, ...], hint: str) -> None:
+    if kind not in held:
+        it_holds = " or a ".join(map(_words, held))
+        raise UsageError(f"{target} holds no {_words(kind)}", f"it holds a {it_holds}; {hint}")
+
+
+def _check_members(target: str, n_members: int) -> None:
+    if n_members > 1:
+        message = f"{target} holds one model, and this is an ensemble of {n_members}"
+        raise UsageError(message, "export one of them: --member 1")
 
 
 def _words(kind: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -14,9 +15,7 @@ from glassformer.explain.ensemble_member import with_member
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
-from glassformer.interop.ctranslate2_writer import write_ctranslate2
-from glassformer.interop.exported import FACTS, KIND, ExportFacts, load_exported
-from glassformer.models import LanguageModel, Translator
+from glassformer.interop.exported import FACTS, KIND, ExportFacts
 from glassformer.models.ensemble import members_of
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
@@ -25,7 +24,13 @@ from glassformer.tasks import Task
 logger = logging.getLogger(__name__)
 
 CARD = "README.md"
-QUANTIZATIONS = ("int8", "float16", "bfloat16")
+QUANTIZATIONS: dict[Target, tuple[str, ...]] = {
+    "ctranslate2": ("int8", "float16", "bfloat16"),
+    "hf": (),
+    "onnx": (),
+    "gguf": ("float16",),
+}
+"""Numbers of the weights that a library is given, beside float32."""
 
 
 class Exportable(Protocol):
@@ -60,7 +65,7 @@ def targets_of(run: Exportable, member: int | None = None) -> dict[Target, Choic
     found: dict[Target, Choice | UsageError] = {}
     for target in TARGETS:
         try:
-            found[target] = choose(run.task.explain_as, run.task.config.model, _n_exported(run, member), target)
+            found[target] = choose(run.task.explain_as, run.task.config, _n_exported(run, member), target)
         except UsageError as error:
             found[target] = error
     return found
@@ -73,6 +78,7 @@ def export(
     *,
     quantization: str | None = None,
     member: int | None = None,
+    native: bool = False,
     license: str | None = None,
     dry_run: bool = False,
 ) -> Export:
@@ -82,8 +88,9 @@ def export(
         run: a loaded run.
         target: the library.
         out: a new or empty folder; written whole or not at all.
-        quantization: numbers of the weights: "int8", "float16", "bfloat16"; None for float32.
+        quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
         member: which model of an ensemble, counted from 1.
+        native: of Hugging Face's transformers only classes that it has itself.
         license: the identifier of a licence, for the card.
         dry_run: choose, and write nothing.
 
@@ -94,12 +101,14 @@ def export(
     out = Path(out)
     if RunFolder(out).not_empty:
         raise UsageError(f"{out} is not empty", "name a new folder")
-    if quantization not in (None, *QUANTIZATIONS):
-        raise UsageError(f"there is no quantization {quantization!r}", f"there are {', '.join(QUANTIZATIONS)}")
-    choice = choose(run.task.explain_as, run.task.config.model, _n_exported(run, member), target)
-    chosen = run if member is None else with_member(cast(Any, run), member)
-    model = cast("Translator | LanguageModel", members_of(chosen.model)[0])
-    task, facts = run.task, _facts(run, target, choice, model.max_len, quantization)
+    if target not in TARGETS:
+        raise UsageError(f"there is no target {target!r}", f"there are {', '.join(TARGETS)}")
+    if quantization not in (None, *QUANTIZATIONS[target]):
+        hint = f"there are {', '.join(QUANTIZATIONS[target])}" if QUANTIZATIONS[target] else "leave out --quantization"
+        raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
+    choice = choose(run.task.explain_as, run.task.config, _n_exported(run, member), target, native)
+    model = (run if member is None else with_member(cast(Any, run), member)).model.eval()
+    task, facts = run.task, _facts(run, target, choice, model, quantization)
     if dry_run:
         return Export(out, facts, "nothing was written")
     report, evaluation = task.report, RunFolder(run.path).read_evaluation()
@@ -107,10 +116,10 @@ def export(
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
         return {FACTS: [facts.to_json()], CARD: [card(facts, report, evaluation, license).encode("utf-8")]}
 
-    files = {name: [data] for name, data in write_ctranslate2(model, task.tokenizer.vocabulary(), quantization)}
-    tokenizer = task.tokenizer.to_json().encode("utf-8")
-    write_sealed_folder(out, KIND, files | {TOKENIZER: [tokenizer]} | described(facts))
-    checked = check_export(task, model, load_exported(out, "cpu"))
+    files = {TOKENIZER: [task.tokenizer.to_json().encode("utf-8")]}
+    files |= {name: [data] for name, data in _written(task, model, facts)}
+    write_sealed_folder(out, KIND, files | described(facts))
+    checked = check_export(task, model, out)
     if isinstance(checked, CheckResult):
         facts = replace(facts, check=checked.to_json())
         update_sealed_folder(out, KIND, described(facts))
@@ -118,20 +127,47 @@ def export(
     return Export(out, facts, checked)
 
 
-def _facts(run: Exportable, target: Target, choice: Choice, context: int, quantization: str | None) -> ExportFacts:
+def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, bytes]]:
+    """Return the files of the library: their names and contents."""
+    match facts.target:
+        case "ctranslate2":
+            from glassformer.interop.ctranslate2_writer import write_ctranslate2
+
+            quantization = None if facts.dtype == "float32" else facts.dtype
+            return write_ctranslate2(members_of(model)[0], task.tokenizer.vocabulary(), quantization)  # pyright: ignore[reportArgumentType]
+        case "hf":
+            from glassformer.interop.hf_writer import write_hf
+
+            return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
+        case "onnx":
+            from glassformer.interop.onnx_writer import write_onnx
+
+            return write_onnx(model, task.tokenizer)
+        case _:
+            from glassformer.interop.gguf_writer import write_gguf
+
+            return write_gguf(members_of(model)[0], task.tokenizer, facts.architecture, facts.dtype, facts.run)  # pyright: ignore[reportArgumentType]
+
+
+def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
     """Return the description of the folder, before it is compared with the run."""
-    rounded = [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
+    notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
+    notes += choice.notes
+    notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
+    c = run.task.config
     return ExportFacts(
         target=target,
         architecture=choice.architecture,
         task=run.task.name,
         kind=str(run.task.explain_as),
         run=run.path.resolve().name,
-        max_len=run.task.config.text.max_len,
-        context=context,
+        max_len=c.text.max_len,
+        context=int(cast(Any, model).max_len),
         dtype=quantization or "float32",
-        decode=asdict(run.task.config.decode),
-        notes=[*choice.notes, *rounded],
+        decode=asdict(c.decode),
+        truncate=c.text.truncate,
+        labels=list(run.task.label_names or []),
+        notes=notes,
     )
 
 

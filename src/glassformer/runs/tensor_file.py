@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -42,14 +43,21 @@ _NAMES = {
 }
 
 
-def tensor_chunks(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+def tensor_chunks(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> Iterator[bytes | memoryview]:
     """Yield the bytes of a safetensors file: the header's length, the header, each tensor.
 
     Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout.
+
+    Args:
+        tensors: the tensors by name.
+        metadata: words that other libraries read.
     """
     # Widest numbers first, so that every tensor begins at a multiple of its own width.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    header, end = {}, 0
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    end = 0
     for name in order:
         tensor = tensors[name]
         start, end = end, end + tensor.numel() * tensor.element_size()

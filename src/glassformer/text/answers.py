@@ -1,8 +1,28 @@
-"""Answers of translators and language models as lines. No torch is imported here."""
+"""Answers of each kind of model, as dictionaries and as lines. No torch is imported here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+
+def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """Return the most probable class of a text, and the probability of each."""
+    named = dict(zip(labels, probabilities.tolist(), strict=True))
+    best = labels[int(probabilities.argmax())]
+    return {"text": text, "label": best, "probability": named[best], "probabilities": named}
+
+
+def class_lines(answer: dict[str, Any]) -> list[str]:
+    """Return a class and its probability."""
+    return [f"{answer['label']}\t{answer['probability']:.4f}"]
+
+
+def masked_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the text with the first predictions filled in, and the further ones by masked token."""
+    return ["\t".join([answer["filled"], *(" ".join(p["token"] for p in one) for one in answer["guesses"])])]
 
 
 def translation_lines(answer: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.config import DecodeConfig
-from glassformer.data.corpus import truncate
+from glassformer.config.limits import truncate
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,

@@ -22,6 +22,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Span, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.tasks.pretrain.task import Pretrain
+from glassformer.text import masked as masked_text
 from glassformer.text.tokenizer import MASK
 
 
@@ -32,9 +33,9 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     """
     task = cast(Pretrain, subject.task)
     t, max_len = task.tokenizer, task.config.text.max_len
-    ids, surfaces = task.encode_masked(request.text)
+    ids, surfaces = masked_text.encode_masked(task.tokenizer, request.text)
     spans: list[Span | None] = []
-    for number, (start, part) in enumerate(task.parts(request.text)):
+    for number, (start, part) in enumerate(masked_text.parts(task.tokenizer, request.text)):
         if number:
             spans.append(None)  # of the [MASK] before this part
         spans += [(start + a, start + b) for a, b in t.offsets(part)]
@@ -73,6 +74,6 @@ def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> 
         return {"headline": text, "detail": f"no {MASK}"}
     special = task.tokenizer.mask_id + 1
     values, tokens = logits[:, special:].double().softmax(dim=-1).max(dim=-1)
-    words = [task.written(token + special) for token in tokens.tolist()]
+    words = [masked_text.written(task.tokenizer, token + special) for token in tokens.tolist()]
     shares = ", ".join(f"{word} {100 * share:.1f}%" for word, share in zip(words, values.tolist(), strict=True))
-    return {"headline": task.filled(text, words), "detail": shares}
+    return {"headline": masked_text.filled(text, words), "detail": shares}

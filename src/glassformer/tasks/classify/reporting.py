@@ -11,6 +11,7 @@ from glassformer.evaluate.significance import CHANCE, mcnemar
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.classify.plots import confusion_matrix, reliability
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import class_lines
 from glassformer.utils.formatting import code, percent, table
 
 MOST_CLASSES = 30
@@ -78,7 +79,7 @@ class ClassifyReport(TaskReport):
         return f'glassformer predict {run} "I loved every minute" --json'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        return [f"{answer['label']}\t{answer['probability']:.4f}"]
+        return class_lines(answer)
 
 
 def one_answer(evaluation: Evaluation) -> list[str]:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config.limits import truncate
 from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, truncate
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import LABEL, TEXT
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema, Rows
@@ -30,6 +31,7 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify import auto_config
 from glassformer.tasks.classify.reporting import ClassifyReport
+from glassformer.text.answers import class_answer
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -167,7 +169,7 @@ class Classify(Task):
             people = train.human_labelled
             known = self._numbers(people), self._numbers(split)
             scores["baselines"] = fit_baselines(people.text, known[0], split.text, known[1], probabilities)
-        results = [self._result(text, p) for text, p in zip(split.text, probabilities, strict=True)]
+        results = [class_answer(text, p, self.labels) for text, p in zip(split.text, probabilities, strict=True)]
         rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.
         stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
@@ -178,7 +180,7 @@ class Classify(Task):
     ) -> list[dict[str, Any]]:
         """Return {"text", "label", "probability", "probabilities"} for each text."""
         probabilities = self._probabilities(model, self.encode(Split(list(texts)), training=False))
-        return [self._result(text, p) for text, p in zip(texts, probabilities, strict=True)]
+        return [class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""
@@ -198,8 +200,3 @@ class Classify(Task):
             for batch in self.batches(model, corpus, group):
                 logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()
         return group.all_reduce_tensor(logits)
-
-    def _result(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
-        named = dict(zip(self.labels, probabilities.tolist(), strict=True))
-        best = self.labels[int(probabilities.argmax())]
-        return {"text": text, "label": best, "probability": named[best], "probabilities": named}

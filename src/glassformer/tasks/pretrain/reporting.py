@@ -5,6 +5,7 @@ from __future__ import annotations
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import masked_lines
 from glassformer.utils.formatting import number, percent
 
 
@@ -31,6 +32,4 @@ class PretrainReport(TaskReport):
         return f'glassformer predict {run} "I [MASK] this film."'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        """Return the text with the first predictions filled in, and the further ones by masked token."""
-        guesses = [" ".join(guess["token"] for guess in one) for one in answer["guesses"]]
-        return ["\t".join([answer["filled"], *guesses])]
+        return masked_lines(answer)

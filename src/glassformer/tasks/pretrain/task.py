@@ -7,7 +7,7 @@ classifier of texts of the same kind: `--init-from`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
 from typing import Any
@@ -33,14 +33,13 @@ from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, SELF_TRAINING, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.reporting import PretrainReport
+from glassformer.text import masked as masked_text
 from glassformer.text.tokenizer import MASK
 
 logger = logging.getLogger(__name__)
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
-GUESSES = 5
-"""Tokens offered for each hidden one where `--top-k` names no other number."""
 N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
 
 
@@ -69,7 +68,7 @@ class Pretrain(Task):
         """
         ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
         for chunk in writer.chunks(split):
-            for tokens, forms in self._read(chunk.text):
+            for tokens, forms in masked_text.encode(self.tokenizer, chunk.text):
                 for start in range(0, len(tokens), length):
                     if max(window := tokens[start : start + length]) > self.tokenizer.mask_id:
                         ids.append(window)
@@ -182,41 +181,12 @@ class Pretrain(Task):
             logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
         answers = []
         for text in texts:
-            guesses = self._guesses(model, *self.encode_masked(text), decode.top_k or GUESSES)
-            filled = self.filled(text, [guess[0]["token"] for guess in guesses])
+            guesses = self._guesses(
+                model, *masked_text.encode_masked(self.tokenizer, text), decode.top_k or masked_text.N_PREDICTIONS
+            )
+            filled = masked_text.filled(text, [guess[0]["token"] for guess in guesses])
             answers.append({"text": text, "filled": filled, "guesses": guesses})
         return answers
-
-    def _read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
-        """Yield the ids of each text, and the surface form of each token; none if the model has no n-grams."""
-        if self.tokenizer.ngrams:
-            return self.tokenizer.encode_with_surfaces(texts)
-        return ((ids, [""] * len(ids)) for ids in self.tokenizer.encode_batch(texts))
-
-    def parts(self, text: str) -> list[tuple[int, str]]:
-        """Return the parts of a text before, between and after its [MASK] as they are encoded, and their offsets."""
-        parts, start = [], 0
-        *before, last = text.split(MASK)
-        for part in before:
-            # The space before a word belongs to the word, except in a model of characters.
-            parts.append((start, part if self.tokenizer.kind == "char" else part.removesuffix(" ")))
-            start += len(part) + len(MASK)
-        return [*parts, (start, last)]
-
-    @staticmethod
-    def filled(text: str, tokens: Sequence[str]) -> str:
-        """Return a text with the first of its [MASK] replaced, one by each of the tokens."""
-        for token in tokens:
-            before, _, text = text.partition(MASK)
-            text = before + token + text
-        return text
-
-    def encode_masked(self, text: str) -> tuple[list[int], list[str]]:
-        """Return the ids and the surface forms of a text in which [MASK] stands for a token."""
-        (ids, words), *rest = self._read([part for _, part in self.parts(text)])
-        for more_ids, more_words in rest:
-            ids, words = [*ids, self.tokenizer.mask_id, *more_ids], [*words, "", *more_words]
-        return ids, words
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
@@ -232,7 +202,7 @@ class Pretrain(Task):
                 logits[:, : t.mask_id + 1] = -torch.inf
                 values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
                 guesses += [
-                    [{"token": self.written(i), "probability": p} for i, p in zip(*pair, strict=True)]
+                    [{"token": masked_text.written(t, i), "probability": p} for i, p in zip(*pair, strict=True)]
                     for pair in zip(tokens.tolist(), values.tolist(), strict=True)
                 ]
         return guesses
@@ -245,14 +215,10 @@ class Pretrain(Task):
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
-    def written(self, token: int) -> str:
-        """Return a token as it is written in a text."""
-        return self.tokenizer.decode([token]).strip() or self.tokenizer.tokens([token])[0]
-
     def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
         """Return the beginnings of texts with one token masked, its first prediction, and the truth."""
         rows, t = [], self.tokenizer
-        for ids, words in self._read([text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
+        for ids, words in masked_text.encode(t, [text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
             ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]
             places = [at for at, token in enumerate(ids) if token > t.mask_id]
             if not places:
@@ -262,5 +228,5 @@ class Pretrain(Task):
             surfaces = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
             ((guess,),) = self._guesses(model, hidden, surfaces, 1)
             text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
-            rows.append({"text": text, "guess": guess["token"], "truth": self.written(ids[at])})
+            rows.append({"text": text, "guess": guess["token"], "truth": masked_text.written(t, ids[at])})
         return rows

@@ -1,0 +1,115 @@
+"""Predict with CTranslate2 (https://opennmt.net/CTranslate2/). No torch is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DecodeConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.engine import Engine, Hypotheses
+from glassformer.interop.exported import ExportFacts
+from glassformer.runs.folder import TOKENIZER
+from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
+from glassformer.utils import cpu_threads
+
+BATCH_TOKENS = 4096
+
+
+def load_engine(path: Path, facts: ExportFacts, device: str) -> CTranslate2Engine:
+    """Return the engine of an exported folder, which computes with the numbers of the file.
+
+    Raises:
+        CheckpointError: the library cannot read the folder.
+        UsageError: it is not installed.
+    """
+    engine = CTranslate2Engine(path, facts, device)
+    engine.model  # noqa: B018  (so that an error comes now)
+    return engine
+
+
+class CTranslate2Engine(Engine):
+    """A `ctranslate2.Translator` or a `ctranslate2.Generator`.
+
+    Args:
+        path: the folder.
+        facts: its description.
+        device: "auto", "cpu" or "cuda".
+    """
+
+    def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
+        self.path, self.facts, self.device, self._seed = path, facts, device, 0
+        self._tokens = Tokenizer.load(path / TOKENIZER).vocabulary()
+        self._ids = {token: id for id, token in enumerate(self._tokens)}
+
+    @cached_property
+    def model(self) -> Any:
+        """Return the library's object."""
+        try:
+            import ctranslate2
+        except ImportError as error:
+            hint = 'install it: pip install "glassformer[ctranslate2]"'
+            raise UsageError(f"{self.path} needs the package ctranslate2", hint) from error
+        ctranslate2.set_random_seed(self._seed)
+        kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
+        threads = len(cpu_threads.cores())
+        try:
+            return kind(str(self.path), device=self.device, compute_type="default", intra_threads=threads)
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"ctranslate2 cannot read {self.path}: {error}", "export the run again") from error
+
+    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        results = self.model.translate_batch(
+            self._words(sources),
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+            beam_size=max(1, decode.beam_size),
+            num_hypotheses=n_best,
+            length_penalty=decode.length_penalty,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+            max_input_length=0,
+            suppress_sequences=[[PAD], [BOS]],
+            return_scores=True,
+            return_end_token=True,
+        )
+        return [
+            [([self._ids[word] for word in words], score) for words, score in zip(r.hypotheses, r.scores, strict=True)]
+            for r in results
+        ]
+
+    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
+        if decode.min_p > 0:
+            raise UsageError("ctranslate2 has no min_p", "use --top-p or --top-k")
+        greedy = decode.temperature == 0
+        if not greedy and decode.decode_seed != self._seed:
+            self._seed = decode.decode_seed
+            self.__dict__.pop("model", None)  # its threads take the seed when they start
+        results = self.model.generate_batch(
+            self._words(prompts),
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+            max_length=n_new,
+            end_token=EOS,
+            return_end_token=True,
+            include_prompt_in_result=False,
+            suppress_sequences=[[PAD], [UNK], [BOS], [MASK]],
+            sampling_topk=1 if greedy else decode.top_k,
+            sampling_topp=1.0 if greedy else decode.top_p,
+            sampling_temperature=1.0 if greedy else decode.temperature,
+        )
+        return [[self._ids[word] for word in result.sequences[0]] for result in results]
+
+    def logits(self, ids: list[int]) -> np.ndarray:
+        return np.array(self.model.forward_batch(self._words([ids])))[0]
+
+    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        [score] = self.model.score_batch(self._words([source]), self._words([target]))
+        return np.array(score.log_probs)
+
+    def _words(self, texts: Sequence[list[int]]) -> list[list[str]]:
+        return [[self._tokens[i] for i in ids] for ids in texts]

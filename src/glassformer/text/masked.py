@@ -1,0 +1,49 @@
+"""Texts in which [MASK] stands for a token: their ids, and the text with tokens in place of it. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from glassformer.text.tokenizer import MASK, Tokenizer
+
+N_PREDICTIONS = 5
+"""Predicted tokens for each [MASK] where `--top-k` names no other number."""
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
+    """Yield the ids of each text, and the surface form of each token; "" if the tokenizer has no n-grams."""
+    if tokenizer.ngrams:
+        return tokenizer.encode_with_surfaces(texts)
+    return ((ids, [""] * len(ids)) for ids in tokenizer.encode_batch(texts))
+
+
+def parts(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
+    """Return the parts of a text before, between and after its [MASK] as they are encoded, and their offsets."""
+    found, start = [], 0
+    *before, last = text.split(MASK)
+    for part in before:
+        # The space before a word belongs to the word, except in a model of characters.
+        found.append((start, part if tokenizer.kind == "char" else part.removesuffix(" ")))
+        start += len(part) + len(MASK)
+    return [*found, (start, last)]
+
+
+def encode_masked(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
+    """Return the ids and the surface forms of a text in which [MASK] stands for a token."""
+    (ids, words), *rest = encode(tokenizer, [part for _, part in parts(tokenizer, text)])
+    for more_ids, more_words in rest:
+        ids, words = [*ids, tokenizer.mask_id, *more_ids], [*words, "", *more_words]
+    return ids, words
+
+
+def filled(text: str, tokens: Sequence[str]) -> str:
+    """Return a text with the first of its [MASK] replaced, one by each of the tokens."""
+    for token in tokens:
+        before, _, text = text.partition(MASK)
+        text = before + token + text
+    return text
+
+
+def written(tokenizer: Tokenizer, token: int) -> str:
+    """Return a token as it is written in a text."""
+    return tokenizer.decode([token]).strip() or tokenizer.tokens([token])[0]

@@ -1,0 +1,173 @@
+"""Models as folders of Hugging Face's transformers: the same numbers and answers, read back by that library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
+
+from glassformer.api import Run
+from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.errors import UsageError
+from glassformer.interop.choose import HF_CLASSES, REGISTERED, choose
+from glassformer.interop.export import export
+from glassformer.interop.exported import ExportFacts, load_exported
+from glassformer.interop.hf_engine import HfEngine, load_engine
+from glassformer.interop.hf_writer import write_hf
+from glassformer.models import LanguageModel, Translator
+from glassformer.models.ensemble import Ensemble
+from glassformer.text.tokenizer import Tokenizer
+
+KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """A tokenizer of as many tokens as the random models have."""
+    from glassformer.config import TextConfig
+
+    letters = "".join(chr(ord("A") + i) for i in range(V - len(TOKENS[:5])))
+    trained = Tokenizer.train([letters], TextConfig(tokenizer="char", vocab_size=V))
+    assert trained.vocab_size == V
+    return trained
+
+
+def loaded(model: Any, kind: str, architecture: str, tokenizer: Tokenizer, folder: Path) -> HfEngine:
+    for name, data in write_hf(model, tokenizer, DecodeConfig(), architecture):
+        (folder / name).write_bytes(data)
+    facts = ExportFacts("hf", architecture, "", kind, "run", CONTEXT, CONTEXT, "float32", {})
+    return load_engine(folder, facts, "cpu")
+
+
+def one_of_each_class() -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield a form of each class, and of some more that only the registered class can hold."""
+    for kind in KINDS:
+        found: dict[str, int] = {}
+        for form in [*SOME, *FORMS]:
+            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            found[name] = found.get(name, 0) + 1
+            if found[name] <= 3:
+                yield kind, form, name
+
+
+@pytest.mark.parametrize(("kind", "form", "architecture"), [*one_of_each_class()], ids=str)
+def test_numbers_are_those_of_the_model(
+    kind: str, form: dict[str, Any], architecture: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    """Loading reports nothing missing or unexpected, or it is an error; saved there, it is the same again."""
+    model = random_model(KINDS[kind], form)
+    engine = loaded(model, kind, architecture, tokenizer, tmp_path)
+    again = tmp_path / "again"
+    engine.model.save_pretrained(again)
+    facts = ExportFacts("hf", architecture, "", kind, "run", CONTEXT, CONTEXT, "float32", {})
+    for one in (engine, load_engine(again, facts, "cpu")):
+        if kind == "language_model":
+            ids = torch.randint(5, V, (1, CONTEXT))
+            with torch.no_grad():
+                ours = model(ids)[0].numpy()
+            assert ours.std() > 0.1
+            np.testing.assert_allclose(one.logits(ids[0].tolist()), ours, atol=2e-5)
+        else:
+            source, target = torch.randint(5, V, (1, 7)), torch.randint(5, V, (1, 9))
+            end, begin = torch.tensor([[3]]), torch.tensor([[2]])
+            with torch.no_grad():
+                logits = model(torch.cat([source, end], 1), torch.cat([begin, target], 1))
+            ours = logits.log_softmax(dim=-1)[0].gather(1, torch.cat([target, end], 1)[0][:, None])[:, 0]
+            np.testing.assert_allclose(one.log_probs(source[0].tolist(), target[0].tolist()), ours, atol=2e-5)
+
+
+def test_every_class_occurs() -> None:
+    both = {REGISTERED["language_model"], REGISTERED["translator"]}
+    assert {name for _, _, name in one_of_each_class()} == set(HF_CLASSES.values()) | both
+
+
+RUNS: list[tuple[str, dict[str, Any]]] = [
+    ("translate", {}),
+    ("translate", {"positions": "rotary"}),
+    ("lm", {"activation": "gelu"}),
+    ("lm", {"max_ngram": 3}),
+    ("classify", {}),
+    ("classify", {"ngrams": True}),
+    ("pretrain", {}),
+]
+
+
+@pytest.mark.parametrize(("task", "form"), RUNS, ids=str)
+def test_it_answers_as_its_run(
+    task: str, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    form = {name: value for name, value in form.items() if name != "ngrams"}
+    run = run_of(task, monkeypatch, **form)
+    result = export(run, "hf", tmp_path / "out")
+    assert result.facts.check is not None, result.not_checked
+    assert result.facts.check["equal_answers"] == 1 and result.facts.check["largest_difference"] < 1e-4
+    model = load_exported(tmp_path / "out")
+    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
+    for ours, theirs in zip(run.predict(TEXTS, **options), model.predict(TEXTS, **options), strict=True):
+        assert ours.keys() == theirs.keys()
+        for key in ("label", "filled", "text"):
+            assert ours.get(key) == theirs.get(key)
+    if result.facts.architecture.startswith("Glassformer"):
+        assert "import glassformer.interop.hf_class" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert not [*(tmp_path / "out").glob("*.py")] and b"auto_map" not in (tmp_path / "out/config.json").read_bytes()
+
+
+def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = run_of("classify", monkeypatch)
+    together = Run(run.path, run.task, Ensemble([run.model, deepcopy(run.model)]).eval(), run.device)
+    export(together, "hf", tmp_path / "out")
+    assert load_exported(tmp_path / "out").facts.architecture == REGISTERED["classifier"]
+    load_exported(tmp_path / "out").engine  # noqa: B018  (it registers the class)
+    classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
+    ours = run.predict("the best")[0]
+    [theirs] = classify("the best")
+    assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert len(tokenizer) == run.task.tokenizer.vocab_size
+    for text in [*TEXTS, "[PAD]", "▁", "😀", "a\r\nb", "x" * 1000]:
+        assert tokenizer(text)["input_ids"] == run.task.tokenizer.encode(text)
+
+
+def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = run_of("translate", monkeypatch)
+    export(run, "hf", tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer("abc")["input_ids"] == [*run.task.tokenizer.encode("abc"), 3]
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    ids = model.generate(**tokenizer("abc", return_tensors="pt"), num_beams=1, max_new_tokens=8, max_length=None)
+    [ours] = run.predict("abc", beam_size=1, max_new_tokens=8)
+    assert tokenizer.decode(ids[0], skip_special_tokens=True) == ours["translation"]
+
+
+def test_left_padding_of_the_registered_language_model_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = run_of("lm", monkeypatch, max_ngram=3)
+    export(run, "hf", tmp_path / "out")
+    engine = load_exported(tmp_path / "out").engine
+    assert isinstance(engine, HfEngine)
+    ids, mask = torch.tensor([[0, 0, 7, 8], [9, 8, 7, 6]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    with torch.no_grad():
+        logits = engine.model(ids, attention_mask=mask).logits
+    np.testing.assert_allclose(logits[0, 2:], engine.logits([7, 8]), atol=1e-5)
+    np.testing.assert_allclose(logits[1], engine.logits([9, 8, 7, 6]), atol=1e-5)
+
+
+def test_native_refuses_what_only_the_registered_class_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = run_of("translate", monkeypatch, positions="rotary")
+    with pytest.raises(UsageError, match=r"model\.positions rotary") as error:
+        export(run, "hf", tmp_path / "out", native=True)
+    assert "--to ctranslate2 or --to onnx" in str(error.value.hint)
+    assert not (tmp_path / "out").exists()
+    native = export(run_of("translate", monkeypatch), "hf", tmp_path / "out", native=True)
+    assert json.loads((tmp_path / "out/config.json").read_bytes())["architectures"] == [native.facts.architecture]
