@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.browser.models import subject_of
@@ -13,8 +16,10 @@ from tests.helpers.small import data_of
 
 from glassformer.api import Run
 from glassformer.config import ModelConfig
+from glassformer.data.splits import Split, TextData
 from glassformer.interop import check as checking
 from glassformer.models import LanguageModel, Translator
+from glassformer.models.ensemble import Ensemble
 
 SIZE, V, CONTEXT = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 24, "dropout": 0.0}, 50, 20
 TOKENS = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", *(f"t{i}" for i in range(V - 5))]
@@ -42,10 +47,44 @@ def random_model(kind: type[Translator] | type[LanguageModel], form: dict[str, A
     return model
 
 
-def run_of(task: str, monkeypatch: pytest.MonkeyPatch, **form: Any) -> Run:
-    """Return a run of random weights whose data is at hand."""
-    monkeypatch.setattr(checking, "load_text_data", lambda *_: data_of(task))
-    return subject_of((task, form))
+def run_of(task: str, monkeypatch: pytest.MonkeyPatch, text: dict[str, Any] | None = None, **form: Any) -> Run:
+    """Return a run of random weights whose data is at hand; `text` are settings of the tokenizer."""
+    data = word_data(task) if text else data_of(task)
+    monkeypatch.setattr(checking, "load_text_data", lambda *_: data)
+    return subject_of((task, form), data, **(text or {}))
+
+
+WORDS = {"tokenizer": "word", "vocab_size": 12, "ngrams": 60, "bigrams": 40}
+"""A tokenizer of words with n-grams and bigrams, for `word_data`; some words are not in its vocabulary."""
+
+
+def word_data(task: str) -> TextData:
+    """Return texts whose words share n-grams."""
+    words = np.array("refund refunds refunding funding fund good goods goodness badly bad the and".split())
+    texts = [" ".join(np.random.default_rng(i).choice(words, 3 + i % 7)) for i in range(60)]
+    labels = ["good" if "good" in text else "bad" for text in texts] if task == "classify" else None
+    parts = (slice(0, 36), slice(36, 48), slice(48, 60))
+    splits = [Split(texts[part], labels and labels[part], "words") for part in parts]
+    return TextData(*splits)
+
+
+def printed_by_card(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the Python lines of the card of an exported folder, as they stand there, and return what they print."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    code = card.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    exec(compile(code, "README.md", "exec"), {})
+    return capsys.readouterr().out.strip()
+
+
+def ensemble_of(run: Run) -> Run:
+    """Return a run of two models, of which the second is another one."""
+    other = deepcopy(run.model)
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return Run(run.path, run.task, Ensemble([run.model, other]).eval(), run.device)
 
 
 TEXTS = ["abcdefg", "", "  ", "gfe", "a" * 60, "日本", "[PAD] [EOS]"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jaxtyping
+import torch
 from beartype import BeartypeConf, beartype
 
 compare = beartype(conf=BeartypeConf(is_pep484_tower=True))
@@ -71,10 +72,18 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     copy.__annotations__ = hints
     compared = compare(copy)
     if not any(map(has_axes, hints.values())):
-        return functools.wraps(function)(compared)
+
+        @functools.wraps(function)
+        def without_axes(*args: Any, **kwargs: Any) -> Any:
+            # While a graph is recorded, sizes are symbols, which are no int.
+            return (function if torch.compiler.is_exporting() else compared)(*args, **kwargs)
+
+        return without_axes
 
     @functools.wraps(function)
     def with_axes(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_exporting():
+            return function(*args, **kwargs)
         with axes:
             return compared(*args, **kwargs)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.browser.models import subject_of
-from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, printed_by_card, random_model, run_of
 
 from glassformer.api import Run
 from glassformer.config import Config, ModelConfig
@@ -59,7 +59,9 @@ def test_quantizing_leaves_the_model_as_it_was(kind: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_a_translator_answers_as_its_run(positions: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_translator_answers_as_its_run(
+    positions: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = run_of("translate", monkeypatch, positions=positions)
     result = run.export("ctranslate2", tmp_path / "out")
     assert result.facts.check is not None and result.facts.check["largest_difference"] < 1e-4
@@ -73,10 +75,13 @@ def test_a_translator_answers_as_its_run(positions: str, monkeypatch: pytest.Mon
             assert (a["translation"], a.get("unfinished")) == (b["translation"], b.get("unfinished"))
             assert model.answer_lines(b) == run.task.report.answer_lines(a)
     assert [*model.predict_stream(iter(TEXTS))] == model.predict(TEXTS)
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert [len(answer["n_best"]) for answer in model.predict(["abc", "de"], beam_size=3, n_best=2)] == [2, 2]
 
 
-def test_a_language_model_continues_as_its_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_language_model_continues_as_its_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also beyond its context of 24 tokens, in the same windows, and for prompts longer than that."""
     run = run_of("lm", monkeypatch, positions="learned")
     result = run.export("ctranslate2", tmp_path / "out")
@@ -85,6 +90,7 @@ def test_a_language_model_continues_as_its_run(monkeypatch: pytest.MonkeyPatch, 
     for n in (1, 10, 60):
         options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": n}
         assert model.predict(TEXTS, **options) == run.predict(TEXTS, **options)
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
     first, again, other = (
         load_exported(tmp_path / "out").predict(["abc"] * 4, top_k=5, decode_seed=seed) for seed in (3, 3, 4)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,21 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
+from tests.helpers.exports import (
+    CONTEXT,
+    FORMS,
+    SIZE,
+    SOME,
+    TEXTS,
+    TOKENS,
+    WORDS,
+    V,
+    ensemble_of,
+    printed_by_card,
+    random_model,
+    run_of,
+)
 
-from glassformer.api import Run
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import UsageError
 from glassformer.interop.choose import HF_CLASSES, REGISTERED, choose
@@ -23,7 +34,6 @@ from glassformer.interop.exported import ExportFacts, load_exported
 from glassformer.interop.hf_engine import HfEngine, load_engine
 from glassformer.interop.hf_writer import write_hf
 from glassformer.models import LanguageModel, Translator
-from glassformer.models.ensemble import Ensemble
 from glassformer.text.tokenizer import Tokenizer
 
 KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
@@ -89,25 +99,33 @@ def test_every_class_occurs() -> None:
     assert {name for _, _, name in one_of_each_class()} == set(HF_CLASSES.values()) | both
 
 
-RUNS: list[tuple[str, dict[str, Any]]] = [
-    ("translate", {}),
-    ("translate", {"positions": "rotary"}),
-    ("lm", {"activation": "gelu"}),
-    ("lm", {"max_ngram": 3}),
-    ("classify", {}),
-    ("classify", {"ngrams": True}),
-    ("pretrain", {}),
+RUNS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("translate", {}, {}),
+    ("translate", {"positions": "rotary"}, {}),
+    ("lm", {"activation": "gelu"}, {}),
+    ("lm", {"max_ngram": 3}, {}),
+    ("classify", {}, {}),
+    ("classify", {}, WORDS),
+    ("pretrain", {}, WORDS | {"ngrams": 0}),
 ]
 
 
-@pytest.mark.parametrize(("task", "form"), RUNS, ids=str)
+@pytest.mark.parametrize(("task", "form", "text"), RUNS, ids=str)
 def test_it_answers_as_its_run(
-    task: str, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    task: str,
+    form: dict[str, Any],
+    text: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    form = {name: value for name, value in form.items() if name != "ngrams"}
-    run = run_of(task, monkeypatch, **form)
+    run = run_of(task, monkeypatch, text, **form)
     result = export(run, "hf", tmp_path / "out")
     assert result.facts.check is not None, result.not_checked
+    approximate = bool(run.task.tokenizer.ngrams)
+    assert any(note.startswith("approximate: ") for note in result.facts.notes) == approximate
+    if approximate:  # of words that are not in the vocabulary
+        return
     assert result.facts.check["equal_answers"] == 1 and result.facts.check["largest_difference"] < 1e-4
     model = load_exported(tmp_path / "out")
     options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
@@ -117,6 +135,7 @@ def test_it_answers_as_its_run(
             assert ours.get(key) == theirs.get(key)
     if result.facts.architecture.startswith("Glassformer"):
         assert "import glassformer.interop.hf_class" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert not [*(tmp_path / "out").glob("*.py")] and b"auto_map" not in (tmp_path / "out/config.json").read_bytes()
 
 
@@ -124,12 +143,12 @@ def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = run_of("classify", monkeypatch)
-    together = Run(run.path, run.task, Ensemble([run.model, deepcopy(run.model)]).eval(), run.device)
+    together = ensemble_of(run)
     export(together, "hf", tmp_path / "out")
     assert load_exported(tmp_path / "out").facts.architecture == REGISTERED["classifier"]
     load_exported(tmp_path / "out").engine  # noqa: B018  (it registers the class)
     classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
-    ours = run.predict("the best")[0]
+    ours = together.predict("the best")[0]
     [theirs] = classify("the best")
     assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")

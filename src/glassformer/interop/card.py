@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glassformer.interop.card_examples import example_of
 from glassformer.interop.exported import ExportFacts
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
@@ -14,48 +15,11 @@ PIPELINES = {
 }
 LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}
 """Names of libraries as model hubs write them, where they are not those of the targets."""
-_TOKENIZER = """\
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("tokenizer.json")
-tokenizer.encode_special_tokens = True
-"""
-_PIPELINE = """\
-from transformers import pipeline
-
-print(pipeline("{}", ".")("a text"))
-"""
-EXAMPLES = {
-    ("ctranslate2", "translator"): f"""\
-import ctranslate2
-{_TOKENIZER}model = ctranslate2.Translator(".")
-source = tokenizer.encode("a text", add_special_tokens=False).tokens
-result = model.translate_batch([source], beam_size=4, min_decoding_length=0)[0]
-ids = [tokenizer.token_to_id(token) for token in result.hypotheses[0]]
-print(tokenizer.decode(ids))
-""",
-    ("ctranslate2", "language_model"): f"""\
-import ctranslate2
-{_TOKENIZER}model = ctranslate2.Generator(".")
-prompt = tokenizer.encode("a text", add_special_tokens=False).tokens
-result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
-print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
-""",
-    ("hf", "classifier"): _PIPELINE.format("text-classification"),
-    ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
-    ("hf", "language_model"): _PIPELINE.format("text-generation"),
-    ("hf", "translator"): """\
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")
-ids = model.generate(**tokenizer("a text", return_tensors="pt"))
-print(tokenizer.decode(ids[0], skip_special_tokens=True))
-""",
-}
-"""Use of an exported model with its library alone, by target and kind of model."""
 
 
-def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, license: str | None) -> str:
+def card(
+    facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, license: str | None, spelled: bool = False
+) -> str:
     """Return the card.
 
     Args:
@@ -63,6 +27,7 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
         report: the report of the task, which names its score.
         evaluation: the evaluation of the run; None if it has none.
         license: the identifier of a licence; it is never guessed.
+        spelled: the model reads the character n-grams of words.
     """
     head = [
         "---",
@@ -88,9 +53,6 @@ def card(facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, 
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
-    example = EXAMPLES[facts.target, facts.kind].rstrip()
-    if facts.architecture.startswith("Glassformer"):
-        example = f"import glassformer.interop.hf_class  # it registers the class\n{example}"
-    lines += ["", "```python", example, "```", ""]
+    lines += ["", "```python", example_of(facts, spelled).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)

@@ -40,8 +40,8 @@ class CheckResult:
     Attributes:
         n_texts: number of texts that both answered.
         equal_answers: share of them with equal answers, from 0 to 1.
-        largest_difference: largest difference of a logit of a language model, of the log-probability of a token of a
-            translation, of the probability of a class or of a predicted token.
+        largest_difference: largest difference of the log-probability of a token that a language model or a translator
+            predicts, or of the probability of a class or of a masked token.
     """
 
     n_texts: int
@@ -123,12 +123,13 @@ def _with_masks(text: str) -> str:
 
 @torch.no_grad()
 def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
-    """Return the largest difference of a logit."""
+    """Return the largest difference of the log-probability of a token."""
     worst = 0.0
     for text in texts:
         ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
-        ours = model(torch.tensor([ids]))[0].float().numpy()
-        worst = max(worst, float(np.abs(exported.engine.logits(ids) - ours).max()))
+        theirs = torch.from_numpy(exported.engine.logits(ids)).double().log_softmax(dim=-1)
+        ours = model(torch.tensor([ids]))[0, -len(theirs) :].double().log_softmax(dim=-1)
+        worst = max(worst, float((theirs - ours).abs().max()))
     return worst
 
 

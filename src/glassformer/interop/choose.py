@@ -140,8 +140,7 @@ def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
 def _choose_onnx(kind: str, n_members: int) -> Choice:
     if kind in ("translator", "language_model"):
         _check_members("onnx", n_members)
-    notes = {"translator": (_CUT,), "language_model": (_SAMPLED,)}
-    return Choice("ONNX graph" if kind not in notes else "ONNX graphs with a cache", notes.get(kind, ()))
+    return Choice("one graph" if kind in ("classifier", "masked_language_model") else "a step graph with a cache")
 
 
 def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
@@ -159,6 +158,7 @@ def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
         message = f"llama.cpp has no architecture for this language model: {', '.join(obstacles)}"
         raise UsageError(message, "use --to onnx or --to hf")
     notes = (_SAMPLED, 'llama.cpp reads "[EOS]" and other special tokens in a prompt as such')
+    notes += ("llama.cpp reads one token less than the context, so texts that are longer continue otherwise",)
     if architecture == "llama":
         return Choice(architecture, notes)
     return Choice(architecture, notes, "llama.cpp computes GELU through a hyperbolic tangent")

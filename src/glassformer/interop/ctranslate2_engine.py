@@ -82,7 +82,9 @@ class CTranslate2Engine(Engine):
             for r in results
         ]
 
-    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
         if decode.min_p > 0:
             raise UsageError("ctranslate2 has no min_p", "use --top-p or --top-k")
         greedy = decode.temperature == 0

@@ -32,15 +32,18 @@ class Engine:
         """Return the n_best hypotheses of each source, of at most `limit` tokens."""
         raise NotImplementedError
 
-    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
         """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
 
-        Sampling takes up where the last call left off, as long as `decode_seed` is the same.
+        `places` are the row number and the number of earlier tokens of each, of which a run makes its random numbers. A
+        library with random numbers of its own goes on with them as long as `decode_seed` is the same.
         """
         raise NotImplementedError
 
     def logits(self, ids: list[int]) -> np.ndarray:
-        """Return the logits (T, V) of a language model after each token."""
+        """Return logits (T, V) of a language model after the last T tokens, up to a constant for each."""
         raise NotImplementedError
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:

@@ -114,7 +114,8 @@ def export(
     report, evaluation = task.report, RunFolder(run.path).read_evaluation()
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        return {FACTS: [facts.to_json()], CARD: [card(facts, report, evaluation, license).encode("utf-8")]}
+        text = card(facts, report, evaluation, license, task.tokenizer.ngrams is not None)
+        return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     files = {TOKENIZER: [task.tokenizer.to_json().encode("utf-8")]}
     files |= {name: [data] for name, data in _written(task, model, facts)}
@@ -162,7 +163,8 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         kind=str(run.task.explain_as),
         run=run.path.resolve().name,
         max_len=c.text.max_len,
-        context=int(cast(Any, model).max_len),
+        # The server of llama.cpp refuses a prompt that fills the context.
+        context=int(cast(Any, model).max_len) - (target == "gguf"),
         dtype=quantization or "float32",
         decode=asdict(c.decode),
         truncate=c.text.truncate,

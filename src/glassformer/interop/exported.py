@@ -135,11 +135,12 @@ class ExportedModel:
     def __repr__(self) -> str:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
 
-    def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
+    def predict(self, texts: str | Sequence[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]:
         """Return one dictionary per text, with the keys of the run's `predict`.
 
         Args:
             texts: the texts.
+            first: row number of the first text, for callers that pass texts in parts.
             options: fields of `DecodeConfig`.
 
         Raises:
@@ -151,7 +152,7 @@ class ExportedModel:
             case "translator":
                 return self._translate(texts, decode)
             case "language_model":
-                return self._continue(texts, decode)
+                return self._continue(texts, decode, first)
             case "classifier":
                 return self._classify(texts)
             case _:
@@ -159,9 +160,10 @@ class ExportedModel:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        rest = iter(lines)
+        rest, first = iter(lines), 0
         while chunk := list(itertools.islice(rest, CHUNK)):
-            yield from self.predict(chunk, **options)
+            yield from self.predict(chunk, first=first, **options)
+            first += len(chunk)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
@@ -233,7 +235,7 @@ class ExportedModel:
         best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True})
         return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
-    def _continue(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
+    def _continue(self, texts: Sequence[str], decode: DecodeConfig, first: int) -> list[dict[str, Any]]:
         eos, context = self.tokenizer.eos_id, self.facts.context
         prompts = [ids or [eos] for ids in self.tokenizer.encode_batch(texts)]
         written: list[list[int]] = [[] for _ in prompts]
@@ -249,7 +251,9 @@ class ExportedModel:
             active = []
             # Libraries pad prompts of different lengths, or count new tokens from the shortest.
             for (_, room), windows in groups.items():
-                for i, ids in zip(windows, self.engine.generate([*windows.values()], decode, room), strict=True):
+                places = [(first + i, len(prompts[i]) + len(written[i])) for i in windows]
+                generated = self.engine.generate([*windows.values()], decode, room, places)
+                for i, ids in zip(windows, generated, strict=True):
                     ended = ids[-1:] == [eos]
                     written[i] += ids[: len(ids) - ended]
                     if not ended and len(written[i]) < decode.max_new_tokens:

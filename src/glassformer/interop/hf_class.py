@@ -9,7 +9,7 @@ and no code. There is no cache of keys and values.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,7 @@ class GlassformerModel(PreTrainedModel):
     def __init__(self, config: GlassformerConfig) -> None:
         super().__init__(config)
         models = [self._build(config) for _ in range(config.n_members)]
-        self.model = models[0] if len(models) == 1 else Ensemble(models)
+        self.model: Any = models[0] if len(models) == 1 else Ensemble(models)
         for part in self.modules():
             if isinstance(part, BigramEmbedding):
                 part.register_buffer("keys", torch.arange(config.n_bigrams))  # saved here
@@ -108,7 +108,7 @@ class GlassformerModel(PreTrainedModel):
         if not self.config.n_ngrams:
             return None
         tokens, index = ids.unique(return_inverse=True)
-        return NgramBatch(index, self.word_ngrams[tokens].long())
+        return NgramBatch(index, cast(Tensor, self.word_ngrams)[tokens].long())
 
 
 class GlassformerForSequenceClassification(GlassformerModel):
@@ -117,7 +117,7 @@ class GlassformerForSequenceClassification(GlassformerModel):
     def _build(self, config: GlassformerConfig) -> nn.Module:
         c, v = config, config.vocab_size
         pairs = [(0, i) for i in range(c.n_bigrams)]
-        return TextClassifier(_settings(c), v, c.num_labels, c.max_position_embeddings, c.n_ngrams, pairs)
+        return TextClassifier(_settings(c), v, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams, pairs)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
@@ -171,7 +171,7 @@ class GlassformerForConditionalGeneration(GlassformerModel, GenerationMixin):
     """A translator; sources end with [EOS], and targets begin with [BOS]."""
 
     main_input_name = "input_ids"
-    _tied_weights_keys: ClassVar = {"model.src_embedding.weight": "model.tgt_embedding.weight"}
+    _tied_weights_keys: Any = {"model.src_embedding.weight": "model.tgt_embedding.weight"}  # noqa: RUF012
 
     def _build(self, config: GlassformerConfig) -> nn.Module:
         return Translator(_settings(config), config.vocab_size, config.max_position_embeddings)
@@ -212,12 +212,12 @@ class _Encoder(nn.Module):
 
     def __init__(self, wrapper: GlassformerModel) -> None:
         super().__init__()
-        self.__dict__["wrapper"] = wrapper  # not a part of this module
+        self._wrapper = (wrapper,)  # in a tuple, or it would be a part of this module
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
         """Return the memory (B, S, D)."""
         mask = None if attention_mask is None else attention_mask.bool()
-        return BaseModelOutput(last_hidden_state=self.wrapper.model.encode(input_ids, mask))
+        return BaseModelOutput(last_hidden_state=self._wrapper[0].model.encode(input_ids, mask))
 
 
 def _settings(config: GlassformerConfig) -> ModelConfig:

@@ -134,7 +134,9 @@ class HfEngine(Engine):
         pairs = list(zip(found, scores, strict=True))
         return [pairs[i : i + n_best] for i in range(0, len(pairs), n_best)]
 
-    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
         sampled = decode.temperature > 0
         filters: dict[str, Any] = {}
         if sampled:

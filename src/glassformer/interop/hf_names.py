@@ -52,19 +52,19 @@ def llama_names(model: LanguageModel) -> Named:
     """Yield the tensors of `llama` and of classes with its names: `arcee`, `starcoder2`."""
     p, kind = with_scale_folded(model), model.config.activation
     yield "model.embed_tokens.weight", p["embedding.weight"]
-    yield from _pair("model.norm", p, "decoder.norm")
+    yield from with_suffixes("model.norm", p, "decoder.norm")
     inner = {"w_gate": "gate_proj", "w_in": "up_proj", "w_out": "down_proj"}
     if model.config.norm == "layer":
         inner = {"w_in": "c_fc", "w_out": "c_proj"}
     for i in range(len(model.decoder.layers)):
         ours, theirs = f"decoder.layers.{i}", f"model.layers.{i}"
         for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            yield from _pair(f"{theirs}.self_attn.{name}", p, f"{ours}.self_attention.{name}")
+            yield from with_suffixes(f"{theirs}.self_attn.{name}", p, f"{ours}.self_attention.{name}")
         for name, other in inner.items():
             if name != "w_gate" or kind == "swiglu":
-                yield from _pair(f"{theirs}.mlp.{other}", p, f"{ours}.feed_forward.{name}")
-        yield from _pair(f"{theirs}.input_layernorm", p, f"{ours}.self_residual.norm")
-        yield from _pair(f"{theirs}.post_attention_layernorm", p, f"{ours}.feed_forward_residual.norm")
+                yield from with_suffixes(f"{theirs}.mlp.{other}", p, f"{ours}.feed_forward.{name}")
+        yield from with_suffixes(f"{theirs}.input_layernorm", p, f"{ours}.self_residual.norm")
+        yield from with_suffixes(f"{theirs}.post_attention_layernorm", p, f"{ours}.feed_forward_residual.norm")
     if "output.weight" in p:
         yield "lm_head.weight", p["output.weight"]
 
@@ -73,22 +73,22 @@ def gpt2_names(model: LanguageModel) -> Named:
     """Yield the tensors of `gpt2`, whose linear layers are transposed, and queries, keys and values one of them."""
     p = with_scale_folded(model)
     yield "transformer.wte.weight", p["embedding.weight"]
-    yield "transformer.wpe.weight", _positions(model)
-    yield from _pair("transformer.ln_f", p, "decoder.norm")
+    yield "transformer.wpe.weight", positions_of(model)
+    yield from with_suffixes("transformer.ln_f", p, "decoder.norm")
     for i in range(len(model.decoder.layers)):
         ours, theirs = f"decoder.layers.{i}", f"transformer.h.{i}"
         parts = [f"{ours}.self_attention.{name}" for name in ("q_proj", "k_proj", "v_proj")]
         yield f"{theirs}.attn.c_attn.weight", torch.cat([p[f"{part}.weight"] for part in parts]).T.contiguous()
-        yield f"{theirs}.attn.c_attn.bias", torch.cat([_bias(p, part) for part in parts])
+        yield f"{theirs}.attn.c_attn.bias", torch.cat([bias_of(p, part) for part in parts])
         for other, name in (
             ("attn.c_proj", "self_attention.o_proj"),
             ("mlp.c_fc", "feed_forward.w_in"),
             ("mlp.c_proj", "feed_forward.w_out"),
         ):
             yield f"{theirs}.{other}.weight", p[f"{ours}.{name}.weight"].T.contiguous()
-            yield f"{theirs}.{other}.bias", _bias(p, f"{ours}.{name}")
-        yield from _pair(f"{theirs}.ln_1", p, f"{ours}.self_residual.norm")
-        yield from _pair(f"{theirs}.ln_2", p, f"{ours}.feed_forward_residual.norm")
+            yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.{name}")
+        yield from with_suffixes(f"{theirs}.ln_1", p, f"{ours}.self_residual.norm")
+        yield from with_suffixes(f"{theirs}.ln_2", p, f"{ours}.feed_forward_residual.norm")
     if "output.weight" in p:
         yield "lm_head.weight", p["output.weight"]
 
@@ -110,8 +110,8 @@ def seq2seq_names(model: Translator) -> Named:
         if not tied:
             yield f"model.{stack}.embed_tokens.weight", table
         if pre_norm:
-            yield f"model.{stack}.embed_positions.weight", _positions(model)[:, order].contiguous()
-            yield from _pair(f"model.{stack}.layer_norm", p, f"{stack}.norm")
+            yield f"model.{stack}.embed_positions.weight", positions_of(model)[:, order].contiguous()
+            yield from with_suffixes(f"model.{stack}.layer_norm", p, f"{stack}.norm")
         for i in range(len(getattr(model, stack).layers)):
             yield from _seq2seq_layer(f"model.{stack}.layers.{i}", p, f"{stack}.layers.{i}")
     yield "final_logits_bias", torch.zeros(1, tables["decoder"].shape[0])
@@ -125,27 +125,27 @@ def _seq2seq_layer(theirs: str, p: Tensors, ours: str) -> Named:
         for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
             part = f"{theirs}.{other}.{'out_proj' if name == 'o_proj' else name}"
             yield f"{part}.weight", p[f"{ours}.{block}.{name}.weight"]
-            yield f"{part}.bias", _bias(p, f"{ours}.{block}.{name}")
-        yield from _pair(f"{theirs}.{other}_layer_norm", p, f"{ours}.{residual}.norm")
+            yield f"{part}.bias", bias_of(p, f"{ours}.{block}.{name}")
+        yield from with_suffixes(f"{theirs}.{other}_layer_norm", p, f"{ours}.{residual}.norm")
     for name, other in (("w_in", "fc1"), ("w_out", "fc2")):
         yield f"{theirs}.{other}.weight", p[f"{ours}.feed_forward.{name}.weight"]
-        yield f"{theirs}.{other}.bias", _bias(p, f"{ours}.feed_forward.{name}")
-    yield from _pair(f"{theirs}.final_layer_norm", p, f"{ours}.feed_forward_residual.norm")
+        yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.feed_forward.{name}")
+    yield from with_suffixes(f"{theirs}.final_layer_norm", p, f"{ours}.feed_forward_residual.norm")
 
 
-def _pair(theirs: str, p: Tensors, ours: str) -> Named:
+def with_suffixes(theirs: str, p: Tensors, ours: str) -> Named:
     """Yield a weight, and the bias if there is one."""
     for name in ("weight", "bias"):
         if f"{ours}.{name}" in p:
             yield f"{theirs}.{name}", p[f"{ours}.{name}"]
 
 
-def _bias(p: Tensors, name: str) -> Tensor:
+def bias_of(p: Tensors, name: str) -> Tensor:
     """Return the bias of a linear layer, or zeros."""
     return p.get(f"{name}.bias", torch.zeros(p[f"{name}.weight"].shape[0]))
 
 
-def _positions(model: LanguageModel | Translator) -> Tensor:
+def positions_of(model: LanguageModel | Translator) -> Tensor:
     """Return the positions that are added to the embedding, (P, D); zeros if there are none."""
     embedding = model.embedding if isinstance(model, LanguageModel) else model.tgt_embedding
     if embedding.positions is None:

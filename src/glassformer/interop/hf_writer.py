@@ -152,7 +152,7 @@ def _generation(model: Translator | LanguageModel, decode: DecodeConfig) -> Json
         settings: Json = {"do_sample": sampled, "suppress_tokens": [0, 1, 2, 4]}
         if sampled:
             settings |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
-        return settings | {"max_new_tokens": min(decode.max_new_tokens, model.max_len)}
+        return settings | {"max_length": model.max_len}  # the prompt counted, as positions end there
     return {
         "num_beams": decode.beam_size,
         "length_penalty": decode.length_penalty,

@@ -1,0 +1,159 @@
+"""Predict with onnxruntime (https://onnxruntime.ai). No torch is imported; the graphs are those of `onnx_writer.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DecodeConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.engine import Engine, Hypotheses
+from glassformer.interop.exported import ExportFacts
+from glassformer.interop.numpy_decoding import beam_search, log_softmax, sample
+from glassformer.runs.folder import TOKENIZER
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils import cpu_threads
+
+BATCH_TOKENS = 4096
+"""Tokens of a batch of a search, padding included, each counted once per hypothesis."""
+MAX_RECENT = 15
+"""Ids that are kept for n-grams: `max_ngram` is at most 16."""
+
+
+def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
+    """Return the engine of an exported folder.
+
+    Raises:
+        CheckpointError: the library cannot read a graph.
+        UsageError: it is not installed, or cannot compute on this device.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        hint = 'install it: pip install "glassformer[onnx]"'
+        raise UsageError(f"{path} needs the package onnxruntime", hint) from error
+    provider = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
+        raise UsageError("this onnxruntime cannot compute on cuda", "install onnxruntime-gpu, or use --device cpu")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = len(cpu_threads.cores()), 3
+    graphs = {}
+    for file in sorted(path.glob("*.onnx")):
+        try:
+            graphs[file.stem] = onnxruntime.InferenceSession(str(file), options, providers=[provider])
+        except Exception as error:  # the library raises classes of its own that share no base
+            raise CheckpointError(f"onnxruntime cannot read {file}: {error}", "export the run again") from error
+    return OnnxEngine(graphs, Tokenizer.load(path / TOKENIZER))
+
+
+class OnnxEngine(Engine):
+    """The graphs of a model.
+
+    Args:
+        graphs: sessions of onnxruntime by name of the file.
+        tokenizer: the tokenizer, whose n-grams spell words.
+    """
+
+    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer) -> None:
+        self._graphs, self._t = graphs, tokenizer
+
+    def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
+        return np.exp(log_softmax(self._of_text(ids, words).astype(np.float64)))[0]
+
+    def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
+        masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]
+        return self._of_text(ids, words)[0, masked].astype(np.float64)
+
+    def logits(self, ids: list[int]) -> np.ndarray:
+        return _Decoder(self._graphs["decoder_step"], np.array([ids])).logits[0]
+
+    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        decoder = _Decoder(self._graphs["decoder_step"], np.array([[self._t.bos_id, *target]]), self._memory([source]))
+        labels = np.array([*target, self._t.eos_id])
+        return np.take_along_axis(log_softmax(decoder.logits[0]), labels[:, None], axis=1)[:, 0]
+
+    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        t, found = self._t, dict[int, Hypotheses]()
+        longest_first = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        while longest_first:
+            n_rows = max(1, BATCH_TOKENS // (max(1, decode.beam_size) * (len(sources[longest_first[0]]) + 1)))
+            batch, longest_first = longest_first[:n_rows], longest_first[n_rows:]
+            decoder = _Decoder(self._graphs["decoder_step"], None, self._memory([sources[i] for i in batch]))
+            results = beam_search(
+                decoder.step, len(batch), limit, decode, n_best, t.bos_id, t.eos_id, [t.pad_id, t.bos_id]
+            )
+            found |= dict(zip(batch, results, strict=True))
+        return [found[i] for i in range(len(sources))]
+
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
+        t, decoder = self._t, _Decoder(self._graphs["decoder_step"], np.array(prompts))
+        suppress = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+        return sample(decoder.step, decoder.logits[:, -1], decode, n_new, places, t.eos_id, suppress)
+
+    def _of_text(self, ids: list[int], words: list[str]) -> np.ndarray:
+        """Return the logits of one text; an empty one is padding alone."""
+        inputs = {"input_ids": np.array([ids or [self._t.pad_id]]), "attention_mask": np.array([[1] * len(ids) or [0]])}
+        if (known := self._t.ngrams) is not None:
+            rows = [[], *(known.lookup(word) if word else [] for word in dict.fromkeys(words))]
+            index = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}
+            most = max(1, *map(len, rows)) if words else 1
+            inputs["ngram_index"] = np.array([[index[word] for word in words] or [0]])
+            inputs["ngrams"] = np.array([[*row, *[0] * (most - len(row))] for row in rows])
+        graph = self._graphs["model"]
+        return graph.run(None, {name: x.astype(np.int64) for name, x in inputs.items()})[0]
+
+    def _memory(self, sources: Sequence[list[int]]) -> dict[str, np.ndarray]:
+        """Return the keys and values of sources, which end with an end token, and the mask of their padding."""
+        longest = max(map(len, sources)) + 1
+        ids, mask = np.zeros((len(sources), longest), np.int64), np.zeros((len(sources), longest), np.int64)
+        for i, source in enumerate(sources):
+            ids[i, : len(source) + 1], mask[i, : len(source) + 1] = [*source, self._t.eos_id], 1
+        keys, values = self._graphs["encoder"].run(None, {"input_ids": ids, "attention_mask": mask})
+        return {"memory_keys": keys, "memory_values": values, "attention_mask": mask}
+
+
+class _Decoder:
+    """The step graph with the keys and values of what it has read.
+
+    Args:
+        graph: the session.
+        ids: the first tokens, (R, n); None if the first step brings them.
+        memory: inputs from the encoder, one row a sentence.
+
+    Attributes:
+        logits: those after the first tokens, (R, n, V).
+    """
+
+    def __init__(self, graph: Any, ids: np.ndarray | None, memory: dict[str, np.ndarray] | None = None) -> None:
+        self._graph, self._memory = graph, memory or {}
+        shapes = {one.name: one.shape for one in graph.get_inputs()}
+        layers, _, heads, _, width = shapes["past_keys"]
+        n_rows = len(self._memory["attention_mask"]) if ids is None else len(ids)
+        self._keys = self._values = np.zeros((layers, n_rows, heads, 0, width), np.float32)
+        self._recent = np.zeros((n_rows, 0), np.int64) if "recent_ids" in shapes else None
+        self._sentences, self._of_rows = np.zeros(0, np.int64), self._memory
+        self.logits = np.zeros((0, 0, 0)) if ids is None else self._read(ids, np.arange(n_rows))
+
+    def step(self, newest: np.ndarray, rows: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+        """Return the logits (R, V) after new tokens; the arguments are those of `numpy_decoding.Step`."""
+        if not np.array_equal(rows, np.arange(self._keys.shape[1])):
+            self._keys, self._values = self._keys[:, rows], self._values[:, rows]
+            self._recent = None if self._recent is None else self._recent[rows]
+        return self._read(newest[:, None], sentences)[:, -1]
+
+    def _read(self, ids: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+        if self._memory and not np.array_equal(sentences, self._sentences):
+            mask = self._memory["attention_mask"][sentences]
+            self._of_rows = {name: x[:, sentences] for name, x in self._memory.items() if name != "attention_mask"}
+            self._of_rows["attention_mask"], self._sentences = mask, sentences
+        inputs = {"input_ids": ids.astype(np.int64), "past_keys": self._keys, "past_values": self._values}
+        recent = {} if self._recent is None else {"recent_ids": self._recent}
+        logits, self._keys, self._values = self._graph.run(None, inputs | self._of_rows | recent)
+        if self._recent is not None:
+            self._recent = np.concatenate([self._recent, ids], axis=1)[:, -MAX_RECENT:].astype(np.int64)
+        return logits

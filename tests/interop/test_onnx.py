@@ -1,0 +1,133 @@
+"""Models as ONNX graphs: the same numbers and answers in onnxruntime, and the lines of the cards."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.exports import TEXTS, WORDS, ensemble_of, printed_by_card, run_of
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.sampling import hashed_uniform as torch_uniform
+from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.interop.export import export
+from glassformer.interop.exported import load_exported
+from glassformer.interop.numpy_decoding import hashed_uniform, log_softmax
+from glassformer.interop.onnx_writer import lookup_by_halving
+from glassformer.nn.ngram_embeddings import BigramEmbedding
+
+
+def test_texts_are_classified_by_all_members_in_one_graph(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With n-grams, words that are not in the vocabulary among them, and with bigrams."""
+    run = ensemble_of(run_of("classify", monkeypatch, WORDS))
+    assert run.task.tokenizer.ngrams and run.task.tokenizer.bigrams
+    result = run.export("onnx", tmp_path / "out")
+    assert result.facts.check == {
+        "n_texts": result.facts.check and result.facts.check["n_texts"],
+        "equal_answers": 1.0,
+        "largest_difference": pytest.approx(0, abs=1e-5),
+    }
+    model = load_exported(tmp_path / "out")
+    texts = [*TEXTS, "good refund fundings of goodness badlands, 日本", "a " * 100]
+    for ours, theirs in zip(run.predict(texts), model.predict(texts), strict=True):
+        assert ours["label"] == theirs["label"]
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
+    assert model.answer_lines(model.predict("good")[0]) == run.task.report.answer_lines(run.predict("good")[0])
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == run.predict("a text")[0]["label"]
+
+
+def test_masked_tokens_are_predicted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of("pretrain", monkeypatch, WORDS)
+    run.export("onnx", tmp_path / "out")
+    texts = ["refund [MASK] the", "nothing", "[MASK] goods [MASK]", "fund [MASK] " * 30]
+    for ours, theirs in zip(
+        run.predict(texts, top_k=3), load_exported(tmp_path / "out").predict(texts, top_k=3), strict=True
+    ):
+        assert ours["filled"] == theirs["filled"]
+        for a, b in zip(ours["guesses"], theirs["guesses"], strict=True):
+            assert [one["token"] for one in a] == [one["token"] for one in b]
+            assert [one["probability"] for one in a] == pytest.approx([one["probability"] for one in b], abs=1e-5)
+    [[best]] = [[one["token"] for one in each] for each in run.predict("a [MASK] text", top_k=1)[0]["guesses"]]
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == best
+
+
+@pytest.mark.parametrize("form", [{"positions": "rotary"}, {"pre_norm": False, "norm": "rms", "positions": "learned"}])
+def test_a_translator_searches_as_its_run(
+    form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the limit of length ends a search, and in all of the n best."""
+    run = run_of("translate", monkeypatch, **form)
+    result = run.export("onnx", tmp_path / "out")
+    assert result.facts.check is not None and result.facts.check["largest_difference"] < 1e-4
+    model = load_exported(tmp_path / "out")
+    for options in ({"beam_size": 1}, {"beam_size": 3, "n_best": 3}, {"beam_size": 4, "max_new_tokens": 3}):
+        ours, theirs = (one.predict(TEXTS, **options) for one in (run, model))
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
+            for x, y in zip(a.get("n_best", []), b.get("n_best", []), strict=True):
+                assert x.pop("score") == pytest.approx(y.pop("score"), abs=1e-3)
+            assert a == b
+    with pytest.raises(UsageError, match="does not sample"):
+        model.predict("a", sample=True)
+    written = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    assert written.startswith(run.predict("a text", beam_size=1)[0]["translation"][:5].strip())
+
+
+@pytest.mark.parametrize("form", [{"max_ngram": 3, "positions": "rotary"}, {"positions": "sinusoidal"}], ids=str)
+def test_a_language_model_continues_and_samples_as_its_run(
+    form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also beyond its context of 24 tokens, with every filter, and the same whatever texts come with it."""
+    run = run_of("lm", monkeypatch, **form)
+    result = run.export("onnx", tmp_path / "out")
+    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1
+    model = load_exported(tmp_path / "out")
+    for options in (
+        {"temperature": 0.0, "max_new_tokens": 60},
+        {"max_new_tokens": 30, "decode_seed": 3},
+        {"max_new_tokens": 10, "top_k": 4, "temperature": 1.5},
+        {"max_new_tokens": 10, "top_p": 0.7, "min_p": 0.05},
+    ):
+        assert model.predict(TEXTS, **options) == run.predict(TEXTS, **options)
+    assert [*model.predict_stream(iter(TEXTS), max_new_tokens=9)] == run.predict(TEXTS, max_new_tokens=9)
+
+
+def test_pairs_are_found_by_halving() -> None:
+    for n in (1, 2, 3, 7, 8, 100):
+        pairs = [divmod(int(key), 40) for key in np.random.default_rng(n).choice(1600, n, replace=False)]
+        part = BigramEmbedding(pairs, 40, 4, 1.0)
+        ids = torch.cat([torch.tensor(pairs).flatten(), torch.randint(0, 40, (200,))])[None]
+        expected = part.lookup_ids(ids)
+        assert torch.equal(lookup_by_halving(part)(ids), expected) and bool((expected > 0).any())
+
+
+def test_random_numbers_and_log_probabilities() -> None:
+    for seed, row, position in ((0, 0, 1), (2**32 - 1, 7, 1000), (5, 123_456, 3)):
+        assert hashed_uniform(seed, row, position) == torch_uniform(seed, torch.tensor([row]), position).item()
+    assert log_softmax(np.array([[0.0, 0.0]]))[0, 0] == pytest.approx(math.log(0.5))
+    with pytest.raises(DivergedError):
+        log_softmax(np.array([[np.nan, 0.0]]))
+
+
+def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from glassformer.interop import exported, onnx_writer
+    from glassformer.interop.onnx_engine import load_engine
+
+    monkeypatch.setattr(onnx_writer, "_graph", lambda *_: b"not a graph")
+    run = run_of("lm", monkeypatch)
+    monkeypatch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+    export(run, "onnx", tmp_path / "out")
+    facts = load_exported(tmp_path / "out").facts
+    with pytest.raises(CheckpointError, match=r"decoder_step\.onnx"):
+        load_engine(tmp_path / "out", facts, "cpu")
+    with pytest.raises(UsageError, match="cannot compute on cuda"):
+        load_engine(tmp_path / "out", facts, "cuda")
+    assert DecodeConfig(**facts.decode) == run.task.config.decode and exported.FACTS == "glassformer.json"
