@@ -6,13 +6,17 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import glassformer
 from glassformer.cli.main import main
+from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.cached import answers_equal, cache_folder
+from glassformer.interop.exported import FACTS, ExportFacts
 
 TEXTS = ["[en_US] March 5, 2021", "", "[de_DE] 5. März 2021"]
 
@@ -20,7 +24,7 @@ TEXTS = ["[en_US] March 5, 2021", "", "[de_DE] 5. März 2021"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "dates"
-    glassformer.train("dates", out=out, steps=30, n_dates=400)
+    glassformer.train("dates", out=out, steps=30, n_dates=400, precision="fp32")  # bf16 answers otherwise
     return out
 
 
@@ -62,7 +66,8 @@ def test_prediction_with_an_exported_model_imports_no_torch(exported: Path) -> N
 
 def test_targets_are_listed_with_what_is_in_the_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(run)]) == 0
-    assert "ctranslate2  yes          Transformer" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(r"ctranslate2 +exact +Transformer ", shown) and re.search(r"gguf +no .*no translator", shown)
     assert main(["export", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ctranslate2"]["architecture"] == "Transformer"
 
@@ -84,7 +89,11 @@ def test_a_dry_run_names_what_would_be_written(run: Path, capsys: pytest.Capture
         (["RUN", "OUT"], "none is named"),
         (["RUN", "--to", "ctranslate2"], "takes a run and a new folder"),
         (["RUN", "RUN", "--to", "ctranslate2"], "is not empty"),
-        (["RUN", "OUT", "--to", "onnx"], "onnx"),
+        (["RUN", "OUT", "--to", "torchscript"], "torchscript"),
+        (["RUN", "OUT", "--to", "gguf"], "gguf holds no translator"),
+        (["RUN", "OUT", "--to", "hf", "--native"], "transformers itself has no class"),
+        (["RUN", "OUT", "--to", "onnx", "--quantization", "int8"], "onnx is not written with quantization"),
+        (["RUN", "OUT", "--to", "onnx", "--bake"], "no character n-grams"),
         (["RUN", "OUT", "--to", "ctranslate2", "--member", "2"], "there is no member 2"),
     ],
     ids=str,
@@ -110,3 +119,60 @@ def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
     (damaged / "model.bin").write_bytes(b"x")
     assert main(["predict", str(damaged), "a"]) == CheckpointError.exit_code
     assert "model.bin" in capsys.readouterr().err
+
+
+def test_an_engine_is_exported_once_and_then_answers_by_itself(
+    run: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run of another model has another export; settings under which answers may differ are left to torch."""
+
+    def engine_of(*options: str) -> str:
+        capsys.readouterr()
+        assert main(["predict", str(run), TEXTS[0], *options]) == 0
+        out, err = capsys.readouterr()
+        lines.append(out)
+        assert err.count("exporting") == (options == ("--engine", "ctranslate2") and not exists)
+        return err.rsplit("answered by ", 1)[1].split(",")[0]
+
+    lines: list[str] = []
+    exists = False
+    assert engine_of() == "torch" and not (run / "exports").exists()
+    assert engine_of("--engine", "ctranslate2") == "ctranslate2"
+    exists = True
+    [folder] = (run / "exports").iterdir()
+    facts = json.loads((folder / FACTS).read_bytes())
+    assert engine_of("--engine", "ctranslate2") == "ctranslate2"
+    assert engine_of() == ("ctranslate2" if facts["check"]["equal_answers"] == 1 else "torch")
+    assert engine_of("--engine", "torch") == engine_of("--precision", "fp32") == "torch"
+    assert len(set(lines)) == 1
+    for options in (["--engine", "ctranslate2", "--precision", "fp32"], ["--engine", "ctranslate2", "--device", "mps"]):
+        assert main(["predict", str(run), "a", *options]) == UsageError.exit_code
+    assert main(["predict", f"{run},{run}", "a", "--engine", "onnx"]) == UsageError.exit_code
+    assert main(["predict", str(folder), "a", "--engine", "onnx"]) == UsageError.exit_code
+    manifest = run / "model" / "manifest.json"
+    before = cache_folder(run, "ctranslate2")
+    saved = manifest.read_bytes()
+    try:
+        manifest.write_bytes(saved + b" ")
+        assert cache_folder(run, "ctranslate2") != before == folder
+    finally:
+        manifest.write_bytes(saved)
+
+
+def test_an_export_answers_for_its_run_only_where_nothing_may_differ() -> None:
+    checked = {"n_texts": 100, "equal_answers": 1.0, "largest_difference": 1e-6}
+    facts = ExportFacts("ctranslate2", "", "", "translator", "run", 9, 9, "float32", {}, check=checked)
+    lm, onnx = replace(facts, kind="language_model"), replace(facts, target="onnx")
+    greedy, sampled, several = DecodeConfig(temperature=0.0), DecodeConfig(), DecodeConfig(n_best=2)
+    assert answers_equal(facts, sampled) and answers_equal(onnx, several) and answers_equal(lm, greedy)
+    assert answers_equal(replace(lm, target="onnx"), sampled)
+    assert not answers_equal(facts, several) and not answers_equal(lm, sampled)
+    assert not answers_equal(onnx, DecodeConfig(sample=True))
+    assert not answers_equal(replace(facts, check=None), greedy)
+    assert not answers_equal(replace(facts, check=checked | {"equal_answers": 0.99}), greedy)
+
+
+def test_a_dry_run_of_training_names_the_libraries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        glassformer.train("dates", out=tmp_path / "run", n_dates=200, dry_run=True)
+    assert "ctranslate2 (exact), hf (exact), onnx (exact); gguf holds no translator" in caplog.text

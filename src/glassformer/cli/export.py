@@ -30,6 +30,8 @@ class ExportArguments:
     """Model of an ensemble to export, counted from 1."""
     native: bool = False
     """With --to hf: refuse what needs a class that Glassformer registers."""
+    bake: bool = False
+    """Fold character n-grams into the embeddings of words first; words that are not in the vocabulary lose them."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
     dry_run: bool = False
@@ -71,6 +73,7 @@ def run(argv: Sequence[str]) -> int:
         quantization=arguments.quantization,
         member=arguments.member,
         native=arguments.native,
+        bake=arguments.bake,
         license=arguments.license,
         dry_run=arguments.dry_run,
     )
@@ -83,15 +86,9 @@ def run(argv: Sequence[str]) -> int:
     )
     for note in facts.notes:
         console.write(f"note     {note}")
-    if facts.check is not None:
-        share, difference = 100 * facts.check["equal_answers"], facts.check["largest_difference"]
-        console.write(
-            f"check    {facts.check['n_texts']} validation texts: {share:.1f}% equal answers, "
-            f"largest difference {difference:.1e}"
-        )
+    if not arguments.dry_run:
+        console.write(f"check    {result.check_text()}")
         console.write(f'use it:  glassformer predict {result.out} "…"')
-    elif not arguments.dry_run:
-        console.write(f"check    {result.not_checked}")
     return 0
 
 

@@ -18,9 +18,10 @@ from typing import Any, Literal
 import tyro
 
 from glassformer.cli import flags
-from glassformer.config import DecodeConfig
+from glassformer.config import Config, DecodeConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.interop.exported import is_exported
+from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,9 @@ class PredictArguments:
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
     """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
     (of weights) and int8 on CPUs only."""
+    engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
+    """What computes: torch, or a library that the run is exported for at the first use (auto: such an export, if
+    there is one whose answers were all equal to the run's; else torch)."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -58,6 +62,8 @@ def run(argv: Sequence[str]) -> int:
     if is_exported(Path(words[0])):
         return _predict_exported(words, flag_args)
     paths = flags.run_folders(words[0])
+    if (exported := _export_of(paths, flag_args)) is not None:
+        return _predict_exported([str(exported), *words[1:]], flag_args)
     arguments, _, options = flags.parse_for_run(PredictArguments, flag_args, paths[0], "predict")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
@@ -66,8 +72,42 @@ def run(argv: Sequence[str]) -> int:
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
+    logger.info(f"answered by torch, {trained.precision}")
     answers = trained.predict_stream(texts or stdin_lines(), **options)
     return _write(answers, trained.task.report.answer_lines, arguments.json)
+
+
+def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
+    """Return the export that answers for a run, made if an engine is named; None if torch answers.
+
+    Raises:
+        UsageError: an engine is named that cannot hold the run, or is not installed.
+    """
+    from glassformer.interop.cached import cache_folder, find_equal
+
+    folder = RunFolder(paths[0])
+    if not folder.exports.is_dir() and not any(flag.startswith("--engine=") for flag in flag_args):
+        return None
+    config = folder.read_config() if folder.resumable else Config()
+    start = PredictArguments(decode=config.decode)
+    arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}", start)
+    by_torch = arguments.device not in ("auto", "cpu") or arguments.precision is not None
+    if arguments.engine == "torch" or (arguments.engine == "auto" and by_torch):
+        return None
+    if arguments.engine == "auto":
+        return find_equal(paths, arguments.decode)
+    if by_torch:
+        raise UsageError(f"--engine {arguments.engine} computes in fp32 on cpu", "leave out --device and --precision")
+    if len(paths) > 1:
+        raise UsageError(f"--engine {arguments.engine} takes one run, {len(paths)} came", "use --engine torch")
+    exported = cache_folder(paths[0], arguments.engine)
+    if not is_exported(exported):
+        from glassformer.api import load
+
+        logger.info(f"exporting {paths[0]} for {arguments.engine}, once")
+        result = load(paths[0], device="cpu").export(arguments.engine, exported)
+        logger.info(f"check: {result.check_text()}")
+    return exported
 
 
 def _predict_exported(words: list[str], flag_args: list[str]) -> int:
@@ -79,6 +119,8 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     if arguments.precision is not None:
         raise UsageError("the precision of an exported model is chosen at export", "leave out --precision")
     model = load_exported(path, arguments.device)
+    if arguments.engine not in ("auto", model.facts.target):
+        raise UsageError(f"{path} was exported for {model.facts.target}, not {arguments.engine}", "leave out --engine")
     start = PredictArguments(decode=model.config.decode)
     arguments = flags.parse(PredictArguments, flag_args, f"predict {path}", start)
     options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)

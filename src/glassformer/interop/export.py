@@ -12,6 +12,8 @@ from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.ensemble_member import with_member
+from glassformer.interop.bake import BakedRun
+from glassformer.interop.bake import bake as fold_ngrams
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
@@ -55,6 +57,13 @@ class Export:
     facts: ExportFacts
     not_checked: str = ""
 
+    def check_text(self) -> str:
+        """Return the result of the comparison in words."""
+        if (check := self.facts.check) is None:
+            return self.not_checked
+        share, difference = 100 * check["equal_answers"], check["largest_difference"]
+        return f"{check['n_texts']} validation texts: {share:.1f}% equal answers, largest difference {difference:.1e}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
         return {"out": str(self.out), **asdict(self.facts), "not_checked": self.not_checked}
@@ -79,6 +88,7 @@ def export(
     quantization: str | None = None,
     member: int | None = None,
     native: bool = False,
+    bake: bool = False,
     license: str | None = None,
     dry_run: bool = False,
 ) -> Export:
@@ -91,6 +101,7 @@ def export(
         quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
         member: which model of an ensemble, counted from 1.
         native: of Hugging Face's transformers only classes that it has itself.
+        bake: fold character n-grams into words first, so that the inputs are token ids alone.
         license: the identifier of a licence, for the card.
         dry_run: choose, and write nothing.
 
@@ -99,16 +110,14 @@ def export(
         ResourceError: the disk is full, or cannot be written.
     """
     out = Path(out)
-    if RunFolder(out).not_empty:
-        raise UsageError(f"{out} is not empty", "name a new folder")
-    if target not in TARGETS:
-        raise UsageError(f"there is no target {target!r}", f"there are {', '.join(TARGETS)}")
-    if quantization not in (None, *QUANTIZATIONS[target]):
-        hint = f"there are {', '.join(QUANTIZATIONS[target])}" if QUANTIZATIONS[target] else "leave out --quantization"
-        raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
-    choice = choose(run.task.explain_as, run.task.config, _n_exported(run, member), target, native)
+    _check_arguments(target, out, quantization)
     model = (run if member is None else with_member(cast(Any, run), member)).model.eval()
-    task, facts = run.task, _facts(run, target, choice, model, quantization)
+    if bake:
+        run = fold_ngrams(run.path, run.task, model)
+        model = run.model
+    task = run.task
+    choice = choose(task.explain_as, task.config, len(members_of(model)), target, native)
+    facts = _facts(run, target, choice, model, quantization)
     if dry_run:
         return Export(out, facts, "nothing was written")
     report, evaluation = task.report, RunFolder(run.path).read_evaluation()
@@ -126,6 +135,16 @@ def export(
         update_sealed_folder(out, KIND, described(facts))
         checked = ""
     return Export(out, facts, checked)
+
+
+def _check_arguments(target: Target, out: Path, quantization: str | None) -> None:
+    if RunFolder(out).not_empty:
+        raise UsageError(f"{out} is not empty", "name a new folder")
+    if target not in TARGETS:
+        raise UsageError(f"there is no target {target!r}", f"there are {', '.join(TARGETS)}")
+    if quantization not in (None, *QUANTIZATIONS[target]):
+        hint = f"there are {', '.join(QUANTIZATIONS[target])}" if QUANTIZATIONS[target] else "leave out --quantization"
+        raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
 
 
 def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, bytes]]:
@@ -154,6 +173,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     """Return the description of the folder, before it is compared with the run."""
     notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
     notes += choice.notes
+    notes += [run.note] if isinstance(run, BakedRun) else []
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
     c = run.task.config
     return ExportFacts(

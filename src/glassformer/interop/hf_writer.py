@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
+from glassformer.interop.bake import word_ngrams
 from glassformer.interop.choose import HF_CLASSES
 from glassformer.interop.hf_names import gpt2_names, llama_names, registered_names, seq2seq_names
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
@@ -87,12 +88,8 @@ def _registered_config(model: nn.Module, tokenizer: Tokenizer, labels: Sequence[
 
 def _word_ngrams(model: nn.Module, tokenizer: Tokenizer) -> Tensor | None:
     """Return the n-grams of each token of the vocabulary, (V, G), zeros behind them; None if the model has none."""
-    if not isinstance(model, TextEncoder) or model.ngrams is None or tokenizer.ngrams is None:
-        return None
-    words = [f"<{word}>" for word in tokenizer.vocabulary()]
-    rows = [tokenizer.ngrams.lookup(word) if i > tokenizer.mask_id else [] for i, word in enumerate(words)]
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.int32)
+    has_ngrams = isinstance(model, TextEncoder) and model.ngrams is not None
+    return word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
 
 
 def _llama_config(model: LanguageModel, model_type: str) -> Json:
@@ -165,10 +162,8 @@ def _generation(model: Translator | LanguageModel, decode: DecodeConfig) -> Json
 
 def _tokenizer_json(tokenizer: Tokenizer, ends: bool) -> bytes:
     """Return the tokenizer's file, without entries that are no tokens; `ends` adds [EOS] to every text."""
-    data = json.loads(tokenizer.to_json())
-    if tokenizer.ngrams or tokenizer.bigrams:
-        vocab = data["model"]["vocab"]
-        data["model"]["vocab"] = {token: id for token, id in vocab.items() if id < tokenizer.vocab_size}
+    tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
+    data = json.loads(tokens_alone.to_json())
     if ends:
         text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": EOS, "type_id": 0}}
         second = [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": EOS, "type_id": 1}}]

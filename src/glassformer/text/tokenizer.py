@@ -86,6 +86,13 @@ class Tokenizer:
             more += trained._common_bigrams(texts, config.bigrams)
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
+    def without_ngrams(self) -> Tokenizer:
+        """Return the tokenizer of the same tokens alone, without n-grams and pairs."""
+        data = json.loads(self.to_json())
+        vocabulary = data["model"]["vocab"]
+        data["model"]["vocab"] = {token: id for token, id in vocabulary.items() if id < self.vocab_size}
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(data)))
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without special tokens around them."""
         return self.encode_batch([text])[0]

@@ -14,6 +14,7 @@ from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
+from glassformer.interop.choose import summary
 from glassformer.models.build import d_ff_of
 from glassformer.runs.records import SplitRecord
 from glassformer.tasks import Task
@@ -26,7 +27,8 @@ from glassformer.utils.formatting import counted, duration, percent
 class Preflight:
     """Facts before step 1. FLOPs are of one training step a real token (forward × 3); bytes, seconds.
 
-    `splits` are the parts of the data as the model sees them, the test part's answers apart.
+    `splits` are the parts of the data as the model sees them, the test part's answers apart; `exports` are the
+    libraries that can hold the model.
     """
 
     n_parameters: int
@@ -41,6 +43,7 @@ class Preflight:
     seconds_per_epoch: float
     estimated_seconds: float
     splits: dict[str, SplitRecord]
+    exports: str
     warnings: list[str]
 
     def lines(self) -> list[str]:
@@ -52,6 +55,7 @@ class Preflight:
             f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; "
             f"{self.truncated_rate:.1%} of texts truncated{dropped}; {self.padding:.1%} padding",
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
+            f"export      {self.exports}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
         ]
@@ -99,6 +103,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
         splits=(splits := describe_splits(run)),
+        exports=summary(run.task.explain_as, config),
         warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
     )
 

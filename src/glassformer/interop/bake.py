@@ -1,0 +1,109 @@
+"""Fold character n-grams into the embeddings of words, for an export whose inputs are token ids alone.
+
+The n-grams of a word in the vocabulary are always the same, so their mean is added to the word's own embedding once and
+for all. A word that is not in the vocabulary loses its spelling; what that costs is measured on the validation split.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.errors import DataError, UsageError
+from glassformer.models import MaskedLanguageModel
+from glassformer.models.ensemble import members_of
+from glassformer.models.text_encoder import TextEncoder
+from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.tasks import Task
+from glassformer.text.tokenizer import Tokenizer
+
+
+@dataclass
+class BakedRun:
+    """A run without n-grams.
+
+    Attributes:
+        path: folder of the run.
+        task: the task, whose tokenizer has no n-grams.
+        model: the model, whose embeddings hold them.
+        note: the score on the validation split before and after, or why there is none.
+    """
+
+    path: Path
+    task: Task
+    model: nn.Module
+    note: str
+
+
+def bake(path: Path, task: Task, model: nn.Module) -> BakedRun:
+    """Return a copy of a run whose words need no n-grams.
+
+    Args:
+        path: folder of the run.
+        task: its task.
+        model: its model or ensemble, which is not changed.
+
+    Raises:
+        UsageError: it has no n-grams, or has what cannot be folded into embeddings of single words.
+    """
+    ngrams, text = task.tokenizer.ngrams, task.config.text
+    if ngrams is None:
+        raise UsageError("this model has no character n-grams to fold into words", "leave out --bake")
+    if task.tokenizer.bigrams:
+        message = f"pairs of words cannot be folded into words: text.bigrams {text.bigrams}"
+        raise UsageError(message, "leave out --bake, or train with --text.bigrams 0")
+    if any(ngrams.looks_ahead):
+        message = "n-grams of a script without spaces depend on the next characters, and cannot be folded into words"
+        raise UsageError(message, "leave out --bake, or train with --text.ngrams 0")
+    baked = copy.deepcopy(model).eval()
+    table = word_ngrams(task.tokenizer)
+    for member in members_of(baked):
+        _fold(cast(TextEncoder, member), table)
+    config = replace(task.config, text=replace(text, ngrams=0))
+    if isinstance(members_of(baked)[0], MaskedLanguageModel):  # its projection keeps the embeddings as they were
+        config = replace(config, model=replace(config.model, tie_embeddings=False))
+        for member in members_of(baked):
+            cast(Any, member).config = config.model
+    without = type(task)(config, task.tokenizer.without_ngrams(), task.label_names)
+    return BakedRun(path, without, baked, _scores(task, model, without, baked))
+
+
+def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
+    """Return the n-grams of each token of a vocabulary, (V, G), zeros behind them."""
+    assert tokenizer.ngrams is not None
+    words = [f"<{word}>" for word in tokenizer.vocabulary()]
+    rows = [tokenizer.ngrams.lookup(word) if i > tokenizer.mask_id else [] for i, word in enumerate(words)]
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+
+
+@torch.no_grad()
+def _fold(model: TextEncoder, table: torch.Tensor) -> None:
+    """Add the n-grams to the embeddings of one model, in place."""
+    assert model.ngrams is not None
+    if isinstance(model, MaskedLanguageModel) and model.output is None:
+        model.output = nn.Linear(*reversed(model.embedding.weight.shape), bias=False)
+        model.output.weight.copy_(model.embedding.weight)
+    index = torch.arange(len(table))[None]
+    model.embedding.weight += model.ngrams(NgramBatch(index, table))[0] / model.embedding.scale
+    model.ngrams = None
+
+
+def _scores(task: Task, model: nn.Module, without: Task, baked: nn.Module) -> str:
+    """Return the metric on the validation split before and after."""
+    try:
+        valid = load_text_data(task.schema, task.config.data).valid
+    except (DataError, UsageError) as error:
+        return f"n-grams were folded into words, and the validation split is not there to score that: {error.message}"
+    scores = [
+        one.validate(its, one.encode(valid, training=False), valid)[one.metric]
+        for one, its in ((task, model), (without, baked))
+    ]
+    before, after = (f"{score:.4f}" for score in scores)
+    return f"n-grams were folded into words: {task.metric} on the validation split was {before}, and is {after}"
