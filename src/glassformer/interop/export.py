@@ -12,8 +12,7 @@ from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.ensemble_member import with_member
-from glassformer.interop.bake import BakedRun
-from glassformer.interop.bake import bake as fold_ngrams
+from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
@@ -80,50 +79,55 @@ def targets_of(run: Exportable, member: int | None = None) -> dict[Target, Choic
     return found
 
 
-def export(
-    run: Exportable,
-    target: Target,
-    out: Path,
-    *,
-    quantization: str | None = None,
-    member: int | None = None,
-    native: bool = False,
-    bake: bool = False,
-    license: str | None = None,
-    dry_run: bool = False,
-) -> Export:
+@dataclass(frozen=True)
+class ExportOptions:
+    """Choices of an export.
+
+    Attributes:
+        quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
+        member: which model of an ensemble, counted from 1; None for all.
+        native: of Hugging Face's transformers only classes that it has itself.
+        bake: fold character n-grams into words first, so that the inputs are token ids alone.
+        license: the identifier of a licence, for the card.
+        dry_run: choose, and write nothing.
+    """
+
+    quantization: str | None = None
+    member: int | None = None
+    native: bool = False
+    bake: bool = False
+    license: str | None = None
+    dry_run: bool = False
+
+
+def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export:
     """Write a run in the form of another library, and compare what was written with the run.
 
     Args:
         run: a loaded run.
         target: the library.
         out: a new or empty folder; written whole or not at all.
-        quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
-        member: which model of an ensemble, counted from 1.
-        native: of Hugging Face's transformers only classes that it has itself.
-        bake: fold character n-grams into words first, so that the inputs are token ids alone.
-        license: the identifier of a licence, for the card.
-        dry_run: choose, and write nothing.
+        options: fields of `ExportOptions`.
 
     Raises:
         UsageError: the library cannot hold this model, or is not installed; or `out` is not empty.
         ResourceError: the disk is full, or cannot be written.
     """
-    out = Path(out)
-    _check_arguments(target, out, quantization)
-    model = (run if member is None else with_member(cast(Any, run), member)).model.eval()
-    if bake:
-        run = fold_ngrams(run.path, run.task, model)
+    out, o = Path(out), ExportOptions(**options)
+    _check_arguments(target, out, o.quantization)
+    model = (run if o.member is None else with_member(cast(Any, run), o.member)).model.eval()
+    if o.bake:
+        run = bake(run.path, run.task, model)
         model = run.model
     task = run.task
-    choice = choose(task.explain_as, task.config, len(members_of(model)), target, native)
-    facts = _facts(run, target, choice, model, quantization)
-    if dry_run:
+    choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
+    facts = _facts(run, target, choice, model, o.quantization)
+    if o.dry_run:
         return Export(out, facts, "nothing was written")
     report, evaluation = task.report, RunFolder(run.path).read_evaluation()
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        text = card(facts, report, evaluation, license, task.tokenizer.ngrams is not None)
+        text = card(facts, report, evaluation, o.license, task.tokenizer.ngrams is not None)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     files = {TOKENIZER: [task.tokenizer.to_json().encode("utf-8")]}
