@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
+from benchmarks.speed.engines import run_engines
 from benchmarks.speed.imdb import run_imdb
 from benchmarks.speed.options import Options, read_options
 from benchmarks.speed.quality import run_quality
@@ -31,6 +32,7 @@ RUN: dict[str, Callable[[Options], Section]] = {
     "g": run_startup,
     "h": run_ranks,
     "i": run_quality,
+    "j": run_engines,
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.workloads import WORKLOADS, Workload, tiny
 
-PARTS = (*WORKLOADS, "d", "e", "f", "g", "h", "i")
+PARTS = (*WORKLOADS, "d", "e", "f", "g", "h", "i", "j")
 
 DESCRIPTION = """\
 How fast glassformer is beside others, on this machine: one table on stdout (markdown), everything measured in JSON.
@@ -26,6 +26,7 @@ parts:
   g   the first answer of `glassformer predict` from a cold start
   h   ours in a, b, c in as many processes as cores, against one process of as many threads
   i   training seconds to validation BLEU 30 on Multi30k and to 1.60 nats on tiny Shakespeare (data as for e)
+  j   a translator answered by torch and by the libraries it is exported to (--checkpoint; else trained on dates)
 
 Repeats are interleaved: every row is measured once before any is measured again. A row during which other processes
 took more than a tenth of a core is not shown. Peers live in environments of their own: make bench-peers."""
@@ -98,7 +99,11 @@ def read_options(argv: list[str] | None = None) -> Options:
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for a quiet machine (60)")
     parser.add_argument("--tiny", action="store_true", help="models and texts of no use, to try the harness in seconds")
     parser.add_argument("--sentences", type=int, default=2000, help="sentences of part d in bulk (2000)")
-    parser.add_argument("--checkpoint", type=Path, help="part d: a translator's run folder instead of random weights")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="parts d and j: a translator's run folder, instead of random weights or a short training",
+    )
     parser.add_argument("--whole", action="store_true", help="part e: train the tutorial's model to the end, too")
     parser.add_argument(
         "--json", type=Path, help="file for everything measured; its parts that are not measured now stay"

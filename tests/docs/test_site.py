@@ -16,6 +16,9 @@ from glassformer.config.recipes import recipe_names
 from glassformer.config.validation import section_fields
 from glassformer.errors import GlassformerError
 from glassformer.explain.capture.sites import OPERATIONS, SITES
+from glassformer.interop.card_examples import example_of
+from glassformer.interop.choose import REGISTERED
+from glassformer.interop.exported import ExportFacts
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -105,3 +108,29 @@ def test_every_section_of_a_configuration_has_its_tables() -> None:
             assert f"\n## {f.name}\n" in text
             inner = [g.name for g in fields(section) if is_dataclass(getattr(section, g.name))]
             assert all(f"\n### {f.name}.{name}\n" in text for name in inner)
+
+
+@pytest.mark.parametrize(
+    ("page", "target", "kind", "architecture", "spelled"),
+    [
+        ("ctranslate2", "ctranslate2", "translator", "", False),
+        ("ctranslate2", "ctranslate2", "language_model", "", False),
+        ("transformers", "hf", "classifier", REGISTERED["classifier"], False),
+        ("transformers", "hf", "masked_language_model", REGISTERED["masked_language_model"], False),
+        ("transformers", "hf", "language_model", "GPT2LMHeadModel", False),
+        ("transformers", "hf", "translator", "PegasusForConditionalGeneration", False),
+        ("onnx", "onnx", "classifier", "", False),
+        ("onnx", "onnx", "classifier", "", True),
+        ("onnx", "onnx", "masked_language_model", "", False),
+        ("onnx", "onnx", "language_model", "", False),
+        ("onnx", "onnx", "translator", "", False),
+        ("llama-cpp", "gguf", "language_model", "", False),
+    ],
+)
+def test_the_lines_of_a_page_of_exports_are_those_of_the_cards(
+    page: str, target: str, kind: str, architecture: str, spelled: bool
+) -> None:
+    """Tests in tests/interop run the lines of the cards."""
+    facts = ExportFacts(target, architecture, "", kind, "", 512, 512, "float32", {})
+    text = (ROOT / "docs" / "how-to" / "export" / f"{page}.md").read_text(encoding="utf-8")
+    assert f"```python\n{example_of(facts, spelled).rstrip()}\n```" in text
