@@ -62,7 +62,9 @@ def word_data(task: str) -> TextData:
     """Return texts whose words share n-grams."""
     words = np.array("refund refunds refunding funding fund good goods goodness badly bad the and".split())
     texts = [" ".join(np.random.default_rng(i).choice(words, 3 + i % 7)) for i in range(60)]
-    labels = ["good" if "good" in text else "bad" for text in texts] if task == "classify" else None
+    labels: list[str] | None = ["good" if "good" in text else "bad" for text in texts]
+    if task != "classify":
+        labels = [text[::-1] for text in texts] if task == "translate" else None
     parts = (slice(0, 36), slice(36, 48), slice(48, 60))
     splits = [Split(texts[part], labels and labels[part], "words") for part in parts]
     return TextData(*splits)

@@ -8,6 +8,7 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from tests.browser.models import subject_of
 from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, printed_by_card, random_model, run_of
@@ -162,3 +163,15 @@ def test_every_form_is_held_and_the_license_is_never_guessed(monkeypatch: pytest
         assert ("license: cc-by-4.0" in card) == (license is not None) and card.startswith(
             "---\nlibrary_name: ctranslate2"
         )
+
+
+def test_the_tokenizer_decodes_bytes_without_glassformer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A character that training did not see is spelled in bytes, which no decoder may leave out."""
+    run = run_of("translate", monkeypatch, {"tokenizer": "bpe", "vocab_size": 300})
+    export(run, "ctranslate2", tmp_path / "out")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    theirs.encode_special_tokens = True
+    for text in (*TEXTS, "zebra 😀", "<0x41>"):
+        ids = run.task.tokenizer.encode(text)
+        assert theirs.encode(text, add_special_tokens=False).ids == ids
+        assert theirs.decode(ids) == run.task.tokenizer.decode(ids)

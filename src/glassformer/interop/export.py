@@ -17,6 +17,7 @@ from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.exported import FACTS, KIND, ExportFacts
+from glassformer.interop.tokenizer_file import tokenizer_file
 from glassformer.models.ensemble import members_of
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
@@ -130,7 +131,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         text = card(facts, report, evaluation, o.license, task.tokenizer.ngrams is not None)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
-    files = {TOKENIZER: [task.tokenizer.to_json().encode("utf-8")]}
+    files = {TOKENIZER: [tokenizer_file(task.tokenizer)]}
     files |= {name: [data] for name, data in _written(task, model, facts)}
     write_sealed_folder(out, KIND, files | described(facts))
     checked = check_export(task, model, out)

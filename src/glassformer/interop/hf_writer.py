@@ -19,6 +19,7 @@ from glassformer.config import DecodeConfig
 from glassformer.interop.bake import word_ngrams
 from glassformer.interop.choose import HF_CLASSES
 from glassformer.interop.hf_names import gpt2_names, llama_names, registered_names, seq2seq_names
+from glassformer.interop.tokenizer_file import tokenizer_file
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.models.ensemble import members_of
@@ -64,7 +65,8 @@ def write_hf(
     if isinstance(first, Translator | LanguageModel):
         yield "generation_config.json", _json(ids | cache | _generation(first, decode))
     yield "model.safetensors", b"".join(tensor_chunks(dict(names), {"format": "pt"}))
-    yield TOKENIZER, _tokenizer_json(tokenizer, ends=isinstance(first, Translator))
+    tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
+    yield TOKENIZER, tokenizer_file(tokens_alone, ends=isinstance(first, Translator))
     yield "tokenizer_config.json", _json(_tokenizer_config(first))
 
 
@@ -158,19 +160,6 @@ def _generation(model: Translator | LanguageModel, decode: DecodeConfig) -> Json
         "forced_eos_token_id": None,
         "suppress_tokens": [0, 2],
     }
-
-
-def _tokenizer_json(tokenizer: Tokenizer, ends: bool) -> bytes:
-    """Return the tokenizer's file, without entries that are no tokens; `ends` adds [EOS] to every text."""
-    tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
-    data = json.loads(tokens_alone.to_json())
-    if ends:
-        text, end = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": EOS, "type_id": 0}}
-        second = [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": EOS, "type_id": 1}}]
-        special = {EOS: {"id": EOS, "ids": [3], "tokens": [EOS]}}
-        template = {"single": [text, end], "pair": [text, end, *second], "special_tokens": special}
-        data["post_processor"] = {"type": "TemplateProcessing", **template}
-    return _json(data)
 
 
 def _tokenizer_config(model: nn.Module) -> Json:
