@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from glassformer.interop.card_examples import example_of
 from glassformer.interop.exported import ExportFacts
+from glassformer.report import sentences
+from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
 
@@ -18,14 +20,14 @@ LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}
 
 
 def card(
-    facts: ExportFacts, report: TaskReport, evaluation: Evaluation | None, license: str | None, spelled: bool = False
+    facts: ExportFacts, report: TaskReport, record: RunRecord | None, license: str | None, spelled: bool = False
 ) -> str:
     """Return the card.
 
     Args:
         facts: the description of the exported folder.
-        report: the report of the task, which names its score.
-        evaluation: the evaluation of the run; None if it has none.
+        report: the report of the task, which names its score and its limits.
+        record: the record of the run; None without a run folder.
         license: the identifier of a licence; it is never guessed.
         spelled: the model reads the character n-grams of words.
     """
@@ -36,15 +38,11 @@ def card(
         "tags: [glassformer]",
     ]
     head += [f"license: {license}"] if license else []
-    lines = [*head, "---", "", f"# {facts.run}", ""]
-    lines.append(
-        f"A {report.model_name} trained with Glassformer, exported for {facts.target} as `{facts.architecture}`."
-    )
-    lines += ["", f"- Weights: {facts.dtype}.", f"- Longest text: {facts.context} tokens."]
-    if evaluation is not None and (score := report.score(evaluation)).text:
-        low_to_high = " to ".join(map(score.metric.write, score.interval or []))
-        interval = f", 95% interval {low_to_high}" if low_to_high else ""
-        lines.append(f"- Score before export, {evaluation.split} split: {score.metric.name} {score.text}{interval}.")
+    trained = f" on {sentences.dataset(record)}" if record is not None else ""
+    intro = f"A {report.model_name} trained from scratch with Glassformer{trained}."
+    lines = [*head, "---", "", f"# {facts.run}", "", intro, ""]
+    lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
+    lines += _score(report, record.evaluation) if record is not None and record.evaluation is not None else []
     if facts.check:
         equal, difference = 100 * facts.check["equal_answers"], facts.check["largest_difference"]
         texts = f"{facts.check['n_texts']} validation texts"
@@ -53,6 +51,17 @@ def card(
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
+    lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens."]
     lines += ["", "```python", example_of(facts, spelled).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)
+
+
+def _score(report: TaskReport, evaluation: Evaluation) -> list[str]:
+    """Return a line with the headline score and its interval."""
+    score = report.score(evaluation)
+    if not score.text:
+        return []
+    low_to_high = " to ".join(map(score.metric.write, score.interval or []))
+    interval = f", 95% interval {low_to_high}" if low_to_high else ""
+    return [f"- Score before export, {evaluation.split} split: {score.metric.name} {score.text}{interval}."]

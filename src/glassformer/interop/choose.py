@@ -32,7 +32,7 @@ HF_CLASSES = {
 }
 """Classes of transformers, by model type."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
-_BEAM = "its beam search ends by another rule, so some translations and n-best lists differ; greedy ones do not"
+_BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,14 @@ def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
     if obstacles:
         message = f"llama.cpp has no architecture for this language model: {', '.join(obstacles)}"
         raise UsageError(message, "use --to onnx or --to hf")
-    notes = (_SAMPLED, 'llama.cpp reads "[EOS]" and other special tokens in a prompt as such')
-    notes += ("llama.cpp reads one token less than the context, so texts that are longer continue otherwise",)
+    notes = (
+        _SAMPLED,
+        '"[EOS]" and other special tokens in a prompt are read as such',
+        "texts that fill the context continue otherwise, since one token less is read",
+    )
     if architecture == "llama":
         return Choice(architecture, notes)
-    return Choice(architecture, notes, "llama.cpp computes GELU through a hyperbolic tangent")
+    return Choice(architecture, notes, "GELU is computed through a hyperbolic tangent")
 
 
 def gguf_architecture(m: ModelConfig) -> str:

@@ -19,6 +19,7 @@ from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.exported import FACTS, KIND, ExportFacts
 from glassformer.interop.tokenizer_file import tokenizer_file
 from glassformer.models.ensemble import members_of
+from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
@@ -125,10 +126,10 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     facts = _facts(run, target, choice, model, o.quantization)
     if o.dry_run:
         return Export(out, facts, "nothing was written")
-    report, evaluation = task.report, RunFolder(run.path).read_evaluation()
+    record = load_run_record(run.path) if RunFolder(run.path).resumable else None
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        text = card(facts, report, evaluation, o.license, task.tokenizer.ngrams is not None)
+        text = card(facts, task.report, record, o.license, task.tokenizer.ngrams is not None)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     files = {TOKENIZER: [tokenizer_file(task.tokenizer)]}
