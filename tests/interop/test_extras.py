@@ -17,12 +17,19 @@ BYTES = {"tokenizer": "byte-bpe", "vocab_size": 300}
 GELU = {"activation": "gelu", "positions": "rotary"}
 
 
+def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a package seem not installed, also where a part of it was imported before."""
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+
+
 @pytest.mark.parametrize(
     ("target", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxscript"), ("gguf", "gguf")]
 )
 def test_writing_needs_its_package(target: Any, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("lm", monkeypatch, BYTES, **GELU)
-    monkeypatch.setitem(sys.modules, package, None)
+    _hide(package, monkeypatch)
     with pytest.raises(UsageError, match="needs the package") as error:
         export(run, target, tmp_path / "out")
     assert error.value.hint and f'pip install "glassformer[{target}]"' in error.value.hint
@@ -34,7 +41,7 @@ def test_an_export_that_cannot_be_loaded_is_written_and_not_checked(
     target: Any, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = run_of("lm", monkeypatch, BYTES, **GELU)
-    monkeypatch.setitem(sys.modules, package, None)
+    _hide(package, monkeypatch)
     result = export(run, target, tmp_path / "out")
     assert result.facts.check is None and package in result.check_text()
     with pytest.raises(UsageError, match=f"needs the package {package}") as error:
