@@ -59,7 +59,7 @@ class CTranslate2Engine(Engine):
         kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
         # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
         # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
-        workers = len(cpu_threads.cores())
+        workers = cpu_threads.n_threads()
         try:
             return kind(
                 str(self.path), device=self.device, compute_type="default", inter_threads=workers, intra_threads=1

@@ -18,7 +18,6 @@ from glassformer.interop.engine import Engine
 from glassformer.interop.exported import ExportFacts
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils import cpu_threads
 
 FILE = "model.gguf"
 N_POSITIONS = 4
@@ -40,7 +39,8 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
     p = xllamacpp.CommonParams()
     p.model.path = str(path / FILE)
     p.n_ctx, p.n_parallel, p.warmup, p.verbosity = facts.context + 1, 1, False, -1
-    p.cpuparams.n_threads = len(cpu_threads.cores())
+    # Its threads spin while they wait for each other: beside another program two took 25 times as long as one.
+    p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
     p.n_gpu_layers = 0 if device == "cpu" else -1
     p.cache_type_k = p.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED

@@ -39,7 +39,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
     if provider not in onnxruntime.get_available_providers():
         raise UsageError("this onnxruntime cannot compute on cuda", "install onnxruntime-gpu, or use --device cpu")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = len(cpu_threads.cores()), 3
+    options.intra_op_num_threads, options.log_severity_level = cpu_threads.n_threads(), 3
     # Threads that wait without spinning: a step is short, and other work may want the cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     graphs = {}

@@ -89,6 +89,12 @@ class Threads:
         return self.now
 
 
+def n_threads() -> int:
+    """Return the threads for a library that is not torch: OMP_NUM_THREADS where it is a number, or else the cores."""
+    fixed = os.environ.get("OMP_NUM_THREADS", "")
+    return int(fixed) if fixed.isdecimal() and int(fixed) else len(cores())
+
+
 def let_go() -> None:
     """End the threads that OpenMP keeps for the thread that calls; they are started again when it computes.
 
