@@ -44,6 +44,9 @@ class CTranslate2Engine(Engine):
 
     def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
         self.path, self.facts, self.device, self._seed = path, facts, device, 0
+        # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
+        # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
+        self._workers = cpu_threads.n_threads()
         self._tokens = Tokenizer.load(path / TOKENIZER).vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
 
@@ -57,13 +60,9 @@ class CTranslate2Engine(Engine):
             raise UsageError(f"{self.path} needs the package ctranslate2", hint) from error
         ctranslate2.set_random_seed(self._seed)
         kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
-        # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
-        # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
-        workers = cpu_threads.n_threads()
+        threads = {"inter_threads": self._workers, "intra_threads": 1}
         try:
-            return kind(
-                str(self.path), device=self.device, compute_type="default", inter_threads=workers, intra_threads=1
-            )
+            return kind(str(self.path), device=self.device, compute_type="default", **threads)
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"ctranslate2 cannot read {self.path}: {error}", "export the run again") from error
 
@@ -97,9 +96,10 @@ class CTranslate2Engine(Engine):
         if decode.min_p > 0:
             raise UsageError("ctranslate2 has no min_p", "use --top-p or --top-k")
         greedy = decode.temperature == 0
-        if not greedy and decode.decode_seed != self._seed:
-            self._seed = decode.decode_seed
-            self.__dict__.pop("model", None)  # its threads take the seed when they start
+        if not greedy and (decode.decode_seed, 1) != (self._seed, self._workers):
+            # Workers take the seed when they start, and one of several would take a batch as it comes.
+            self._seed, self._workers = decode.decode_seed, 1
+            self.__dict__.pop("model", None)
         results = self.model.generate_batch(
             self._words(prompts),
             max_batch_size=BATCH_TOKENS,
