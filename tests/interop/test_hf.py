@@ -34,6 +34,7 @@ from glassformer.interop.exported import ExportFacts, load_exported
 from glassformer.interop.hf_engine import HfEngine, load_engine
 from glassformer.interop.hf_writer import write_hf
 from glassformer.models import LanguageModel, Translator
+from glassformer.text.masked import encode_masked
 from glassformer.text.tokenizer import Tokenizer
 
 KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
@@ -219,3 +220,13 @@ def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, t
                 ids = ours.encode(text)
                 assert one(text)["input_ids"] == ([*ids, 3] if ends else ids)
                 assert one.decode(ids, skip_special_tokens=True) == ours.decode(ids)
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe"])
+def test_a_mask_is_read_as_in_the_run(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = run_of("pretrain", monkeypatch, {"tokenizer": kind, "vocab_size": 300})
+    result = export(run, "hf", tmp_path / "out")
+    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in ("refund [MASK] the", "[MASK] goods [MASK], and", "the fund[MASK]"):
+        assert tokenizer(text)["input_ids"] == encode_masked(run.task.tokenizer, text)[0]

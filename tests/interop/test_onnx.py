@@ -131,3 +131,12 @@ def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match="cannot compute on cuda"):
         load_engine(tmp_path / "out", facts, "cuda")
     assert DecodeConfig(**facts.decode) == run.task.config.decode and exported.FACTS == "glassformer.json"
+
+
+def test_a_model_too_large_for_one_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from glassformer.interop import onnx_writer
+
+    monkeypatch.setattr(onnx_writer, "MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="weights of at most 1,000 bytes"):
+        export(run_of("lm", monkeypatch), "onnx", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -107,10 +107,8 @@ def check_export(task: Task, model: nn.Module, out: Path) -> CheckResult | str:
             pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
             worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)
         case _:
-            guesses = [(a["guesses"], b["guesses"]) for a, b in zip(ours, theirs, strict=True)]
-            worst = max(
-                (abs(p["probability"] - q["probability"]) for a, b in guesses for x, y in zip(a, b, strict=True)
-                 for p, q in zip(x, y, strict=True)), default=0.0)  # fmt: skip
+            pairs = zip(map(_probabilities, ours), map(_probabilities, theirs), strict=True)
+            worst = max(abs(p - q) for a, b in pairs for p, q in zip(a, b, strict=True))
     return CheckResult(len(texts), equal, float(worst))
 
 
@@ -119,6 +117,11 @@ def _with_masks(text: str) -> str:
     words = text.split()
     words[2::7] = [MASK] * len(words[2::7])
     return " ".join(words)
+
+
+def _probabilities(answer: dict[str, Any]) -> list[float]:
+    """Return the probabilities of all tokens predicted for a text."""
+    return [token["probability"] for guesses in answer["guesses"] for token in guesses]
 
 
 @torch.no_grad()

@@ -66,7 +66,8 @@ def write_hf(
         yield "generation_config.json", _json(ids | cache | _generation(first, decode))
     yield "model.safetensors", b"".join(tensor_chunks(dict(names), {"format": "pt"}))
     tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
-    yield TOKENIZER, tokenizer_file(tokens_alone, ends=isinstance(first, Translator))
+    masks = isinstance(first, MaskedLanguageModel)
+    yield TOKENIZER, tokenizer_file(tokens_alone, isinstance(first, Translator), masks)
     yield "tokenizer_config.json", _json(_tokenizer_config(first))
 
 

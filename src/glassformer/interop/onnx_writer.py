@@ -38,6 +38,8 @@ from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramCa
 from glassformer.text.tokenizer import Tokenizer
 
 OPSET = 20
+MAX_BYTES = 1_900_000_000
+"""A file of protocol buffers has at most 2 GiB."""
 Shapes = dict[str, tuple[str | int, ...]]
 """The dimensions of each input: a name for one that may have any size."""
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder_step.onnx"
@@ -51,7 +53,7 @@ def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, by
         tokenizer: its tokenizer, whose n-grams are written too.
 
     Raises:
-        UsageError: the packages onnx and onnxscript are not installed.
+        UsageError: the packages onnx and onnxscript are not installed, or the model is too large.
     """
     try:
         import onnx  # noqa: F401
@@ -59,6 +61,9 @@ def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, by
     except ImportError as error:
         hint = 'install them: pip install "glassformer[onnx]"'
         raise UsageError("writing for ONNX needs the packages onnx and onnxscript", hint) from error
+    if (size := 4 * sum(p.numel() for p in model.parameters())) > MAX_BYTES:
+        message = f"a graph in one file holds weights of at most {MAX_BYTES:,} bytes, and this model has {size:,}"
+        raise UsageError(message, "use --to hf")
     model = copy.deepcopy(model).cpu().float().eval()
     first = members_of(model)[0]
     _replace_operations(model)
