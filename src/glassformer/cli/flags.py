@@ -32,6 +32,7 @@ from glassformer.config.recipes import (
 )
 from glassformer.config.validation import chooser, kinds, refuse, sections
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.exported import is_exported
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.seeds_folder import SeedsFolder
 
@@ -174,6 +175,10 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
     """Return a run folder that exists.
 
     Of several seeds the best by validation, or with `all_seeds` the folder of all seeds.
+
+    Raises:
+        CheckpointError: there is no run here, with the names of those beside it.
+        UsageError: it is an exported model.
     """
     path = Path(word)
     if SeedsFolder(path).exists:
@@ -182,6 +187,8 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
         best = SeedsFolder(path).best.path
         logger.info(f"{path} holds several seeds; {best} is the best by validation")
         return best
+    if is_exported(path):  # other libraries call a file of theirs config.json, too
+        raise UsageError(f"{path} is an exported model, not a run", "use it with glassformer predict")
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"

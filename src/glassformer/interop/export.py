@@ -132,9 +132,11 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         text = card(facts, task.report, record, o.license, task.tokenizer.ngrams is not None)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
+    logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
     files = {TOKENIZER: [tokenizer_file(task.tokenizer)]}
     files |= {name: [data] for name, data in _written(task, model, facts)}
     write_sealed_folder(out, KIND, files | described(facts))
+    logger.info("comparing with the run")
     checked = check_export(task, model, out)
     if isinstance(checked, CheckResult):
         facts = replace(facts, check=checked.to_json())
