@@ -23,7 +23,7 @@ def test_its_answers_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "node_modules").symlink_to(PACKAGES, target_is_directory=True)
     [code] = [part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```javascript\n")[1:]]
     assert '"a text"' in code
-    texts = [text for text in [*TEXTS, "a text", "the good, bad and good"] if run.task.tokenizer.encode(text)]
+    texts = [text for text in [*TEXTS[:1], "a text", "the good, bad and good"] if run.task.tokenizer.encode(text)]
     for i, text in enumerate(texts):
         script = tmp_path / "out" / f"{i}.mjs"
         script.write_text(code.replace('"a text"', json.dumps(text)), encoding="utf-8")

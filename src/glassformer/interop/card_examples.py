@@ -110,9 +110,10 @@ number = {ngram: spelling["first"] + i for i, ngram in enumerate(spelling["ngram
 
 
 def spelled(word):
-    \"\"\"Return the n-grams of a word; a character of a script without spaces would begin others.\"\"\"
+    \"\"\"Return the n-grams of a word, which is none of a script without spaces.\"\"\"
     marked = f"<{word.lower() if spelling['lowercase'] else word}>"
-    ngrams = [marked[i : i + n] for i in range(len(marked)) for n in spelling["lengths"] if i + n <= len(marked)]
+    places = [(i, i + n) for i in range(len(marked)) for n in spelling["lengths"]]
+    ngrams = [marked[start:end] for start, end in places if end <= len(marked)]
     known = [number[ngram] for ngram in ngrams if ngram in number]
     return (known or [1 + byte for byte in marked[1:-1].encode()])[: spelling["most"]]
 
@@ -123,7 +124,8 @@ inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
 _RESULT = {
     "classifier": """\
-print(json.loads(Path("glassformer.json").read_text(encoding="utf-8"))["labels"][logits[0].argmax()])
+facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+print(facts["labels"][logits[0].argmax()])
 """,
     "masked_language_model": """\
 print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
