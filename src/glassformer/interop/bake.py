@@ -23,6 +23,9 @@ from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
 
+MOST_UNSPACED = 0.01
+"""Share of n-grams of scripts without spaces that may be lost: a stray character is in most collections of texts."""
+
 
 @dataclass
 class BakedRun:
@@ -58,8 +61,11 @@ def bake(path: Path, task: Task, model: nn.Module) -> BakedRun:
     if task.tokenizer.bigrams:
         message = f"pairs of words cannot be folded into words: text.bigrams {text.bigrams}"
         raise UsageError(message, "leave out --bake, or train with --text.bigrams 0")
-    if any(ngrams.looks_ahead):
-        message = "n-grams of a script without spaces depend on the next characters, and cannot be folded into words"
+    if (share := sum(ngrams.looks_ahead) / len(ngrams.ngrams)) > MOST_UNSPACED:
+        message = (
+            f"{share:.0%} of the n-grams are of a script without spaces: they depend on the next characters, and cannot be "
+            "folded into words"
+        )
         raise UsageError(message, "leave out --bake, or train with --text.ngrams 0")
     baked = copy.deepcopy(model).eval()
     table = word_ngrams(task.tokenizer)
