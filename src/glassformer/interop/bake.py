@@ -63,8 +63,8 @@ def bake(path: Path, task: Task, model: nn.Module) -> BakedRun:
         raise UsageError(message, "leave out --bake, or train with --text.bigrams 0")
     if (share := sum(ngrams.looks_ahead) / len(ngrams.ngrams)) > MOST_UNSPACED:
         message = (
-            f"{share:.0%} of the n-grams are of a script without spaces: they depend on the next characters, and cannot be "
-            "folded into words"
+            f"{share:.0%} of the n-grams are of a script without spaces: they depend on the next characters, and "
+            "cannot be folded into words"
         )
         raise UsageError(message, "leave out --bake, or train with --text.ngrams 0")
     baked = copy.deepcopy(model).eval()
