@@ -61,7 +61,8 @@ def test_prediction_with_an_exported_model_imports_no_torch(exported: Path) -> N
         "import glassformer; glassformer.load(sys.argv[1]).predict('a'); "
         "sys.exit('torch' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code, str(exported)], check=True, capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, str(exported)], capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_targets_are_listed_with_what_is_in_the_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,6 +152,11 @@ def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
     ours = together.predict("the best")[0]
     [theirs] = classify("the best")
     assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
+    long = "the best " * 100
+    with pytest.raises(IndexError):  # its positions end
+        classify(long)
+    whole, [cut] = together.predict(long)[0], classify(long, truncation=True)
+    assert cut["label"] == whole["label"] and cut["score"] == pytest.approx(whole["probability"], abs=1e-5)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     assert len(tokenizer) == run.task.tokenizer.vocab_size
     for text in [*TEXTS, "[PAD]", "▁", "😀", "a\r\nb", "x" * 1000]:

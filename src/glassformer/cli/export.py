@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from glassformer.cli import flags
 from glassformer.errors import UsageError
+from glassformer.interop.choose import Choice, Target
 from glassformer.utils import console
-
-if TYPE_CHECKING:
-    from glassformer.interop.choose import Choice
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class ExportArguments:
     Without --to: what the run becomes in each library, or the setting in the way.
     """
 
-    to: Literal["ctranslate2", "hf", "onnx", "gguf"] | None = None
+    to: Target | None = None
     """Library to write for."""
     quantization: Literal["int8", "float16", "bfloat16"] | None = None
     """Numbers of the weights (ctranslate2; gguf: float16 alone); float32 when absent."""

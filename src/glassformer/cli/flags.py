@@ -177,7 +177,7 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
     Of several seeds the best by validation, or with `all_seeds` the folder of all seeds.
 
     Raises:
-        CheckpointError: there is no run here, with the names of those beside it.
+        CheckpointError: there is no run here; the runs in the same folder are named.
         UsageError: it is an exported model.
     """
     path = Path(word)

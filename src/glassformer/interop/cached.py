@@ -12,7 +12,7 @@ from glassformer.interop.exported import ExportFacts, is_exported, load_exported
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST
 
-ENGINES = ("ctranslate2", "onnx")
+TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
 
 
@@ -38,7 +38,7 @@ def find_equal(paths: Sequence[Path], decode: DecodeConfig) -> Path | None:
     """
     if len(paths) != 1 or not RunFolder(paths[0]).exports.is_dir():
         return None
-    for target in ENGINES:
+    for target in TORCH_FREE:
         folder = cache_folder(paths[0], target)
         if is_exported(folder) and answers_equal(load_exported(folder, "cpu").facts, decode):
             return folder

@@ -41,7 +41,7 @@ prompt = tokenizer.encode("a text", add_special_tokens=False).tokens
 result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
 """,
-    ("hf", "classifier"): _PIPELINE.format("text-classification"),
+    ("hf", "classifier"): _PIPELINE.format("text-classification").replace('"."', '".", truncation=True'),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "language_model"): _PIPELINE.format("text-generation"),
     ("hf", "translator"): """\
@@ -82,7 +82,7 @@ for _ in range(40):
 print(tokenizer.decode(written))
 """,
     ("gguf", "language_model"): """\
-import xllamacpp  # or the program: llama-cli -m model.gguf -p "a text"
+import xllamacpp
 
 parameters = xllamacpp.CommonParams()
 parameters.model.path = "model.gguf"

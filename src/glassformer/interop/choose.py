@@ -111,8 +111,7 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
         raise UsageError(message, f"{others}, or leave out --native, for a class that Glassformer registers")
     notes = [f"transformers itself has no class for it ({obstacle}): import glassformer.interop.hf_class first"]
     if kind in ("classifier", "masked_language_model"):
-        if config.text.truncate == "head+tail":
-            notes.append("a text that is too long loses its end there, and its middle here")
+        notes.append("a text longer than the context needs truncation=True there, which cuts its end")
         if config.text.ngrams:
             return Choice(REGISTERED[kind], tuple(notes), "a word that is not in the vocabulary has no n-grams there")
     else:

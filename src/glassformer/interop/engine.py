@@ -38,7 +38,7 @@ class Engine:
         """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
 
         `places` are the row number and the number of earlier tokens of each, of which a run makes its random numbers. A
-        library with random numbers of its own goes on with them as long as `decode_seed` is the same.
+        library with random numbers of its own continues them as long as `decode_seed` is the same.
         """
         raise NotImplementedError
 

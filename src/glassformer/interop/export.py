@@ -33,7 +33,7 @@ QUANTIZATIONS: dict[Target, tuple[str, ...]] = {
     "onnx": (),
     "gguf": ("float16",),
 }
-"""Numbers of the weights that a library is given, beside float32."""
+"""Number formats of weights that a library can be given, in addition to float32."""
 
 
 class Exportable(Protocol):

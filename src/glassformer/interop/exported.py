@@ -12,15 +12,12 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.limits import length_limit, truncate, window_start
@@ -31,9 +28,7 @@ from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_folder
 from glassformer.text import masked as masked_text
 from glassformer.text.answers import class_answer, class_lines, continuation_lines, masked_lines, translation_lines
-from glassformer.text.tokenizer import MASK, Tokenizer
-
-logger = logging.getLogger(__name__)
+from glassformer.text.tokenizer import Tokenizer
 
 KIND, FACTS = "glassformer export", "glassformer.json"
 CHUNK = 256
@@ -183,8 +178,7 @@ class ExportedModel:
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
-        if n := sum(MASK not in text for text in texts):
-            logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
+        masked_text.warn_without_mask(texts)
         return [self._filled(text, decode.top_k or masked_text.N_PREDICTIONS) for text in texts]
 
     def _filled(self, text: str, k: int) -> dict[str, Any]:
@@ -193,17 +187,8 @@ class ExportedModel:
         all_ids, all_words = masked_text.encode_masked(t, text)
         for start in range(0, len(all_ids), length):
             ids, words = all_ids[start : start + length], all_words[start : start + length]
-            if t.mask_id not in ids:
-                continue
-            logits = self.engine.fill(ids, words)
-            logits[:, : t.mask_id + 1] = -np.inf
-            p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            p /= p.sum(axis=1, keepdims=True)
-            best = (-p).argsort(axis=1, kind="stable")[:, : min(k, t.vocab_size - t.mask_id - 1)]
-            guesses += [
-                [{"token": masked_text.written(t, int(i)), "probability": float(row[i])} for i in tokens]
-                for row, tokens in zip(p, best, strict=True)
-            ]
+            if t.mask_id in ids:
+                guesses += masked_text.top_predictions(t, self.engine.fill(ids, words), k)
         return {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses]), "guesses": guesses}
 
     def _translate(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:

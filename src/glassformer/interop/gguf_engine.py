@@ -39,7 +39,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
     p = xllamacpp.CommonParams()
     p.model.path = str(path / FILE)
     p.n_ctx, p.n_parallel, p.warmup, p.verbosity = facts.context + 1, 1, False, -1
-    # Its threads spin while they wait for each other: beside another program two took 25 times as long as one.
+    # Its threads spin while they wait for each other: while another program ran, two took 25 times as long as one.
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
     p.n_gpu_layers = 0 if device == "cpu" else -1
     p.cache_type_k = p.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32

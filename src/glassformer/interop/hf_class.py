@@ -156,7 +156,7 @@ class GlassformerForCausalLM(GlassformerModel, GenerationMixin):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> CausalLMOutput:
-        """Return logits (B, T, V), zeros at padding, and the cross-entropy of labels (B, T), moved on by one."""
+        """Return logits (B, T, V), zeros at padding, and the cross-entropy of labels (B, T), shifted by one."""
         if attention_mask is None or bool(attention_mask.all()):
             logits = self.model(input_ids)
         else:
@@ -191,15 +191,15 @@ class GlassformerForConditionalGeneration(GlassformerModel, GenerationMixin):
     ) -> Seq2SeqLMOutput:
         """Return logits (B, T, V) after each of `decoder_input_ids`, and the cross-entropy of labels (B, T).
 
-        Without `decoder_input_ids` they are the labels moved on by one, after [BOS].
+        Without `decoder_input_ids` they are the labels shifted by one, after [BOS].
         """
         mask = None if attention_mask is None else attention_mask.bool()
         memory = self.model.encode(input_ids, mask) if encoder_outputs is None else encoder_outputs[0]
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("expected decoder_input_ids or labels, and neither came")
-            moved = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
-            decoder_input_ids = moved.masked_fill(moved == -100, self.config.pad_token_id)
+            shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
+            decoder_input_ids = shifted.masked_fill(shifted == -100, self.config.pad_token_id)
         logits = self.model.decode(decoder_input_ids, memory, mask)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=memory)

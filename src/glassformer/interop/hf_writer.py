@@ -46,8 +46,9 @@ def write_hf(
     first = members_of(model)[0]
     model_type = next((name for name, its in HF_CLASSES.items() if its == architecture), "glassformer")
     if model_type == "glassformer":
-        names = registered_names(model, _word_ngrams(first, tokenizer)).items()
-        config = _registered_config(model, tokenizer, labels)
+        has_ngrams = isinstance(first, TextEncoder) and first.ngrams is not None
+        table = word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
+        names, config = registered_names(model, table).items(), _registered_config(model, table, labels)
     elif isinstance(first, Translator):
         names, config = seq2seq_names(first), _seq2seq_config(first, model_type)
     else:
@@ -71,13 +72,13 @@ def write_hf(
     yield "tokenizer_config.json", _json(_tokenizer_config(first))
 
 
-def _registered_config(model: nn.Module, tokenizer: Tokenizer, labels: Sequence[str]) -> Json:
+def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[str]) -> Json:
+    """Return the settings of a registered class; `table` are the n-grams of each token, (V, G)."""
     members = members_of(model)
     first: Any = members[0]
     config: Json = {"settings": asdict(first.config), "max_position_embeddings": first.max_len}
     config |= {"n_members": len(members)}
     if isinstance(first, TextEncoder):
-        table = _word_ngrams(first, tokenizer)
         if table is not None and first.ngrams is not None:
             config |= {"n_ngrams": len(first.ngrams.weight), "n_word_ngrams": table.shape[1]}
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
@@ -87,12 +88,6 @@ def _registered_config(model: nn.Module, tokenizer: Tokenizer, labels: Sequence[
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config
-
-
-def _word_ngrams(model: nn.Module, tokenizer: Tokenizer) -> Tensor | None:
-    """Return the n-grams of each token of the vocabulary, (V, G), zeros behind them; None if the model has none."""
-    has_ngrams = isinstance(model, TextEncoder) and model.ngrams is not None
-    return word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
 
 
 def _llama_config(model: LanguageModel, model_type: str) -> Json:

@@ -110,11 +110,11 @@ def sample(
             tokens = _sampled(np.exp(log_softmax(logits / decode.temperature)), decode, np.array(u))
         for i, token in zip(active, tokens.tolist(), strict=True):
             written[i].append(token)
-        going_on = np.flatnonzero(tokens != eos)
-        if not len(going_on) or t == n_new - 1:
+        unfinished = np.flatnonzero(tokens != eos)
+        if not len(unfinished) or t == n_new - 1:
             break
-        active = active[going_on]
-        logits = step(tokens[going_on], going_on, active)
+        active = active[unfinished]
+        logits = step(tokens[unfinished], unfinished, active)
     return written
 
 

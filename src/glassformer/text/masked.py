@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from glassformer.text.tokenizer import MASK, Tokenizer
+
+logger = logging.getLogger(__name__)
 
 N_PREDICTIONS = 5
 """Predicted tokens for each [MASK] where `--top-k` names no other number."""
@@ -47,3 +53,28 @@ def filled(text: str, tokens: Sequence[str]) -> str:
 def written(tokenizer: Tokenizer, token: int) -> str:
     """Return a token as it is written in a text."""
     return tokenizer.decode([token]).strip() or tokenizer.tokens([token])[0]
+
+
+def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[list[dict[str, Any]]]:
+    """Return for each masked token the k most probable tokens, {"token", "probability"}, without special tokens.
+
+    Args:
+        tokenizer: the tokenizer.
+        logits: (n, V) of the masked tokens.
+        k: number of tokens for each.
+    """
+    n_special = tokenizer.mask_id + 1
+    logits = logits[:, n_special:].astype(np.float64)
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    best = (-p).argsort(axis=1, kind="stable")[:, :k]
+    return [
+        [{"token": written(tokenizer, int(i) + n_special), "probability": float(row[i])} for i in tokens]
+        for row, tokens in zip(p, best, strict=True)
+    ]
+
+
+def warn_without_mask(texts: Sequence[str]) -> None:
+    """Log how many texts have nothing to fill in."""
+    if n := sum(MASK not in text for text in texts):
+        logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")

@@ -6,7 +6,6 @@ classifier of texts of the same kind: `--init-from`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -35,8 +34,6 @@ from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previ
 from glassformer.tasks.pretrain.reporting import PretrainReport
 from glassformer.text import masked as masked_text
 from glassformer.text.tokenizer import MASK
-
-logger = logging.getLogger(__name__)
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
@@ -177,8 +174,7 @@ class Pretrain(Task):
         The guesses are, for every [MASK], the most probable tokens, {"token", "probability"}. `filled` is the text with
         the first of them. A text without [MASK] is returned unchanged.
         """
-        if n := sum(MASK not in text for text in texts):
-            logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
+        masked_text.warn_without_mask(texts)
         answers = []
         for text in texts:
             guesses = self._guesses(
@@ -198,13 +194,8 @@ class Pretrain(Task):
                 if not bool((wanted := row == t.mask_id).any()):
                     continue
                 ngram_batch = self._ngram_batch(words[start : start + max_len])
-                logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float()
-                logits[:, : t.mask_id + 1] = -torch.inf
-                values, tokens = logits.softmax(dim=-1).topk(min(k, t.vocab_size - t.mask_id - 1))
-                guesses += [
-                    [{"token": masked_text.written(t, i), "probability": p} for i, p in zip(*pair, strict=True)]
-                    for pair in zip(tokens.tolist(), values.tolist(), strict=True)
-                ]
+                logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
+                guesses += masked_text.top_predictions(t, logits.numpy(), k)
         return guesses
 
     def _ngram_batch(self, words: list[str]) -> NgramBatch | None:
