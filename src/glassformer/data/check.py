@@ -18,6 +18,7 @@ from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
 from glassformer.data.diagnostics import DataIssue, Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
+from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ
 from glassformer.errors import DataError
 
@@ -46,6 +47,7 @@ class CheckReport:
         return self.n_errors == 0
 
 
+@pipes_kept()
 def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     """Read all parts of the data and return a report; errors inside files are reported, not raised.
 
