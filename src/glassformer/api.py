@@ -17,6 +17,7 @@ from torch import nn
 
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
+from glassformer.data.sources import pipes_kept
 from glassformer.distributed.process_group import launched_processes
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, members_of
@@ -48,6 +49,7 @@ CHUNK = 256
 
 
 @log_to_stderr()
+@pipes_kept()
 def train(
     recipe: str | Config,
     *,
