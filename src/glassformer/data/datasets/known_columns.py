@@ -93,7 +93,8 @@ class KnownColumns:
             return None
         shown = " and ".join(f"{s.name} is number {int(k) + 1}" for s, k in zip(specs, found.keys, strict=True))
         how = "its first line is taken for a header" if found.has_header else "there is no header line"
-        diagnostics.notes.append(f"{path.name}: {how}; {shown}, as in training")
+        why = "as in training" if found.keys == self.columns.keys else "found by the labels of training"
+        diagnostics.notes.append(f"{path.name}: {how}; {shown}, {why}")
         return found
 
     def _by_name(
@@ -143,8 +144,7 @@ class KnownColumns:
     def _note_guess(self, path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
         named = [repr(header) for header in self.columns.headers if header is not None]
         if named:
-            what = "columns" if len(named) > 1 else "column"
-            diagnostics.notes.append(f"{path.name}: the {what} of training ({', '.join(named)}) are not all in it")
+            diagnostics.notes.append(f"{path.name}: not all columns of training are in it ({', '.join(named)})")
 
 
 def _place(header: str | None, names: Sequence[str]) -> int | None:
