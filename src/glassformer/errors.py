@@ -48,6 +48,10 @@ class CheckpointError(GlassformerError):
     exit_code = 4
 
 
+class ChangedDataError(DataError):
+    """A file of a run's data is not as it was when the run was trained."""
+
+
 class DivergedError(GlassformerError):
     """The loss or the gradient stopped being a number; raised before the step is applied."""
 

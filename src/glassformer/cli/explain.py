@@ -62,6 +62,8 @@ class ExplainArguments:
     """Which model of an ensemble, counted from 1; the first when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
+    allow_changed_data: bool = False
+    """For =mean: average over the validation texts even if they have changed since training."""
     json: bool = False
     """Print one JSON object: the manifest of the forward pass, and the weight of each word; with --edit its effects."""
     port: int | None = None
@@ -90,6 +92,7 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.utils.device import tuned
 
     trained = glassformer.load(folder, device=arguments.device)
+    trained.allow_changed_data = arguments.allow_changed_data
     with tuned(trained.device):  # the page's questions too, which other threads answer
         edits = (arguments.edit or "").split()
         if arguments.check is not None:

@@ -32,6 +32,8 @@ class ExportArguments:
     """Fold character n-grams into the embeddings of words first; words that are not in the vocabulary lose them."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
+    allow_changed_data: bool = False
+    """Compare on the run's data even if it has changed since training."""
     dry_run: bool = False
     """Print what would be written, and write nothing."""
     json: bool = False
@@ -74,6 +76,7 @@ def run(argv: Sequence[str]) -> int:
         bake=arguments.bake,
         license=arguments.license,
         dry_run=arguments.dry_run,
+        allow_changed_data=arguments.allow_changed_data,
     )
     if arguments.json:
         console.write_json(result.to_json())

@@ -120,10 +120,13 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")
+    if train.n_empty:
+        unit = "pairs with an empty side" if train.n_dropped is not None else "texts without a token to predict"
+        yield Finding(f"{train.n_empty:,} {unit} were left out", "look at the data: glassformer data check")
     if task_class(facts.config.task).running_text or train.n == 0:
         return
     truncated = (train.n_truncated or 0) / train.n
-    if truncated > TRUNCATED:
+    if truncated > TRUNCATED and not facts.data.preflight.get("warned_of_truncation"):
         yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
     warned = any("to train on" in warning for warning in facts.data.preflight.get("warnings", []))
     if train.n < FEW_EXAMPLES and not warned:

@@ -23,6 +23,10 @@ def headline(facts: RunRecord) -> str:
         return "Its evaluation holds no score."
     spread = f" (95% interval {metric.between(interval)})" if interval else ""
     over = f"over {counted(evaluation.n, facts.task_report.unit)}"
+    if shared := evaluation.value("also_in_training"):
+        n = evaluation.value("compared_with_training") or 0
+        what = "of them" if n == evaluation.n else f"of {n:,} texts or lines"
+        over += f", {shared:,} {what} also in training"
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 

@@ -139,21 +139,31 @@ def _validations(facts: RunRecord) -> list[str]:
 def _data(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
-    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown", "texts with unknown"]
+    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "empty", "twice"]
+    header += ["also in training", "unknown", "texts with unknown"]
     spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
-        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the vocabulary "
+        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Left out*: pairs too long. *Empty*: "
+        "pairs with an empty side, or texts without a token to predict, left out of training. *Twice*: examples equal to "
+        "one before, kept. *Also in training*: texts (of running text, long lines) that are in the training part too. "
+        f"*Unknown*: tokens the vocabulary "
         f"lacks{spelled}; of the test split only the texts were looked at before it was scored. The tokenizer saw the "
         "training split alone.",
         *_images(facts, plots, ("lengths",)),
-        *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
+        *(["\n".join(f"- {cell_text(note)}" for note in notes)] if (notes := [*facts.data.notes, *_met(facts)]) else []),
     ]
+
+
+def _met(facts: RunRecord) -> list[str]:
+    """Return what was met in the files, with its count."""
+    return [f"{name}: {n:,}" for name, n in facts.data.counts.items()]
 
 
 def _split_cells(split: SplitRecord) -> list[str]:
     """Return the counts of a split; what was not counted is a dash, not a zero."""
     counted = (split.n, split.n_tokens, split.n_truncated, split.n_tokens_cut, split.n_dropped)
+    counted += (split.n_empty, split.n_duplicates, split.n_in_training)
     cells = ["–" if n is None else f"{n:,}" for n in counted]
     if split.n_truncated is not None:
         cells[2] += f" ({percent(split.n_truncated / max(split.n, 1))})"

@@ -27,8 +27,10 @@ class SplitRecord:
 
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
-            vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side.
-        unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
+            vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side, or
+            texts without a token to predict, left out.
+        n_duplicates: examples equal to one before. n_in_training: texts that are in the training part too (of running
+            text, lines), out of n_compared. unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
             `edges` and `counts`.
     """
@@ -40,6 +42,9 @@ class SplitRecord:
     n_unknown: int | None = None
     n_dropped: int | None = None
     n_empty: int | None = None
+    n_duplicates: int | None = None
+    n_in_training: int | None = None
+    n_compared: int | None = None
     unknown_rate: float | None = None
     n_texts_unknown: int | None = None
     sha256: str | None = None
@@ -54,6 +59,8 @@ class DataRecord:
         metric: what chooses the weights. splits: train, valid and perhaps test. hashes: file to SHA-256.
         notes: sentences for people. tokenizer: kind, vocab_size, sha256. preflight: size, work, memory, time.
         base: the run it begins from, path and sha256 of its weights; empty where those are random.
+        columns: the columns that were read of the training table. counts: what was met in the files, by name.
+        pipes: paths that could be read once.
     """
 
     task: str = ""
@@ -67,6 +74,9 @@ class DataRecord:
     tokenizer: JsonObject = field(default_factory=dict)
     preflight: JsonObject = field(default_factory=dict)
     base: JsonObject = field(default_factory=dict)
+    columns: JsonObject = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    pipes: list[str] = field(default_factory=list)
 
     @property
     def train(self) -> SplitRecord:

@@ -126,7 +126,13 @@ class Tokenizer:
     def lowercases(self) -> bool:
         """Return True if texts are lowercased first."""
         normalizer = self._backend.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
+        return normalizer is not None and normalizer.normalize_str("A").removeprefix(backends.SPACE) == "a"
+
+    @cached_property
+    def marks_start(self) -> bool:
+        """Return True if a text begins with the mark of a space, so that its first word is as after a space."""
+        normalizer = self._backend.normalizer
+        return normalizer is not None and normalizer.normalize_str("A").startswith(backends.SPACE)
 
     def _surfaces(self, texts: Sequence[str]) -> Iterator[str]:
         for _, surfaces in self.encode_with_surfaces(texts):

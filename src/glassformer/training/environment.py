@@ -51,5 +51,8 @@ def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
         notes=p.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
         preflight=known,
+        columns=p.data.columns,
+        counts=p.data.counts,
+        pipes=p.data.pipes,
         base={"path": p.pretrained.path, "sha256": p.pretrained.sha256} if p.pretrained else {},
     )

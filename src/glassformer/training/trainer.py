@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from glassformer.config import Config
-from glassformer.data.diagnostics import changed_files
 from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
-from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
+from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import StepMetrics
@@ -84,9 +83,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
         init_distributed(config.train.device) as group,
     ):
         group.assert_same(run_folder="begun")
-        context = prepare_distributed(config, group, folder.read_tokenizer())
-        if changed := changed_files(folder.read_data().hashes, context.data.hashes):
-            raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
+        context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
         model = Trainer(context, folder, on_step, resume=True).fit()
     if group.is_main:
         finish_run(replace(context, group=SINGLE_PROCESS), model, folder)

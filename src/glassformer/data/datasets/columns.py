@@ -12,10 +12,10 @@ import json
 import re
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
@@ -76,6 +76,7 @@ class Rows:
     lines: Sequence[int]
     path: Path
     columns: tuple[str | None, ...] = (None, None)
+    resolved: ResolvedColumns | None = None
 
     def split(self) -> Split:
         return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
@@ -94,20 +95,28 @@ class ResolvedColumns:
     has_header: bool = False
 
 
-def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+FindColumns: TypeAlias = Callable[[Path, Sequence[Row], ColumnSpecs, Diagnostics], ResolvedColumns | None]
+"""Finds columns in the first rows of a table in a way of its own; None to guess them."""
+
+
+def read_table(
+    path: Path, specs: ColumnSpecs, diagnostics: Diagnostics, find_columns: FindColumns | None = None
+) -> Rows:
     """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
 
     Args:
         path: the file.
         specs: the columns, such as (TEXT, LABEL), or (TEXT,).
         diagnostics: takes errors, and a note on columns that were guessed.
+        find_columns: is tried first.
 
     Raises:
         UsageError: the file's suffix is unknown, or a requested column is missing.
     """
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = _resolve(path, sample, specs, diagnostics) if sample else None
+    columns = find_columns(path, sample, specs, diagnostics) if sample and find_columns else None
+    columns = columns or (_resolve(path, sample, specs, diagnostics) if sample else None)
     if columns is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
@@ -120,13 +129,13 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     if specs[-1].is_label:
         for line in (line for line, label in zip(lines, targets, strict=True) if not label):
             diagnostics.error(path, line, "label", "the label is empty")
-    return Rows(texts, targets, lines, path, columns.headers)
+    return Rows(texts, targets, lines, path, columns.headers, columns)
 
 
 def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> ResolvedColumns | None:
     """Choose the columns to read; None after reporting that there are too few."""
     first = sample[0].fields
-    n_columns = len(first if isinstance(first, list) else _json_names(sample))
+    n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
         needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)})"
         diagnostics.error(path, sample[0].line, "columns", f"{needed}, but there is {n_columns}")
@@ -139,7 +148,7 @@ def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Dia
 
 
 def _resolve_json(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
-    names = _json_names(sample)
+    names = json_names(sample)
     body = [[str(_object(row).get(name, "")) for name in names] for row in sample]
     chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
     headers = tuple(names[i] for i in chosen)
@@ -237,7 +246,8 @@ def _object(row: Row) -> dict[str, Any]:
     return inner if isinstance(inner, dict) else fields
 
 
-def _json_names(rows: list[Row]) -> list[str]:
+def json_names(rows: list[Row]) -> list[str]:
+    """Return the keys of the objects, in the order in which they appear."""
     return list(dict.fromkeys(key for row in rows for key in _object(row)))
 
 

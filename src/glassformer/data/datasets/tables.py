@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.diagnostics import Diagnostics, numbered_lines
+from glassformer.data.sources import format_of
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -33,9 +34,9 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
-        UsageError: the file's name does not tell its format.
+        UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
     """
-    match path.suffix.lower():
+    match format_of(path):
         case ".csv":
             rows = _csv_rows(path, diagnostics)
         case ".tsv" | ".tab":

@@ -13,7 +13,7 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import INDEX, TOKENIZER, ShardIndex
 from glassformer.data.ragged import RaggedArray
 from glassformer.data.schema import DataSchema
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -52,7 +52,7 @@ def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnos
     train = Split([], source=str(path), shards=index)
     tokenizer = Tokenizer.load(path / TOKENIZER)
     index.check_tokenizer(tokenizer)
-    return TextData(train, parts["valid"], parts.get("test"), diagnostics.notes, diagnostics.hashes, (), tokenizer)
+    return with_reading(TextData(train, parts["valid"], parts.get("test"), tokenizer=tokenizer), diagnostics)
 
 
 def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpus:
