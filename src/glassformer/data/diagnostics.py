@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ BLOCK_BYTES = 1 << 22
 """Bytes read at a time of a whole document."""
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
+_LINE_MARKS = re.compile("^\ufeff", re.MULTILINE)
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -138,7 +140,7 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
             if number == 1 and raw.startswith(UTF16_MARKS):
                 diagnostics.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
                 return
-            if number == 1 and raw.startswith(codecs.BOM_UTF8):
+            while raw.startswith(codecs.BOM_UTF8):  # further down where files were put together
                 raw = raw[len(codecs.BOM_UTF8) :]
                 diagnostics.counts["byte order marks"] += 1
             if raw.endswith(b"\r"):
@@ -170,9 +172,9 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
             deque(numbered_lines(path, diagnostics), maxlen=0)
             return ""
     diagnostics.read(path, digest.hexdigest())
-    if text.startswith("\ufeff"):
-        text = text[1:]
-        diagnostics.counts["byte order marks"] += 1
+    if "\ufeff" in text:
+        text, n_marks = _LINE_MARKS.subn("", text)
+        diagnostics.counts["byte order marks"] += n_marks
     diagnostics.counts["CRLF line ends"] += text.count("\r\n")
     return text.replace("\r\n", "\n")
 
@@ -195,7 +197,8 @@ def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
 def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
     """Return the line as text; "" after recording why it cannot be decoded."""
     if len(raw) > MAX_LINE_BYTES:
-        diagnostics.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes")
+        end = " and holds carriage returns: save the file with line feeds" if b"\r" in raw[:-1] else ""
+        diagnostics.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes{end}")
         return ""
     if b"\0" in raw:
         what = f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
