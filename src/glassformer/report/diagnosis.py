@@ -125,7 +125,7 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     truncated = (train.n_truncated or 0) / train.n
     if truncated > TRUNCATED:
         yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
-    warned = any("to train on" in warning for warning in facts.data.preflight.get("warnings", []))
+    warned = any(warning.kind == "few examples" for warning in facts.data.warnings)
     if train.n < FEW_EXAMPLES and not warned:
         remedy = "more data helps more than any setting; keep the model small"
         yield Finding(f"there are only {train.n} training examples", remedy)
@@ -133,9 +133,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
 
 def data(facts: RunRecord) -> Iterator[Finding]:
     """Yield the warnings about the data from before the first step."""
-    for sentence in facts.data.preflight.get("warnings", []):
-        matter, _, remedy = sentence.partition(": ")
-        yield Finding(matter, remedy)
+    for warning in facts.data.warnings:
+        yield Finding(warning.matter, warning.remedy)
 
 
 def test_used(facts: RunRecord) -> Iterator[Finding]:

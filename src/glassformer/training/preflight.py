@@ -16,7 +16,7 @@ from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.interop.choose import summary
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import SplitRecord
+from glassformer.runs.records import DataWarning, SplitRecord
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
@@ -44,7 +44,7 @@ class Preflight:
     estimated_seconds: float
     splits: dict[str, SplitRecord]
     exports: str
-    warnings: list[str]
+    warnings: list[DataWarning]
 
     def lines(self) -> list[str]:
         """Return the same as lines of text."""
@@ -77,8 +77,6 @@ def _unknown(name: str, split: SplitRecord) -> str:
 def preflight(run: RunContext, pace: Pace) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
 
-    The warnings are sentences, what is the matter before the colon and what to do behind it.
-
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
     corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
@@ -108,37 +106,39 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     )
 
 
-def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
+def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
     """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
         if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield message
+            yield DataWarning(*message, kind="unknown tokens")
 
 
-def _too_few(run: RunContext) -> Iterator[str]:
+def _too_few(run: RunContext) -> Iterator[DataWarning]:
     """Yield a warning about too few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
     if run.task.running_text or run.train.is_running_text:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield (
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts; "
-            "add examples before trying settings"
+        yield DataWarning(
+            f"only {counted(n, 'examples')}{among} to train on",
+            "expect little more than guessing on other texts; add examples before trying settings",
+            "few examples",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield (
-            f"only {counted(n_valid, 'examples')} to validate on: "
+        yield DataWarning(
+            f"only {counted(n_valid, 'examples')} to validate on",
             f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction"
+            "--valid-fraction",
+            "few validation examples",
         )
 
 
-def _lopsided(run: RunContext) -> Iterator[str]:
+def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     """Yield warnings about classes that are very rare or very frequent in training."""
     if run.task.schema.target != "label":
         return
@@ -146,15 +146,17 @@ def _lopsided(run: RunContext) -> Iterator[str]:
     lonely, (commonest, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        yield (
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
-            "answered, and give more of them, or leave them out"
+        yield DataWarning(
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named})",
+            "expect them never to be answered, and give more of them, or leave them out",
+            "classes of one example",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
-        yield (
-            f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
-            "table of classes, not accuracy"
+        yield DataWarning(
+            f"{share} of the training texts are {commonest!r}",
+            "guessing is right as often, so read macro F1 and the table of classes, not accuracy",
+            "one class prevails",
         )
 
 
