@@ -126,9 +126,9 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     if task_class(facts.config.task).running_text or train.n == 0:
         return
     truncated = (train.n_truncated or 0) / train.n
-    if truncated > TRUNCATED and not facts.data.preflight.get("warned_of_truncation"):
+    if truncated > TRUNCATED and all(warning.kind != "truncated texts" for warning in facts.data.warnings):
         yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
-    warned = any("to train on" in warning for warning in facts.data.preflight.get("warnings", []))
+    warned = any(warning.kind == "few examples" for warning in facts.data.warnings)
     if train.n < FEW_EXAMPLES and not warned:
         remedy = "more data helps more than any setting; keep the model small"
         yield Finding(f"there are only {train.n} training examples", remedy)
@@ -136,9 +136,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
 
 def data(facts: RunRecord) -> Iterator[Finding]:
     """Yield the warnings about the data from before the first step."""
-    for sentence in facts.data.preflight.get("warnings", []):
-        matter, _, remedy = sentence.partition(": ")
-        yield Finding(matter, remedy)
+    for warning in facts.data.warnings:
+        yield Finding(warning.matter, warning.remedy)
 
 
 def test_used(facts: RunRecord) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def dataset(facts: RunRecord) -> str:
 
 def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
-    notes = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + facts.data.preflight.get("warnings", [])
+    notes = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + [*map(str, facts.data.warnings)]
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
     return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in notes), *caveats(facts)]
 

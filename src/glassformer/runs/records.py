@@ -52,6 +52,24 @@ class SplitRecord:
 
 
 @dataclass(frozen=True)
+class DataWarning:
+    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples")."""
+
+    matter: str
+    remedy: str = ""
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.matter}: {self.remedy}" if self.remedy else self.matter
+
+    @staticmethod
+    def from_json(value: object) -> DataWarning:
+        """Return the warning of a record; those of an earlier version are one sentence, and stay one."""
+        fields = value if isinstance(value, dict) else {"matter": value}
+        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind")))
+
+
+@dataclass(frozen=True)
 class DataRecord:
     """`data.json`: what a run was given, known before its first step.
 
@@ -77,6 +95,12 @@ class DataRecord:
     columns: JsonObject = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     pipes: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[DataWarning]:
+        """Return the warnings from before the first step."""
+        found = self.preflight.get("warnings")
+        return [DataWarning.from_json(warning) for warning in found] if isinstance(found, list) else []
 
     @property
     def train(self) -> SplitRecord:

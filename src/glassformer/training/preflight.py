@@ -17,7 +17,7 @@ from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.interop.choose import summary
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import SplitRecord
+from glassformer.runs.records import DataWarning, SplitRecord
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
@@ -45,10 +45,9 @@ class Preflight:
     estimated_seconds: float
     splits: dict[str, SplitRecord]
     exports: str
-    warnings: list[str]
+    warnings: list[DataWarning]
     counts: dict[str, int] = field(default_factory=dict)
     of_pairs: bool = False
-    warned_of_truncation: bool = False
 
     def lines(self) -> list[str]:
         """Return the same as lines of text."""
@@ -90,8 +89,6 @@ def _unknown(name: str, split: SplitRecord) -> str:
 def preflight(run: RunContext, pace: Pace) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
 
-    The warnings are sentences, what is the matter before the colon and what to do behind it.
-
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
     corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
@@ -117,63 +114,64 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
         splits=(splits := describe_splits(run)),
         exports=summary(run.task.explain_as, config),
-        warnings=[*_seen(run, splits), *(cut := list(_cut(run))), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
         counts=run.data.counts,
         of_pairs=run.task.schema.parallel,
-        warned_of_truncation=bool(cut),
     )
 
 
-def _seen(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
+def _seen(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
     """Yield a warning about each part whose texts are in the training part too."""
     running = run.task.running_text
     for name, split in list(splits.items())[1:]:
         if split.n_in_training and split.n_compared:
             shared = overlap_text(IN_WORDS[name], Overlap(split.n_in_training, split.n_compared), running)
-            yield f"{shared}: scores on them say nothing of other texts, so remove them from one of the parts"
+            remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
+            yield DataWarning(shared, remedy, "texts in training")
 
 
-def _cut(run: RunContext) -> Iterator[str]:
+def _cut(run: RunContext) -> Iterator[DataWarning]:
     """Yield a warning if many of the training texts are cut."""
     n, n_cut = run.train.stats.get("n", len(run.train)), run.train.stats.get("n_truncated", 0)
     if not run.task.running_text and n and n_cut > MANY_CUT * n:
-        yield (
-            f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)}) are cut at {run.config.text.max_len} tokens: "
-            f"{run.task.report.truncation_hint}"
-        )
+        share = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)})"
+        matter = f"{share} are cut at {run.config.text.max_len} tokens"
+        yield DataWarning(matter, run.task.report.truncation_hint, "truncated texts")
 
 
-def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
+def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
     """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
         if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield message
+            yield DataWarning(*message, kind="unknown tokens")
 
 
-def _too_few(run: RunContext) -> Iterator[str]:
+def _too_few(run: RunContext) -> Iterator[DataWarning]:
     """Yield a warning about too few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
     if run.task.running_text or run.train.is_running_text:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield (
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts; "
-            "add examples before trying settings"
+        yield DataWarning(
+            f"only {counted(n, 'examples')}{among} to train on",
+            "expect little more than guessing on other texts; add examples before trying settings",
+            "few examples",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield (
-            f"only {counted(n_valid, 'examples')} to validate on: "
+        yield DataWarning(
+            f"only {counted(n_valid, 'examples')} to validate on",
             f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction"
+            "--valid-fraction",
+            "few validation examples",
         )
 
 
-def _lopsided(run: RunContext) -> Iterator[str]:
+def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     """Yield warnings about classes that are very rare or very frequent in training."""
     if run.task.schema.target != "label":
         return
@@ -181,15 +179,17 @@ def _lopsided(run: RunContext) -> Iterator[str]:
     lonely, (commonest, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        yield (
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
-            "answered, and give more of them, or leave them out"
+        yield DataWarning(
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named})",
+            "expect them never to be answered, and give more of them, or leave them out",
+            "classes of one example",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
-        yield (
-            f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
-            "table of classes, not accuracy"
+        yield DataWarning(
+            f"{share} of the training texts are {commonest!r}",
+            "guessing is right as often, so read macro F1 and the table of classes, not accuracy",
+            "one class prevails",
         )
 
 

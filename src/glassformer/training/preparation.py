@@ -119,7 +119,7 @@ def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
     for line in facts.lines():
         logger.info(line)
     for warning in facts.warnings:
-        logger.warning(warning)
+        logger.warning(str(warning))
     if config.minutes is not None:
         logger.info(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
     return settled, facts

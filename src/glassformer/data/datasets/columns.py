@@ -139,10 +139,10 @@ def read_table(
         if columns.n_fields:
             usual = [spec.usual for spec in specs]
             lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
-        joined.report(path, targets, diagnostics)
+        joined.report(path, targets, len(texts), diagnostics)
         targets = clean_labels(path, lines, targets, diagnostics)
     else:
-        joined.report(path, (), diagnostics)
+        joined.report(path, (), len(texts), diagnostics)
     guessed = of_label and specs[-1].requested is None
     return Rows(texts, targets, lines, path, columns.headers, columns, guessed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     parts = {name: read_documents(Path(path), diagnostics) for name, path in named.items() if path}
     diagnostics.raise_if_any()
     if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
-        advice = f"glassformer data encode {source} --out shards, once, then --train-file shards"
+        advice = f"glassformer data encode {shlex.quote(source)} --out shards, once, then --train-file shards"
         diagnostics.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:

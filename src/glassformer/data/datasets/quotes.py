@@ -19,6 +19,8 @@ MOST = 0.8
 """Share of a field's lines that must be rows of the table."""
 FEWEST_LINES = 3
 """Fewest lines of such a field in a table without labels: the lines of a text can look like pairs."""
+MOST_STRAY = 3
+"""Where more fields than these, and a tenth of the rows, are such, the texts of a table without labels are like it."""
 
 _WRITTEN = re.compile(r'"(?:[^"]|"")*"')
 
@@ -75,23 +77,28 @@ class JoinedRows:
             labels = () if self.label is None else tuple(_label(cells[self.label]) for cells in rows)
             self._suspects.append(_Suspect(line, len(alone), labels))
 
-    def report(self, path: Path, labels: Iterable[str], diagnostics: Diagnostics) -> None:
-        """Report the rows whose lines have labels of the table; without labels, those of enough lines."""
+    def report(self, path: Path, labels: Iterable[str], n_rows: int, diagnostics: Diagnostics) -> None:
+        """Report the rows whose lines have labels of the table, and note the others.
+
+        Without labels, those of enough lines are reported, unless there are so many that texts are like this.
+        """
         known = {normalised_label(label) for label in labels if "\n" not in label} if self._suspects else set()
+        few = len(self._suspects) <= max(MOST_STRAY, n_rows // 10)
+        doubtful = []
         for suspect in self._suspects:
             own = Counter(suspect.labels)
             n_known = sum(n for label, n in own.items() if label in known or (n > 1 and len(own) < suspect.n_lines / 3))
-            if n_known >= MOST * len(suspect.labels) if suspect.labels else suspect.n_lines >= FEWEST_LINES:
-                diagnostics.counts["rows joined by a stray quote"] += suspect.n_lines
-                diagnostics.error(
-                    path,
-                    suspect.line,
-                    "quote",
-                    f"a stray quote joins {suspect.n_lines:,} rows here: lines {suspect.line:,} to "
-                    f"{suspect.line + suspect.n_lines - 1:,} are one field, and each has the table's "
-                    f'{self.n_columns} columns; double the quotes in texts (""), or, if this is one text, put every '
-                    "field of the file in quotes, its header too",
-                )
+            if n_known >= MOST * len(suspect.labels) if suspect.labels else few and suspect.n_lines >= FEWEST_LINES:
+                _report_joined(path, suspect, self.n_columns, diagnostics)
+            else:
+                doubtful.append(suspect.line)
+        if doubtful:
+            where = ", ".join(f"{line:,}" for line in doubtful[:5]) + (", …" if len(doubtful) > 5 else "")
+            diagnostics.counts["texts whose lines look like rows"] += len(doubtful)
+            diagnostics.notes.append(
+                f"{path.name}: {len(doubtful):,} of the fields over several lines may be rows that a stray quote joins "
+                f"(line {where}): look at them"
+            )
 
     def _is_row(self, cells: Sequence[str], last: Sequence[str]) -> bool:
         """Return False for prose: it has a space behind a comma, or a comma at the end of a line."""
@@ -100,6 +107,17 @@ class JoinedRows:
         if len(last) != self.n_columns or not cells[self.label].strip():
             return False
         return self.label == 0 or cells[self.label].startswith(" ") == last[self.label].startswith(" ")
+
+
+def _report_joined(path: Path, suspect: _Suspect, n_columns: int, diagnostics: Diagnostics) -> None:
+    last = suspect.line + suspect.n_lines - 1
+    diagnostics.counts["rows joined by a stray quote"] += suspect.n_lines
+    message = (
+        f"a stray quote joins {suspect.n_lines:,} rows here: lines {suspect.line:,} to {last:,} are one field, and "
+        f'each has the table\'s {n_columns} columns; double the quotes in texts (""), or, if this is one text, put '
+        "every field of the file in quotes, its header too"
+    )
+    diagnostics.error(path, suspect.line, "quote", message)
 
 
 def all_quoted(line: str, delimiter: str) -> bool:

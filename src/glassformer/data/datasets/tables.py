@@ -49,8 +49,10 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
         UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
     """
     match format_of(path):
-        case ".csv" | ".tsv" | ".tab":
-            rows = _delimited_rows(path, diagnostics)
+        case ".csv":
+            rows = _delimited_rows(path, True, diagnostics)
+        case ".tsv" | ".tab":
+            rows = _delimited_rows(path, False, diagnostics)
         case ".jsonl" | ".ndjson":
             rows = _json_rows(path, diagnostics)
         case other:
@@ -65,7 +67,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             diagnostics.counts["empty lines"] += 1
 
 
-def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
+def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one."""
     numbered = numbered_lines(path, diagnostics)
     head = list(itertools.islice(numbered, SAMPLE_LINES))
@@ -77,7 +79,7 @@ def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
         end = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
         diagnostics.error(path, head[first][0], "columns", end)
         return
-    is_csv, separator = format_of(path) == ".csv", _separator(head[first][1])
+    separator = _separator(head[first][1])
     if separator is not None:
         del head[first]
         diagnostics.counts["lines that name the delimiter"] += 1
