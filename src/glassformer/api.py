@@ -244,12 +244,7 @@ class Run:
 
     @log_to_stderr()
     def evaluate(
-        self,
-        split: str = "test",
-        *,
-        data: DataConfig | None = None,
-        allow_changed_data: bool = False,
-        **options: Any,
+        self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
     ) -> JsonObject:
         """Return all scores of a split of the run's data, or of the test files that `data` names.
 

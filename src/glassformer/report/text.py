@@ -151,7 +151,11 @@ def _data(facts: RunRecord, plots: list[str]) -> list[str]:
         f"lacks{spelled}; of the test split only the texts were looked at before it was scored. The tokenizer saw the "
         "training split alone.",
         *_images(facts, plots, ("lengths",)),
-        *(["\n".join(f"- {cell_text(note)}" for note in notes)] if (notes := [*facts.data.notes, *_met(facts)]) else []),
+        *(
+            ["\n".join(f"- {cell_text(note)}" for note in notes)]
+            if (notes := [*facts.data.notes, *_met(facts)])
+            else []
+        ),
     ]
 
 
