@@ -143,7 +143,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_data_is_refused_unless_allowed(here: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
     CHANGES[change](here)
-    code, error, err = evaluate(capsys, "r", "--split", "valid")
+    code, _, err = evaluate(capsys, "r", "--split", "valid")
     assert code == 3 and "train.csv has changed since the run began" in err and "--allow-changed-data" in err
     code, scores, err = evaluate(capsys, "r", "--split", "valid", "--allow-changed-data")
     assert code == 0 and scores["changed_data"] == ["train.csv"] and "warning" in err
@@ -152,7 +152,6 @@ def test_changed_data_is_refused_unless_allowed(here: Path, capsys: pytest.Captu
 def test_another_file_of_the_same_relative_path_is_refused(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = glassformer.load("r", device="cpu")
     run = glassformer.load(here / "r", device="cpu")
     (tmp_path / "other").mkdir()
     table(tmp_path / "other" / "train.csv", rows=list(ROWS[5:]))
