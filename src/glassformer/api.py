@@ -154,8 +154,8 @@ class Run:
     """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
     `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in. `joined` are the folders of
-    other runs that answer together with it. With `allow_changed_data` whatever reads the run's data again warns where it
-    has changed since training, and does not refuse.
+    other runs that answer together with it. With `allow_changed_data` whatever reads the run's data again warns
+    where it has changed since training, and does not refuse.
     """
 
     def __init__(
@@ -244,12 +244,7 @@ class Run:
 
     @log_to_stderr()
     def evaluate(
-        self,
-        split: str = "test",
-        *,
-        data: DataConfig | None = None,
-        allow_changed_data: bool = False,
-        **options: Any,
+        self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
     ) -> JsonObject:
         """Return all scores of a split of the run's data, or of the test files that `data` names.
 

@@ -12,11 +12,11 @@ from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.runs import run_data
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import has_mean, reference_means
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.trace import trace
+from glassformer.runs import run_data
 
 
 def traced(task: str, **form: Any) -> Explanation:

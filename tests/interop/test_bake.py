@@ -10,10 +10,10 @@ import torch
 from tests.helpers.exports import WORDS, ensemble_of, run_of, word_data
 
 from glassformer.errors import DataError, UsageError
-from glassformer.runs import run_data
 from glassformer.interop.bake import bake
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
+from glassformer.runs import run_data
 
 SPELLED = WORDS | {"bigrams": 0}
 

@@ -120,7 +120,11 @@ def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
     """Return `data` with the notes, counts, hashes and pipes of its reading."""
     counts = {name: n for name, n in diagnostics.counts.items() if n}
     return replace(
-        data, notes=diagnostics.notes, hashes=diagnostics.hashes, counts=counts, pipes=list(diagnostics.pipes)
+        data,
+        notes=list(dict.fromkeys(diagnostics.notes)),
+        hashes=diagnostics.hashes,
+        counts=counts,
+        pipes=list(diagnostics.pipes),
     )
 
 
@@ -238,7 +242,9 @@ def stratified_group_split(
             left.update(labels[i] for i in rows)
     if not in_valid.any():  # other texts may leave every label in training, though not in its share
         count = Counter(labels)
-        spare = (rows for rows in members.values() if all(count[x] > n for x, n in Counter(labels[i] for i in rows).items()))
+        spare = (
+            rows for rows in members.values() if all(count[x] > n for x, n in Counter(labels[i] for i in rows).items())
+        )
         if (rows := min(spare, key=len, default=None)) is None:
             raise DataError("each text holds the last example of a label, and a label must stay in training")
         in_valid[rows] = True

@@ -77,9 +77,7 @@ def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list
     return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())]
 
 
-def check_export(
-    task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False
-) -> CheckResult | str:
+def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
     Args:

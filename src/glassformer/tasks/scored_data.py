@@ -68,7 +68,9 @@ class ScoredData:
             if overlap is not None:
                 facts["also_in_training"], facts["compared_with_training"] = overlap
                 if overlap.n_shared:
-                    logger.warning(overlap_text({"valid": "validation"}.get(self.name, "test"), overlap, self.running_text))
+                    logger.warning(
+                        overlap_text({"valid": "validation"}.get(self.name, "test"), overlap, self.running_text)
+                    )
         if self.changed:
             facts["changed_data"] = self.changed
         reading = {"notes": self.notes, "counts": self.counts}
@@ -110,9 +112,7 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
         raise DataError(message, "use --split valid, or give a test file")
     _log(everything.notes)
     train = everything.train
-    return ScoredData(
-        chosen, name, train, True, task.running_text, changed, everything.notes, everything.counts
-    )
+    return ScoredData(chosen, name, train, True, task.running_text, changed, everything.notes, everything.counts)
 
 
 def _of_files(run: Scored, data: DataConfig, allow_changed: bool) -> ScoredData:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -216,7 +217,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
     return splits
 
 
-def _compared(p: RunContext, split: Split) -> dict[str, int]:
+def _compared(p: RunContext, split: Split) -> dict[str, Any]:
     """Return how many examples of a part occur twice, and how many of its texts are in the training part."""
     counts = {} if p.task.running_text or split.shards else {"n_duplicates": n_duplicates(split)}
     if split is p.data.train or (overlap := overlap_with_training(split, p.data.train, p.task.running_text)) is None:

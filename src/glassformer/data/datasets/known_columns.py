@@ -60,12 +60,7 @@ class KnownColumns:
     def to_json(self) -> dict[str, Any]:
         """Return the columns as JSON data; the labels are kept elsewhere."""
         c = self.columns
-        return {
-            "keys": list(c.keys),
-            "headers": list(c.headers),
-            "n_fields": c.n_fields,
-            "has_header": c.has_header,
-        }
+        return {"keys": list(c.keys), "headers": list(c.headers), "n_fields": c.n_fields, "has_header": c.has_header}
 
     def preferred(self, specs: ColumnSpecs) -> ColumnSpecs:
         """Return columns whose headers of training are tried before the usual ones."""
