@@ -47,11 +47,11 @@ def check_start_record(recorded: object, now: JsonObject, where: Path, files: tu
     for name in sorted(was.keys() | settings.keys()):
         old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
         if old != new:
-            message = f"{files[0]}: {name} is {new}; the run was begun with {old}"
+            message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
             raise CheckpointError(message, undo)
     for name, path in (("data", files[1]), ("tokenizer", files[2])):
         if recorded.get(name) != now[name]:
-            raise CheckpointError(f"{path} is not the one that the run was begun with", undo)
+            raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
 
 
 def _settings(recorded: object, where: Path) -> JsonObject:

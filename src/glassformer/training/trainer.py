@@ -33,7 +33,7 @@ from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import copy_pretrained_weights, reload_pretrained
 from glassformer.training.loop import requested_stop, train_steps
 from glassformer.training.preparation import prepare_distributed, settle_budget
-from glassformer.training.saved_state import check_groups, count_groups, read_progress
+from glassformer.training.saved_state import HINT, check_groups, count_groups, read_progress
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
@@ -190,7 +190,10 @@ class Trainer:
             folder.compare_start(saved.get(BEGUN), self.start_record, where)
             progress = read_progress(saved.get("progress"), where, context)
             check_groups(tensors, saved.get("groups"), where)
-            state.load(tensors, progress)
+            try:
+                state.load(tensors, progress)
+            except CheckpointError as error:
+                raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
             logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
         elif resume:
             logger.info("no checkpoint yet: starting from the beginning")
