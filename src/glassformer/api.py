@@ -79,7 +79,10 @@ def train(
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    begin = overrides.get("init_from") or (None if isinstance(recipe, Config) else config.train.init_from)
+    begin = None if isinstance(recipe, Config) else config.train.init_from
+    for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
+        named = {name: value} if name != "train" or not isinstance(value, dict) else value
+        begin = named.get("init_from", begin)
     if begin:
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
@@ -92,13 +95,13 @@ def train(
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
         start_seeds(config, folder, seeds, _evaluate_together, on_step)
         return load(folder)
-    with tuned(choose_device(config.train.device), config.train.deterministic):
-        if dry_run or overfit_batch:
+    if dry_run or overfit_batch:
+        with tuned(choose_device(config.train.device), config.train.deterministic):
             prepared, _ = settle_budget(prepare(config))
             if overfit_batch:
                 overfit(prepared, on_step)
-            return None
-        start_run(config, RunFolder(folder), on_step)
+        return None
+    start_run(config, RunFolder(folder), on_step)
     return load(folder) if is_main_process() else None
 
 

@@ -14,6 +14,7 @@ from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import UsageError
 from glassformer.utils import console
 from glassformer.utils.cpu_threads import cores
+from glassformer.utils.formatting import glassformer_command
 
 logger = logging.getLogger(__name__)
 
@@ -79,5 +80,5 @@ def run(argv: Sequence[str]) -> int:
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])
-    logger.info(f"train on it:  glassformer train lm --train-file {a.out}")
+    logger.info(f"train on it:  {glassformer_command('train', 'lm', '--train-file', a.out)}")
     return 0

@@ -11,6 +11,7 @@ from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.interop.choose import Choice, Target
 from glassformer.utils import console
+from glassformer.utils.formatting import glassformer_command
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def run(argv: Sequence[str]) -> int:
         console.write(f"note     {note}")
     if not arguments.dry_run:
         console.write(f"check    {result.check_text()}")
-        console.write(f'use it:  glassformer predict {result.out} "…"')
+        console.write(f'use it:  {glassformer_command("predict", result.out)} "…"')
     return 0
 
 

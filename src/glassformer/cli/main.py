@@ -54,7 +54,7 @@ start with:
   glassformer explain runs/imdb "I loved every minute"
 
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory, disk or a lost process,
-            130 and 143 interrupted (a training run is saved and goes on with --resume)"""
+            129, 130 and 143 interrupted (a training run is saved and goes on with --resume)"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from glassformer.report.run_record import RunRecord
+from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
 
 PADDING = 0.25
@@ -54,7 +55,7 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
-        yield Finding(matter, f"glassformer train --resume {facts.path}")
+        yield Finding(matter, RunFolder(facts.path).resume_command)
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glassformer.utils import console
@@ -47,7 +48,8 @@ class TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError, ValueError):
+                self._bar.stop()
 
     def __call__(self, report: StepMetrics) -> None:
         """Show a report: validations always, steps now and then."""
@@ -63,12 +65,15 @@ class TrainingProgress:
             logger.info(valid_line(report))
 
     def _draw(self, report: StepMetrics) -> None:
-        if not self._bar.live.is_started:
-            self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
-        self._bar.refresh()
-        if report.progress >= 1.0:
-            self._bar.stop()
+        try:
+            if not self._bar.live.is_started:
+                self._bar.start()
+            self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
+            self._bar.refresh()
+            if report.progress >= 1.0:
+                self._bar.stop()
+        except (OSError, ValueError):  # the terminal was closed: training goes on without a bar
+            self._bar = None
 
 
 def step_line(report: StepMetrics) -> str:

@@ -89,10 +89,20 @@ class RunRecord:
         return math.nan if score is None else score
 
     def best_validation(self) -> StepMetrics | None:
-        """Return the validation with the best metric, the earliest among equals; None without any."""
+        """Return the validation whose weights are kept, as training logged it; None without any.
+
+        Logs of earlier versions do not say it: there it is the best metric, and of equal ones the lowest loss.
+        """
+        if kept := [row for row in self.validations if row.best]:
+            return kept[-1]
         rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
         sign = 1 if self.metric.higher_is_better else -1
-        return max(rows, key=lambda row: sign * self.validation_score(row), default=None)
+
+        def rank(row: StepMetrics) -> tuple[float, float]:
+            loss = (row.valid or {}).get("loss")
+            return sign * self.validation_score(row), -math.inf if loss is None or math.isnan(loss) else -loss
+
+        return max(rows, key=rank, default=None)
 
 
 def load_run_record(path: Path | str) -> RunRecord:

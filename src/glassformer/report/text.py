@@ -15,7 +15,17 @@ from glassformer.report import sentences
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import Evaluation, SplitRecord
-from glassformer.utils.formatting import cell_text, code, duration, fenced, number, percent, quoted, table
+from glassformer.utils.formatting import (
+    cell_text,
+    code,
+    duration,
+    fenced,
+    glassformer_command,
+    number,
+    percent,
+    quoted,
+    table,
+)
 
 MOST_VALIDATIONS = 12
 """Longest table of validations."""
@@ -65,7 +75,7 @@ def _opening(facts: RunRecord) -> list[str]:
 def _result(facts: RunRecord, plots: list[str]) -> list[str]:
     evaluation, task_report = facts.evaluation, facts.task_report
     if evaluation is None:
-        return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
+        return [f"Not evaluated yet. Run {code(glassformer_command('train', '--resume', facts.path.name))}."]
     names, rivals = task_report.names(evaluation), evaluation.baselines
     scores = [task_report.score(evaluation, name) for name in names]
     called = {key: task_report.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}
@@ -186,8 +196,9 @@ def _reproduce(facts: RunRecord) -> list[str]:
     ]
     known = [row for row in rows if row[1]]
     return [
-        fenced(f"glassformer train {config.as_posix()} --out another-run", "sh"),
+        fenced(glassformer_command("train", config.as_posix(), "--out", "another-run"), "sh"),
         *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
         *([table(["", ""], known, left=2)] if known else []),
-        "The same seed, machine and versions give the same run on a CPU; others give one that is close.",
+        "The same number of steps, seed, versions, processor and number of threads give the same run on a CPU; others "
+        "give one that is close. Without `OMP_NUM_THREADS` the number of threads follows the load of the machine.",
     ]

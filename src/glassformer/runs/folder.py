@@ -7,6 +7,7 @@ folder inside it is sealed is `sealed_folder.py`'s business, what a value means 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tomllib
 from collections.abc import Iterable
@@ -16,16 +17,23 @@ from typing import TYPE_CHECKING
 from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.runs.lock import LOCK
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
 from glassformer.runs.sealed_folder import is_intact
+from glassformer.runs.start_record import check_start_record, start_record
 from glassformer.utils import atomic_io
+from glassformer.utils.formatting import glassformer_command
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
+BEGUN = "begun_with"
+"""In `env.json`: the record of what the run was begun with (`start_record.py`)."""
 
 
 class RunFolder:
@@ -77,6 +85,11 @@ class RunFolder:
         return self.evaluation.is_file()
 
     @property
+    def resume_command(self) -> str:
+        """Return the command that goes on with the run, as a shell reads it."""
+        return glassformer_command("train", "--resume", self.path)
+
+    @property
     def not_empty(self) -> bool:
         """Return True if something of this name exists that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
@@ -88,9 +101,9 @@ class RunFolder:
             UsageError: which, and what to do.
         """
         path, another = self.path, "name another --out"
-        if path.is_dir() and self.not_empty:
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             begun = self.resumable or (path / SEEDS).is_file()
-            hint = f"go on with it: glassformer train --resume {path}; or " if begun else ""
+            hint = f"go on with it: {self.resume_command}; or " if begun else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
         nearest = next(p for p in (path, *path.parents) if p.exists())
         if not nearest.is_dir():
@@ -103,7 +116,7 @@ class RunFolder:
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
         first = self.env.name in names or not names & begun  # it is written first; a data.json alone is not ours
-        if first and all(name in begun or name.startswith(".tmp-") for name in names):
+        if first and all(name in {*begun, LOCK} or name.startswith(".tmp-") for name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names & begun:
                 atomic_io.fs.remove(self.path / name)
@@ -125,7 +138,7 @@ class RunFolder:
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
         if (folder := self.model_folder) is None:
-            go_on = f"go on with: glassformer train --resume {self.path}"
+            go_on = f"go on with: {self.resume_command}"
             hint = go_on if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
         return folder
@@ -135,7 +148,7 @@ class RunFolder:
     def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
         """Write what is known before the first step."""
         atomic_io.fs.make_folder(self.path)
-        atomic_io.write_json(self.env, env)
+        atomic_io.write_json(self.env, env | {BEGUN: start_record(config, data.as_json(), tokenizer.sha256)})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
@@ -165,11 +178,30 @@ class RunFolder:
 
     def read_env(self) -> JsonObject:
         """Read versions, device, precision and command; empty if nothing was written."""
-        return atomic_io.read_json(self.env) if self.env.is_file() else {}
+        env = atomic_io.read_json(self.env) if self.env.is_file() else {}
+        return {name: value for name, value in env.items() if name != BEGUN} if isinstance(env, dict) else env
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
         return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
+
+    def check_unchanged(self) -> JsonObject:
+        """Return the record of what the run was begun with, after comparing it with the files that say so now.
+
+        Raises:
+            CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
+        """
+        for path in (self.env, self.data, self.tokenizer):
+            if not path.is_file():
+                raise CheckpointError(f"{path}, which this run was begun with, is missing", "restore it")
+        now = start_record(self.read_config(), atomic_io.read_json(self.data), self.read_tokenizer().sha256)
+        env = atomic_io.read_json(self.env)
+        self.compare_start(env.get(BEGUN) if isinstance(env, dict) else None, now, self.env)
+        return now
+
+    def compare_start(self, recorded: object, now: JsonObject, where: Path) -> None:
+        """Raise the CheckpointError of `check_unchanged` if a record in `where` differs from today's."""
+        check_start_record(recorded, now, where, (self.config, self.data, self.tokenizer))
 
     # The log
 
@@ -180,14 +212,22 @@ class RunFolder:
         ]
 
     def truncate_metrics(self, step: int) -> None:
-        """Take out of the log what came after a step, for it is done again, or after a broken line."""
-        kept = []
-        for _, line in _lines(self.metrics):
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + b"\n")
-            except ValueError:
-                break
+        """Take out of the log what came after a step, for it is done again, and a last line that is broken.
+
+        Raises:
+            CheckpointError: a line before the step is none of a log.
+        """
+        kept, broken = list[bytes](), list[Path]()
+        for at, line in _lines(self.metrics):
+            logged = _step_of(line)
+            if logged is None:
+                broken.append(at)
+            elif logged <= step:
+                if broken:
+                    raise CheckpointError(f"{broken[0]} is no line of a log", "delete it, then resume")
+                kept.append(line + b"\n")
+        if (n := len({_step_of(line) for line in kept})) < step:
+            logger.warning(f"{self.metrics} lacks {step - n:,} of the {step:,} steps before")
         atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
     def write_divergence(self, step: int, message: str) -> None:
@@ -233,3 +273,13 @@ def _lines(path: Path) -> list[tuple[Path, bytes]]:
     """
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step of a line of the log; None if it is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = row.get("step") if isinstance(row, dict) else None
+    return step if type(step) is int and step > 0 else None

@@ -18,7 +18,7 @@ from glassformer.utils.atomic_io import parse_json
 JsonObject = dict[str, Any]
 """A JSON object."""
 T = TypeVar("T")
-NOT_LOGGED = {"progress", "eta_seconds", "best", "stop"}
+NOT_LOGGED = {"progress", "eta_seconds", "stop"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SplitRecord:
             the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
-            `edges` and `counts`.
+            `edges` and `counts`. counts: what else the task counted, by its own names.
     """
 
     n: int = 0
@@ -49,6 +49,7 @@ class SplitRecord:
     n_texts_unknown: int | None = None
     sha256: str | None = None
     lengths: dict[str, list[float]] | None = None
+    counts: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ class StepMetrics:
         loss: nats per label. lr, grad_norm (before clipping), tokens_per_s. padding: share of the batch.
         seconds: of training since the run began, those before a resume included.
         threads: of the CPU; fewer while other programs use it. valid: validation scores by name.
+        best: the validation is the best so far, so that its weights are kept; logged where it is.
         progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
-        best: the validation is the best so far. stop: the signal after which every process stops here.
+        stop: the signal after which every process stops here.
     """
 
     step: int
@@ -150,6 +152,8 @@ class StepMetrics:
     def line(self) -> str:
         """Return the line of JSON, its newline included."""
         logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
+        if not self.best:
+            del logged["best"]
         return json.dumps(logged) + "\n"
 
 

@@ -73,6 +73,6 @@ class SeedsFolder:
         if name is None:
             begun = [self.run(seed).path for seed in self.read()[1] if self.run(seed).model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"go on with: glassformer train --resume {self.path}{one}"
+            hint = f"go on with: {RunFolder(self.path).resume_command}{one}"
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         return RunFolder(self.path / str(name))

@@ -15,6 +15,7 @@ from glassformer.runs.records import DataRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.training.context import RunContext
 from glassformer.training.preflight import Preflight
+from glassformer.utils.formatting import glassformer_command
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
@@ -32,7 +33,7 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["glassformer", *sys.argv[1:]]),
+        "command": glassformer_command(*sys.argv[1:]),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,10 @@ FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
 """Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
 MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
-COUNTED = {field.name for field in fields(SplitRecord)}
 MANY_CUT = 0.1
 """Share of training texts that are cut from which it is a warning."""
+COUNTS = {"n_tokens", "n_truncated", "n_tokens_cut", "n_unknown", "n_dropped", "n_empty"}
+"""Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
@@ -230,8 +231,11 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
     running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
+    own = {name: n for name, n in stats.items() if name not in COUNTS and name != "n"}
     return SplitRecord(
-        **{name: count for name, count in stats.items() if name in COUNTED} | {"n": len(corpus)},
+        n=len(corpus),
+        **{name: n for name, n in stats.items() if name in COUNTS},
+        counts=own or None,
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,
         sha256=fingerprint(split, []),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from glassformer.data.folders import not_read, read_folder
 from glassformer.data.sources import TABLES, format_of, is_json_object, other_format, unreadable
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError
+from glassformer.utils.formatting import glassformer_command
 
 ENOUGH_FILES = 10
 """From so many files on, whole files are set aside; below, the running text is cut."""
@@ -44,7 +44,7 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     parts = {name: read_documents(Path(path), diagnostics) for name, path in named.items() if path}
     diagnostics.raise_if_any()
     if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
-        advice = f"glassformer data encode {shlex.quote(source)} --out shards, once, then --train-file shards"
+        advice = f"{glassformer_command('data', 'encode', source)} --out shards, once, then --train-file shards"
         diagnostics.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
