@@ -18,7 +18,6 @@ after = "2026-04-05"
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +30,9 @@ from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
+from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.safe_read import LIMITS
 
 MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
@@ -195,12 +196,9 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
     Raises:
         UsageError: the file is not there, is no TOML, or a finding has another form.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file of findings") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}", HINT) from None
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
+    data = safe_read.read_toml(path, LIMITS["findings"])
     findings = data.get("finding")
     if not isinstance(findings, list) or not findings or not isinstance(data.get("weights", ""), str):
         raise UsageError(f"{path} holds no [[finding]]", HINT)
