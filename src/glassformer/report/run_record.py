@@ -7,10 +7,13 @@ missing, since a report is also written for a run that was cut short.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.config import Config
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
@@ -93,6 +96,20 @@ class RunRecord:
         rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
         sign = 1 if self.metric.higher_is_better else -1
         return max(rows, key=lambda row: sign * self.validation_score(row), default=None)
+
+
+@contextmanager
+def readable_records(*paths: Path) -> Iterator[None]:
+    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be told.
+
+    The types of what is common to all runs are checked when it is read; what tasks score is theirs alone.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        named = ", ".join(map(str, paths))
+        message = f"the records in {named} are not as they were written ({type(error).__name__}: {str(error)[:200]})"
+        raise CheckpointError(message, "restore the folder from a copy; with --debug the place is shown") from error
 
 
 def load_run_record(path: Path | str) -> RunRecord:

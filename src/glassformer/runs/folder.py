@@ -98,6 +98,22 @@ class RunFolder:
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
+    def refuse_links(self, part: Path | None = None) -> None:
+        """Refuse to write into a run, or a part of it, that holds a symbolic link; the run itself may be one.
+
+        Something outside of the run would be written, or deleted, through it.
+
+        Raises:
+            CheckpointError: the link, and where it leads.
+        """
+        start = part or self.path
+        links = [start] if part is not None and part.is_symlink() else []
+        for folder, folders, files in os.walk(start) if not links else ():
+            links += [path for name in folders + files if (path := Path(folder, name)).is_symlink()]
+        if links:
+            message = f"{links[0]} is a link to {os.readlink(links[0])}, and nothing is written through a link in a run"
+            raise CheckpointError(message, "put there what it leads to; or move the whole run, and link to that")
+
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
@@ -214,13 +230,13 @@ class RunFolder:
         at = self.evaluation
         return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
-    def read_predictions(self) -> list[JsonObject] | None:
-        """Read the predictions, one object per example in the split's order; None if none were kept.
+    def read_predictions(self) -> Iterator[JsonObject] | None:
+        """Read the predictions one by one, an object per example in the split's order; None if none were kept.
 
         Raises CheckpointError at a line that is not JSON.
         """
         lines = _lines(self.predictions, LIMITS["predictions"])
-        return [safe_read.parse_json(line, at) for at, line in lines] if self.predictions.exists() else None
+        return (safe_read.parse_json(line, at) for at, line in lines) if self.predictions.exists() else None
 
 
 def _lines(path: Path, max_bytes: int) -> Iterator[tuple[Path, bytes]]:

@@ -140,7 +140,9 @@ def _bound_sizes(config: JsonObject, n_layers: LayersOf, found: Shapes, where: P
     # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
     layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
     if (n_modules := n_layers[task](c) * c.ensemble_size) > min(MAX_LAYERS, len(found)):
-        raise CheckpointError(f"{where} describes a model of {n_modules:,} layers, but {len(found):,} tensors are there")
+        raise CheckpointError(
+            f"{where} describes a model of {n_modules:,} layers, but {len(found):,} tensors are there"
+        )
     at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if (at_least := at_least * c.ensemble_size) > n_weights:
         message = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import reprlib
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from glassformer.errors import CheckpointError
 from glassformer.utils.safe_read import parse_json
+from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
 
 JsonObject = dict[str, Any]
 """A JSON object."""
-T = TypeVar("T")
 Rows = list[JsonObject]
 _KNOWN_SCORES: dict[str, Any] = {
     "n": int,
@@ -97,8 +92,8 @@ class DataRecord:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> DataRecord:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        value = _object(value, where)
-        splits = _object(value.get("splits") or {}, where)
+        value = json_object(value, where)
+        splits = json_object(value.get("splits") or {}, where)
         read = {name: dataclass_from_json(SplitRecord, split, where) for name, split in splits.items()}
         return dataclass_from_json(cls, value | {"splits": read}, where)
 
@@ -189,65 +184,14 @@ class Evaluation:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        scores = dict(_object(value, where))
-        _check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
+        scores = dict(json_object(value, where))
+        check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
-
-
-def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
-    """Make a dataclass of those of its fields that a JSON object has; null stands for the default.
-
-    A CheckpointError names `where` if it is no object, lacks a field that has no default, or has one of another type.
-    """
-    kinds, known = field_types(cls), _object(value, where).items()
-    optional = {f.name for f in fields(cls) if f.default is not MISSING}  # pyright: ignore[reportArgumentType]
-    kept = {name: item for name, item in known if name in kinds and not (item is None and name in optional)}
-    _check_types(kept, kinds, where)
-    try:
-        return cls(**kept)
-    except TypeError as error:
-        raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
-
-
-field_types = cache(get_type_hints)
-"""The type of each field of a dataclass, by name."""
-
-
-def _check_types(values: JsonObject, kinds: Mapping[str, Any], where: Path | str) -> None:
-    for name, item in values.items():
-        if name in kinds and not is_of_type(item, kinds[name]):
-            raise CheckpointError(f"{where}: {name} should be {_type_name(kinds[name])}, not {reprlib.repr(item)}")
-
-
-def is_of_type(value: Any, kind: Any) -> bool:
-    """Return True if a JSON value has a type such as `dict[str, float]`; an integer is a float, a boolean neither."""
-    if kind is Any:
-        return True
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(is_of_type(value, one) for one in inner)
-    if origin is list:
-        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of_type(item, inner[1]) for item in value.values())
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind
-
-
-def _type_name(kind: Any) -> str:
-    return getattr(kind, "__name__", str(kind)) if get_origin(kind) is None else str(kind).replace("typing.", "")
 
 
 def parse_json_object(data: bytes, where: Path) -> JsonObject:
     """Parse a JSON object from bytes; `where` is named in the CheckpointError for anything else."""
-    return _object(parse_json(data, where), where)
-
-
-def _object(value: Any, where: Path | str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{where} should hold a JSON object")
-    return value
+    return json_object(parse_json(data, where), where)
 
 
 def _present(value: Any) -> JsonObject:

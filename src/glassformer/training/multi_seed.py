@@ -53,6 +53,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         evaluate: scores the runs of several folders as an ensemble.
         on_step: called with each `StepReport`.
     """
+    RunFolder(folder.path).refuse_links()
     config, seeds = folder.read()
     diverged: DivergedError | None = None
     for number, seed in enumerate(seeds, start=1):

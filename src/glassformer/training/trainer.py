@@ -76,6 +76,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
         CheckpointError: there is no run in `folder`, or its budget is not in steps.
         DataError: the data has changed since the run began.
     """
+    folder.refuse_links()
     config = folder.read_config()
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.splits import Split
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.errors import CheckpointError, DataError, ResourceError, UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.subject import Subject
@@ -27,11 +27,14 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_chunks
 from glassformer.utils.device import tuned
+from glassformer.utils.safe_read import read_bytes
 
 logger = logging.getLogger(__name__)
 
 N_TEXTS = 128
 """Number of reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
+MAX_MEANS_BYTES = 1 << 28
+"""Largest size of a file of means: a vector per step."""
 Means = Mapping[str, Tensor]
 T = TypeVar("T")
 
@@ -53,9 +56,9 @@ def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
         UsageError: there are none, and the validation texts are not there.
     """
     path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
-    if path.is_file():
+    if path.exists():
         try:
-            return read_tensors(path.read_bytes(), path)
+            return read_tensors(read_bytes(path, MAX_MEANS_BYTES), path)
         except CheckpointError as error:
             logger.warning(f"{error}; the means are computed again")
     try:
@@ -67,9 +70,10 @@ def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
     means = reference_means(subject, split, records)
     if RunFolder(subject.path).model_folder is not None:
         try:
+            RunFolder(subject.path).refuse_links(path.parent)
             path.parent.mkdir(exist_ok=True)
             atomic_write_chunks(path, tensor_chunks(means))
-        except (OSError, UsageError) as error:
+        except (OSError, UsageError, CheckpointError, ResourceError) as error:
             logger.warning(f"the means cannot be kept: {error}")
     return means
 
