@@ -104,7 +104,11 @@ def load_model_files(
     _bound_sizes(config, n_layers, found, folder / CONFIG)
     if shapes is not None:
         check_shapes(shapes(config), found)
-    return config, read_tensors(read_sealed_file(folder, WEIGHTS, entries[WEIGHTS]), folder / WEIGHTS)
+    weights = read_tensors(read_sealed_file(folder, WEIGHTS, entries[WEIGHTS]), folder / WEIGHTS)
+    for name, tensor in weights.items():
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{folder / WEIGHTS} holds NaN or infinity in {name}", "use an earlier checkpoint")
+    return config, weights
 
 
 def _read_weights_shapes(folder: Path, entry: Entry) -> Shapes:

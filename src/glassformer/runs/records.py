@@ -17,7 +17,7 @@ from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of
 
 JsonObject = dict[str, Any]
 """A JSON object."""
-Rows = list[JsonObject]
+Rows, Interval = list[JsonObject], list[float]
 _KNOWN_SCORES: dict[str, Any] = {
     "n": int,
     "headline": str,
@@ -175,7 +175,7 @@ class Evaluation:
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
         interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
-        return interval if is_of_type(interval, list[float]) and len(interval) == 2 else None
+        return interval if isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval) else None
 
     def as_json(self) -> JsonObject:
         """Return the record for the file: task and split with the scores."""
