@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,9 +36,9 @@ def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: 
             if answer.code not in (0, 4) or (answer.code == 4 and "bug" in answer.err):
                 broken.append(f"{command}, {attack}: exit {answer.code}, {answer.err.strip()[-200:]}")
             # Of the configuration a forger chooses what it says; all else is either refused or has no effect.
-            elif answer.code == 0 and command == "predict" and attack.file != "model/config.json":
-                if answer.out != victims.answer.out:
-                    broken.append(f"{command}, {attack}: another answer, {answer.out[:200]}")
+            same = answer.out == victims.answer.out or attack.file == "model/config.json"
+            if answer.code == 0 and command == "predict" and not same:
+                broken.append(f"{command}, {attack}: another answer, {answer.out[:200]}")
     assert not broken, "\n".join(broken)
     assert peak_bytes() < BYTES
     return codes

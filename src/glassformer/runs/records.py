@@ -175,7 +175,8 @@ class Evaluation:
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
         interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
-        return interval if isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval) else None
+        sound = isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval)
+        return interval if sound else None
 
     def as_json(self) -> JsonObject:
         """Return the record for the file: task and split with the scores."""
