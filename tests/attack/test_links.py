@@ -1,4 +1,4 @@
-"""Nothing outside of a run is written or deleted through a link in it; the run, and the folder of runs, may be links."""
+"""Nothing outside of a run is written or deleted through a link in it; the run itself may be a link."""
 
 from __future__ import annotations
 
