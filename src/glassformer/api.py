@@ -29,7 +29,7 @@ from glassformer.runs.run_data import load_run_data
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
-from glassformer.tasks.restoring import check_joins, restore_task
+from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
 from glassformer.tasks.scored_data import scored_data
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
@@ -145,7 +145,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.require_model_folder()
-    facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
+    layers = {name: kind.n_layers for name, kind in TASKS.items()}
+    facts, weights = load_model_files(model_folder, layers, lambda facts: weight_shapes(facts, model_folder))
     target, task = choose_device(device), restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)

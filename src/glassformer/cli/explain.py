@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from glassformer.cli import explain_edits, flags
 from glassformer.cli.predict import stdin_lines
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 
@@ -179,7 +179,7 @@ def findings_requests(trained: Any) -> list[dict[str, Any]]:
     try:
         requests = [read_findings(path)[1][0].request.to_json()]
         trace_requests(trained, requests)
-    except UsageError as error:
+    except (UsageError, CheckpointError) as error:
         logger.warning(f"the page opens without the findings of the run: {error}")
         return []
     return requests

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         _close_stdout()
         return 0
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # a panic of the tokenizers library is no Exception
         if debug:
             import traceback
 

@@ -104,6 +104,7 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
     if not is_exported(exported):
         from glassformer.api import load
 
+        folder.refuse_links(folder.exports)
         logger.info(f"exporting {paths[0]} for {arguments.engine}, once")
         result = load(paths[0], device="cpu").export(arguments.engine, exported)
         logger.info(f"check: {result.check_text()}")

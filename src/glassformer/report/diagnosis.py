@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from glassformer.report.run_record import RunRecord
+from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
 
@@ -42,7 +42,8 @@ class Finding:
 
 def diagnose(facts: RunRecord) -> list[Finding]:
     """Return all diagnostics of a run, the most severe first; empty if nothing stands out."""
-    return [finding for rule in RULES for finding in rule(facts)]
+    with readable_records(facts.path):
+        return [finding for rule in RULES for finding in rule(facts)]
 
 
 def how_it_ended(facts: RunRecord) -> Iterator[Finding]:

@@ -7,10 +7,13 @@ missing, since a report is also written for a run that was cut short.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.config import Config
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
@@ -103,6 +106,20 @@ class RunRecord:
             return sign * self.validation_score(row), -math.inf if loss is None or math.isnan(loss) else -loss
 
         return max(rows, key=rank, default=None)
+
+
+@contextmanager
+def readable_records(*paths: Path) -> Iterator[None]:
+    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be told.
+
+    The types of what is common to all runs are checked when it is read; what tasks score is theirs alone.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        named = ", ".join(map(str, paths))
+        message = f"the records in {named} are not as they were written ({type(error).__name__}: {str(error)[:200]})"
+        raise CheckpointError(message, "restore the folder from a copy; with --debug the place is shown") from error
 
 
 def load_run_record(path: Path | str) -> RunRecord:

@@ -15,7 +15,7 @@ from typing import Any
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.report import sentences
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks.reporting import Score
@@ -114,8 +114,10 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
         CheckpointError: no seed was scored, or a file is damaged.
     """
     facts = load_seeds(folder)
-    write_json(folder.report_json, seeds_report(facts))
-    atomic_write_text(folder.report, seeds_markdown(facts))
+    with readable_records(folder.path):
+        report, markdown = seeds_report(facts), seeds_markdown(facts)
+    write_json(folder.report_json, report)
+    atomic_write_text(folder.report, markdown)
     return facts
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,9 @@ from glassformer.runs.lock import LOCK
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
 from glassformer.runs.sealed_folder import is_intact
 from glassformer.runs.start_record import check_start_record, start_record
-from glassformer.utils import atomic_io
+from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
+from glassformer.utils.safe_read import LIMITS
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
@@ -111,6 +111,22 @@ class RunFolder:
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
+    def refuse_links(self, part: Path | None = None) -> None:
+        """Refuse to write into a run, or a part of it, that holds a symbolic link; the run itself may be one.
+
+        Something outside of the run would be written, or deleted, through it.
+
+        Raises:
+            CheckpointError: the link, and where it leads.
+        """
+        start = part or self.path
+        links = [start] if part is not None and part.is_symlink() else []
+        for folder, folders, files in os.walk(start) if not links else ():
+            links += [path for name in folders + files if (path := Path(folder, name)).is_symlink()]
+        if links:
+            message = f"{links[0]} is a link to {os.readlink(links[0])}, and nothing is written through a link in a run"
+            raise CheckpointError(message, "put there what it leads to; or move the whole run, and link to that")
+
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
@@ -162,11 +178,9 @@ class RunFolder:
         if not self.resumable:
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
+        values = safe_read.read_toml(self.config)
         try:
-            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{self.config} is not valid TOML: {error}") from error
         except UsageError as error:
             raise CheckpointError(error.message, error.hint) from error
 
@@ -178,12 +192,12 @@ class RunFolder:
 
     def read_env(self) -> JsonObject:
         """Read versions, device, precision and command; empty if nothing was written."""
-        env = atomic_io.read_json(self.env) if self.env.is_file() else {}
-        return {name: value for name, value in env.items() if name != BEGUN} if isinstance(env, dict) else env
+        env = safe_read.read_json_object(self.env) if self.env.exists() else {}
+        return {name: value for name, value in env.items() if name != BEGUN}
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
-        return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataRecord.from_json(safe_read.read_json(self.data) if self.data.exists() else {}, self.data)
 
     def check_unchanged(self) -> JsonObject:
         """Return the record of what the run was begun with, after comparing it with the files that say so now.
@@ -194,9 +208,8 @@ class RunFolder:
         for path in (self.env, self.data, self.tokenizer):
             if not path.is_file():
                 raise CheckpointError(f"{path}, which this run was begun with, is missing", "restore it")
-        now = start_record(self.read_config(), atomic_io.read_json(self.data), self.read_tokenizer().sha256)
-        env = atomic_io.read_json(self.env)
-        self.compare_start(env.get(BEGUN) if isinstance(env, dict) else None, now, self.env)
+        now = start_record(self.read_config(), safe_read.read_json(self.data), self.read_tokenizer().sha256)
+        self.compare_start(safe_read.read_json_object(self.env).get(BEGUN), now, self.env)
         return now
 
     def compare_start(self, recorded: object, now: JsonObject, where: Path) -> None:
@@ -207,9 +220,8 @@ class RunFolder:
 
     def read_metrics(self) -> list[StepMetrics]:
         """Read every line of the log, in order; raise CheckpointError at a broken one."""
-        return [
-            dataclass_from_json(StepMetrics, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)
-        ]
+        lines = _lines(self.metrics, LIMITS["log"])
+        return [dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at) for at, line in lines]
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, and a last line that is broken.
@@ -218,7 +230,7 @@ class RunFolder:
             CheckpointError: a line before the step is none of a log.
         """
         kept, broken = list[bytes](), list[Path]()
-        for at, line in _lines(self.metrics):
+        for at, line in _lines(self.metrics, LIMITS["log"]):
             logged = _step_of(line)
             if logged is None:
                 broken.append(at)
@@ -236,13 +248,13 @@ class RunFolder:
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""
-        if self.diverged.is_file():
+        if self.diverged.exists() or self.diverged.is_symlink():
             atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
         """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
-        return dataclass_from_json(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
+        return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
 
     # Scores
 
@@ -255,24 +267,21 @@ class RunFolder:
     def read_evaluation(self) -> Evaluation | None:
         """Read the scores; None before the evaluation."""
         at = self.evaluation
-        return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
+        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
-    def read_predictions(self) -> list[JsonObject] | None:
-        """Read the predictions, one object per example in the split's order; None if none were kept.
+    def read_predictions(self) -> Iterator[JsonObject] | None:
+        """Read the predictions one by one, an object per example in the split's order; None if none were kept.
 
         Raises CheckpointError at a line that is not JSON.
         """
-        lines = _lines(self.predictions)
-        return [atomic_io.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+        lines = _lines(self.predictions, LIMITS["predictions"])
+        return (safe_read.parse_json(line, at) for at, line in lines) if self.predictions.exists() else None
 
 
-def _lines(path: Path) -> list[tuple[Path, bytes]]:
-    """Return (location, content) of each line of a file, if it exists.
-
-    A last line without its newline was truncated by a kill.
-    """
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]
+def _lines(path: Path, max_bytes: int) -> Iterator[tuple[Path, bytes]]:
+    """Yield (location, content) of each whole line of a file, if it exists."""
+    if path.exists():
+        yield from safe_read.read_json_lines(path, max_bytes)
 
 
 def _step_of(line: bytes) -> int | None:

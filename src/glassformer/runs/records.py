@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from glassformer.errors import CheckpointError
-from glassformer.utils.atomic_io import parse_json
+from glassformer.utils.safe_read import parse_json
+from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
 
 JsonObject = dict[str, Any]
 """A JSON object."""
-T = TypeVar("T")
+Rows, Interval = list[JsonObject], list[float]
+_KNOWN_SCORES: dict[str, Any] = {
+    "n": int,
+    "headline": str,
+    "baselines": dict[str, JsonObject],
+    "examples": Rows,
+    "notes": list[str],
+    "label_names": list[str],
+    "confusion": list[list[int]],
+    "per_class": Rows,
+    "length_buckets": Rows,
+}
+"""Types of what every evaluation, or that of one task, may hold beside numbers."""
 NOT_LOGGED = {"progress", "eta_seconds", "stop"}
 
 
@@ -28,8 +40,8 @@ class SplitRecord:
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
             vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side, or texts
-            without a token to predict, left out. n_duplicates: examples equal to one before. n_in_training: texts that are in
-            the training part too (of running text, lines), out of n_compared.
+            without a token to predict, left out. n_duplicates: examples equal to one before. n_in_training: texts that
+            are in the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
             `edges` and `counts`. counts: what else the task counted, by its own names.
@@ -115,8 +127,8 @@ class DataRecord:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> DataRecord:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        value = _object(value, where)
-        splits = _object(value.get("splits") or {}, where)
+        value = json_object(value, where)
+        splits = json_object(value.get("splits") or {}, where)
         read = {name: dataclass_from_json(SplitRecord, split, where) for name, split in splits.items()}
         return dataclass_from_json(cls, value | {"splits": read}, where)
 
@@ -176,7 +188,7 @@ class Evaluation:
     @property
     def n(self) -> int:
         """Return the number of scored examples."""
-        return self.scores.get("n", 0)
+        return self.scores.get("n") or 0
 
     @property
     def headline(self) -> str | None:
@@ -200,7 +212,9 @@ class Evaluation:
 
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
-        return self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        sound = isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval)
+        return interval if sound else None
 
     def as_json(self) -> JsonObject:
         """Return the record for the file: task and split with the scores."""
@@ -209,31 +223,14 @@ class Evaluation:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        scores = dict(_object(value, where))
+        scores = dict(json_object(value, where))
+        check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
-
-
-def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
-    """Make a dataclass of those of its fields that a JSON object has.
-
-    A CheckpointError names `where` if it is no object, or lacks a field that has no default.
-    """
-    known = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    try:
-        return cls(**{name: item for name, item in _object(value, where).items() if name in known})
-    except TypeError as error:
-        raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
 
 
 def parse_json_object(data: bytes, where: Path) -> JsonObject:
     """Parse a JSON object from bytes; `where` is named in the CheckpointError for anything else."""
-    return _object(parse_json(data, where), where)
-
-
-def _object(value: Any, where: Path | str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{where} should hold a JSON object")
-    return value
+    return json_object(parse_json(data, where), where)
 
 
 def _present(value: Any) -> JsonObject:

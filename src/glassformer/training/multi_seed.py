@@ -60,6 +60,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         UsageError: another process trains into the folder.
         CheckpointError: the settings or the data record of a seed that was begun have changed since.
     """
+    RunFolder(folder.path).refuse_links()
     with lock_folder(folder.path):
         return _train_seeds(folder, evaluate, on_step)
 

@@ -88,6 +88,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
         UsageError: another process trains into the folder.
         Interrupted: a signal stopped the run.
     """
+    folder.refuse_links()
     config = folder.read_config()
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")

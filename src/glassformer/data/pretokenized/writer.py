@@ -22,11 +22,11 @@ from glassformer.config import TextConfig
 from glassformer.data.folders import not_read_record
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.data.pretokenized.documents import Segment, find_files, find_source_files, read_segments
-from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard
+from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard, load_tokenizer, read_unfinished
 from glassformer.data.pretokenized.workers import encode_batches
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.atomic_io import atomic_write_chunks, read_json, remove_leftovers, write_json
+from glassformer.utils.atomic_io import atomic_write_chunks, remove_leftovers, write_json
 
 BATCH_CHARS = 1 << 20
 SAMPLE_CHARS = 16 << 20
@@ -66,7 +66,7 @@ class PretokenizedWriter:
         }
         remove_leftovers(out)
         if (out / INDEX).is_file():
-            self.tokenizer, self.index = Tokenizer.load(out / TOKENIZER), read_json(out / INDEX)
+            self.tokenizer, self.index = load_tokenizer(out), read_unfinished(out)
             self._check_same(request)
         else:
             if out.exists() and not (out.is_dir() and {path.name for path in out.iterdir()} <= {TOKENIZER}):

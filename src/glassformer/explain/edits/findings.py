@@ -18,20 +18,22 @@ after = "2026-04-05"
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
+from glassformer.runs.records import dataclass_from_json
+from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.safe_read import LIMITS
 
 MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
@@ -193,31 +195,32 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
     """Return the hash of the weights that findings were made with, and the findings.
 
     Raises:
-        UsageError: the file is not there, is no TOML, or a finding has another form.
+        UsageError: the file is not there.
+        CheckpointError: it is no TOML, or a finding has another form.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file of findings") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}", HINT) from None
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
+    data = safe_read.read_toml(path, LIMITS["findings"])
     findings = data.get("finding")
     if not isinstance(findings, list) or not findings or not isinstance(data.get("weights", ""), str):
-        raise UsageError(f"{path} holds no [[finding]]", HINT)
+        raise CheckpointError(f"{path} holds no [[finding]]", HINT)
     return data.get("weights"), [_finding(path, number, one) for number, one in enumerate(findings, start=1)]
 
 
 def _finding(path: Path, number: int, data: Any) -> Finding:
+    where = f"{path}, finding {number}"
     try:
-        controls = [Control(**control) for control in data.get("control", [])]
-        finding = replace(Finding(**data), control=controls)
+        finding = dataclass_from_json(Finding, data, where)
+        if unknown := data.keys() - {f.name for f in fields(Finding)}:
+            raise CheckpointError(f"{where}: {min(unknown)!r} is not a known key")
+        finding = replace(
+            finding, control=[dataclass_from_json(Control, one, where) for one in data.get("control", [])]
+        )
         request = {"text": finding.text, "edits": finding.edits, "other_text": finding.other_text}
         TraceRequest.from_dict(request)
-        float(finding.change)
-    except (TypeError, ValueError, AttributeError, UsageError) as error:
-        raise UsageError(
-            f"{path}, finding {number}: {error}", "it needs name, text, edits, before, after, change"
-        ) from None
+    except GlassformerError as error:
+        needs = "it needs name, text, edits, before, after, change"
+        raise CheckpointError(error.message if where in error.message else f"{where}: {error}", needs) from None
     return finding
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.splits import Split
-from glassformer.errors import ChangedDataError, CheckpointError, DataError, UsageError
+from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.subject import LoadedSubject, Subject
@@ -27,11 +27,14 @@ from glassformer.runs.run_data import load_run_data
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_chunks
 from glassformer.utils.device import tuned
+from glassformer.utils.safe_read import read_bytes
 
 logger = logging.getLogger(__name__)
 
 N_TEXTS = 128
 """Number of reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
+MAX_MEANS_BYTES = 1 << 28
+"""Largest size of a file of means: a vector per step."""
 Means = Mapping[str, Tensor]
 T = TypeVar("T")
 
@@ -54,9 +57,9 @@ def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
         ChangedDataError: likewise, and they have changed since training.
     """
     path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
-    if path.is_file():
+    if path.exists():
         try:
-            return read_tensors(path.read_bytes(), path)
+            return read_tensors(read_bytes(path, MAX_MEANS_BYTES), path)
         except CheckpointError as error:
             logger.warning(f"{error}; the means are computed again")
     allowed = _allows_changed_data(subject)
@@ -73,9 +76,10 @@ def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
     means = reference_means(subject, split, records)
     if RunFolder(subject.path).model_folder is not None and not read.changed:
         try:
+            RunFolder(subject.path).refuse_links(path.parent)
             path.parent.mkdir(exist_ok=True)
             atomic_write_chunks(path, tensor_chunks(means))
-        except (OSError, UsageError) as error:
+        except (OSError, UsageError, CheckpointError, ResourceError) as error:
             logger.warning(f"the means cannot be kept: {error}")
     return means
 
