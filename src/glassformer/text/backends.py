@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.config import TextConfig
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
@@ -87,6 +87,10 @@ def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, i
     more = sorted((token for token in number if " " in token), key=number.__getitem__)
     pairs = [token.split(" ") for token in more if token[0] != " "]
     ngrams = [token[1:] for token in more if token[0] == " "]
+    if [number[token] for token in more] != list(range(len(number) - len(more), len(number))):
+        raise CheckpointError("the n-grams of a tokenizer should follow its words")
+    if any(len(pair) != 2 or not {*pair} <= number.keys() for pair in pairs) or "" in ngrams:
+        raise CheckpointError("the bigrams of a tokenizer should be pairs of its words")
     return ngrams, [(number[first], number[second]) for first, second in pairs]
 
 
@@ -102,13 +106,56 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
-    """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
+def written_backends() -> Iterator[tokenizers.Tokenizer]:
+    """Yield a backend of every form that training makes, with an empty vocabulary: what a file may hold."""
+    for lowercase in (False, True):
+        config = TextConfig(lowercase=lowercase)
+        yield _word_backend(config)
+        yield _char_backend({}, config)
+        yield _byte_bpe_backend(config)
+        yield _bpe_backend(config, mark_start=True)
+        yield _bpe_backend(config, mark_start=False)
+
+
+def _word_backend(config: TextConfig) -> tokenizers.Tokenizer:
     vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
     backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
+    return backend
+
+
+def _char_backend(vocabulary: dict[str, int], config: TextConfig) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _byte_bpe_backend(config: TextConfig) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _bpe_backend(config: TextConfig, mark_start: bool) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
+    marks = [normalizers.Prepend(SPACE)] if mark_start else []
+    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
+    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
+    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
+    backend.decoder = decoders.Sequence(decoders_used)
+    return backend
+
+
+def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
+    """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
+    backend = _word_backend(config)
     trainer = trainers.WordLevelTrainer(
         vocab_size=size, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
@@ -120,20 +167,14 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
-    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    backend.decoder = decoders.Fuse()
+    backend = _char_backend(vocabulary, config)
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     return backend
 
 
 def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """Train merges over bytes, as in GPT-2: every text can be encoded, nothing is unknown."""
-    backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    backend.decoder = decoders.ByteLevel()
+    backend = _byte_bpe_backend(config)
     backend.train_from_iterator(
         texts, _bpe_trainer(size, SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     )
@@ -149,13 +190,7 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
     Not with extra tokens: they cut the text into parts, each of which would get a mark of its own.
     """
-    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
-    marks = [normalizers.Prepend(SPACE)] if mark_start else []
-    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
-    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
-    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
-    backend.decoder = decoders.Sequence(decoders_used)
+    backend = _bpe_backend(config, mark_start)
     texts = list(texts)
     n_letters = _n_letters(map(backend.normalizer.normalize_str, texts), size - len(SPECIAL_TOKENS) - 256)
     # As special tokens the bytes are never found in text, like the five.

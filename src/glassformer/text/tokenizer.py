@@ -22,6 +22,9 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.bigrams import common_bigrams
 from glassformer.text.ngrams import NgramVocabulary, surface_forms
+from glassformer.text.tokenizer_file import check_tokenizer_json
+from glassformer.utils import safe_read
+from glassformer.utils.safe_read import LIMITS
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
 
@@ -183,11 +186,20 @@ class Tokenizer:
             CheckpointError: it is missing, damaged, or has other special tokens than the five.
         """
         path = Path(path)
+        if not path.exists():
+            raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
+        data = safe_read.read_bytes(path, LIMITS["tokenizer"])
         try:
-            backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder") from None
-        except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
+            content = safe_read.parse_json(data, path)
+        except CheckpointError as error:
+            hint = "restore it from a copy or train again"
+            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", hint) from error
+        check_tokenizer_json(content, path)
+        try:
+            backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+        except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             raise CheckpointError(
                 f"{path}: this is not a readable tokenizer ({error})", hint="restore it from a copy or train again"
             ) from error
@@ -197,7 +209,10 @@ class Tokenizer:
                 f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}",
                 hint="use a tokenizer that Glassformer wrote",
             )
-        return Tokenizer(backend)
+        try:
+            return Tokenizer(backend)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error.message}", "use a tokenizer that Glassformer wrote") from error
 
     @cached_property
     def sha256(self) -> str:

@@ -19,8 +19,9 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from glassformer.errors import CheckpointError, GlassformerError
 
@@ -32,8 +33,8 @@ LIMITS = {
     "log": 64 * MiB,  # metrics.jsonl
     "predictions": 256 * MiB,
     "text": 16 * MiB,  # model cards and reports
-    "tokenizer": 128 * MiB,
-    "weights": 1 << 40,  # compared with the manifest, and with what the configuration needs, before it is read
+    "tokenizer": 64 * MiB,
+    "weights": 1 << 36,  # before it is read whole, it is compared with what the configuration needs
 }
 """Largest size in bytes of each kind of file. Parsed JSON takes up to thirty times its size."""
 MAX_DIGITS = 40
@@ -45,7 +46,7 @@ _Error = type[GlassformerError]
 
 
 @contextmanager
-def open_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[BinaryIO]:
+def open_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[BufferedReader]:
     """Open a regular file of at most `max_bytes` for reading; nothing else is opened, so nothing can block.
 
     Raises:
