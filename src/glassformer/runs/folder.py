@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ from glassformer.config.recipes import config_from_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
 from glassformer.runs.sealed_folder import is_intact
-from glassformer.utils import atomic_io
+from glassformer.utils import atomic_io, safe_read
+from glassformer.utils.safe_read import LIMITS
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
@@ -149,11 +149,9 @@ class RunFolder:
         if not self.resumable:
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
+        values = safe_read.read_toml(self.config)
         try:
-            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{self.config} is not valid TOML: {error}") from error
         except UsageError as error:
             raise CheckpointError(error.message, error.hint) from error
 
@@ -165,28 +163,27 @@ class RunFolder:
 
     def read_env(self) -> JsonObject:
         """Read versions, device, precision and command; empty if nothing was written."""
-        return atomic_io.read_json(self.env) if self.env.is_file() else {}
+        return safe_read.read_json_object(self.env) if self.env.exists() else {}
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
-        return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataRecord.from_json(safe_read.read_json(self.data) if self.data.exists() else {}, self.data)
 
     # The log
 
     def read_metrics(self) -> list[StepMetrics]:
         """Read every line of the log, in order; raise CheckpointError at a broken one."""
-        return [
-            dataclass_from_json(StepMetrics, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)
-        ]
+        lines = _lines(self.metrics, LIMITS["log"])
+        return [dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at) for at, line in lines]
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, or after a broken line."""
         kept = []
-        for _, line in _lines(self.metrics):
+        for at, line in _lines(self.metrics, LIMITS["log"]):
             try:
-                if json.loads(line)["step"] <= step:
+                if dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at).step <= step:
                     kept.append(line + b"\n")
-            except ValueError:
+            except CheckpointError:
                 break
         atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
@@ -196,13 +193,13 @@ class RunFolder:
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""
-        if self.diverged.is_file():
+        if self.diverged.exists() or self.diverged.is_symlink():
             atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
         """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
-        return dataclass_from_json(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
+        return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
 
     # Scores
 
@@ -215,21 +212,18 @@ class RunFolder:
     def read_evaluation(self) -> Evaluation | None:
         """Read the scores; None before the evaluation."""
         at = self.evaluation
-        return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
+        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
     def read_predictions(self) -> list[JsonObject] | None:
         """Read the predictions, one object per example in the split's order; None if none were kept.
 
         Raises CheckpointError at a line that is not JSON.
         """
-        lines = _lines(self.predictions)
-        return [atomic_io.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+        lines = _lines(self.predictions, LIMITS["predictions"])
+        return [safe_read.parse_json(line, at) for at, line in lines] if self.predictions.exists() else None
 
 
-def _lines(path: Path) -> list[tuple[Path, bytes]]:
-    """Return (location, content) of each line of a file, if it exists.
-
-    A last line without its newline was truncated by a kill.
-    """
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]
+def _lines(path: Path, max_bytes: int) -> Iterator[tuple[Path, bytes]]:
+    """Yield (location, content) of each whole line of a file, if it exists."""
+    if path.exists():
+        yield from safe_read.read_json_lines(path, max_bytes)

@@ -8,16 +8,33 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+import reprlib
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.errors import CheckpointError
-from glassformer.utils.atomic_io import parse_json
+from glassformer.utils.safe_read import parse_json
 
 JsonObject = dict[str, Any]
 """A JSON object."""
 T = TypeVar("T")
+Rows = list[JsonObject]
+_KNOWN_SCORES: dict[str, Any] = {
+    "n": int,
+    "headline": str,
+    "baselines": dict[str, JsonObject],
+    "examples": Rows,
+    "notes": list[str],
+    "label_names": list[str],
+    "confusion": list[list[int]],
+    "per_class": Rows,
+    "length_buckets": Rows,
+}
+"""Types of what every evaluation, or that of one task, may hold beside numbers."""
 NOT_LOGGED = {"progress", "eta_seconds", "best", "stop"}
 
 
@@ -138,7 +155,7 @@ class Evaluation:
     @property
     def n(self) -> int:
         """Return the number of scored examples."""
-        return self.scores.get("n", 0)
+        return self.scores.get("n") or 0
 
     @property
     def headline(self) -> str | None:
@@ -162,7 +179,8 @@ class Evaluation:
 
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
-        return self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        return interval if is_of_type(interval, list[float]) and len(interval) == 2 else None
 
     def as_json(self) -> JsonObject:
         """Return the record for the file: task and split with the scores."""
@@ -172,19 +190,53 @@ class Evaluation:
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
         scores = dict(_object(value, where))
+        _check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
 
 
 def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
-    """Make a dataclass of those of its fields that a JSON object has.
+    """Make a dataclass of those of its fields that a JSON object has; null stands for the default.
 
-    A CheckpointError names `where` if it is no object, or lacks a field that has no default.
+    A CheckpointError names `where` if it is no object, lacks a field that has no default, or has one of another type.
     """
-    known = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
+    kinds, known = field_types(cls), _object(value, where).items()
+    optional = {f.name for f in fields(cls) if f.default is not MISSING}  # pyright: ignore[reportArgumentType]
+    kept = {name: item for name, item in known if name in kinds and not (item is None and name in optional)}
+    _check_types(kept, kinds, where)
     try:
-        return cls(**{name: item for name, item in _object(value, where).items() if name in known})
+        return cls(**kept)
     except TypeError as error:
         raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
+
+
+field_types = cache(get_type_hints)
+"""The type of each field of a dataclass, by name."""
+
+
+def _check_types(values: JsonObject, kinds: Mapping[str, Any], where: Path | str) -> None:
+    for name, item in values.items():
+        if name in kinds and not is_of_type(item, kinds[name]):
+            raise CheckpointError(f"{where}: {name} should be {_type_name(kinds[name])}, not {reprlib.repr(item)}")
+
+
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Return True if a JSON value has a type such as `dict[str, float]`; an integer is a float, a boolean neither."""
+    if kind is Any:
+        return True
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(is_of_type(value, one) for one in inner)
+    if origin is list:
+        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(is_of_type(item, inner[1]) for item in value.values())
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+def _type_name(kind: Any) -> str:
+    return getattr(kind, "__name__", str(kind)) if get_origin(kind) is None else str(kind).replace("typing.", "")
 
 
 def parse_json_object(data: bytes, where: Path) -> JsonObject:
