@@ -8,7 +8,8 @@ from pathlib import Path
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.interop.exported import ExportFacts, is_exported, load_exported
+from glassformer.interop.export_facts import ExportFacts
+from glassformer.interop.exported import is_exported, load_exported
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST
 

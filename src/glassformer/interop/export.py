@@ -16,7 +16,7 @@ from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
-from glassformer.interop.exported import FACTS, KIND, ExportFacts
+from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts
 from glassformer.interop.tokenizer_file import tokenizer_file
 from glassformer.models.ensemble import members_of
 from glassformer.report.run_record import load_run_record

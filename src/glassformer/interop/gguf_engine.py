@@ -15,7 +15,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import Engine
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
 

@@ -11,7 +11,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import Engine, Hypotheses
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
 from glassformer.interop.numpy_decoding import beam_search, log_softmax, sample
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
