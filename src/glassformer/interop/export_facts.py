@@ -16,7 +16,6 @@ from glassformer.config import DecodeConfig
 from glassformer.config.validation import TASK_NAMES, build, build_config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import TOKENIZER
-from glassformer.runs.sealed_folder import MANIFEST
 from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", "glassformer.json", "README.md"
@@ -88,26 +87,33 @@ class ExportFacts:
         return (json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
 
     @property
-    def files(self) -> tuple[set[str], set[str]]:
-        """Return the names of the files that the folder holds, and of those that it may hold."""
+    def required_files(self) -> set[str]:
+        """Return the names of the files that the folder holds."""
         required = {FACTS, TOKENIZER}
         match self.target, self.kind:
-            case "ctranslate2", "translator":
-                # One vocabulary is written where both are equal, as they are here.
-                return required | {"model.bin", "config.json", "shared_vocabulary.json"}, set()
+            case "ctranslate2", "translator":  # one vocabulary is written where both are equal, as they are here
+                return required | {"model.bin", "config.json", "shared_vocabulary.json"}
             case "ctranslate2", _:
-                return required | {"model.bin", "config.json", "vocabulary.json"}, set()
+                return required | {"model.bin", "config.json", "vocabulary.json"}
+            case "hf", "translator" | "language_model":
+                required |= {"generation_config.json"}
+                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
             case "hf", _:
-                generates = {"generation_config.json"} if self.kind in ("translator", "language_model") else set[str]()
-                return required | {"model.safetensors", "config.json", "tokenizer_config.json"} | generates, set()
+                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
             case "onnx", "language_model":
-                return required | {"decoder_step.onnx"}, set()
+                return required | {"decoder_step.onnx"}
             case "onnx", "translator":
-                return required | {"encoder.onnx", "decoder_step.onnx"}, set()
+                return required | {"encoder.onnx", "decoder_step.onnx"}
             case "onnx", _:
-                return required | {"model.onnx"}, {"spelling.json"}
+                return required | {"model.onnx"}
             case _:
-                return required | {"model.gguf"}, set()
+                return required | {"model.gguf"}
+
+    @property
+    def possible_files(self) -> set[str]:
+        """Return the names of the files that the folder may hold."""
+        spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
+        return self.required_files | {CARD} | spelling
 
 
 def read_facts(folder: Path) -> ExportFacts:
@@ -152,11 +158,9 @@ def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
     Raises:
         CheckpointError: a file is missing, unknown, no file, too large, or does not begin as one of its kind.
     """
-    required, possible = facts.files
-    possible = {*required, *possible, CARD}
-    if missing := required - names:
+    if missing := facts.required_files - names:
         raise CheckpointError(f"{folder} should hold {min(missing)}", "export the run again")
-    if unknown := names - possible:
+    if unknown := names - facts.possible_files:
         raise CheckpointError(f"{folder} should not hold {min(unknown)}", "export the run again")
     for name in sorted(names):
         path, suffix = folder / name, Path(name).suffix

@@ -91,7 +91,8 @@ def _model_type(values: dict[str, Any], facts: ExportFacts, path: Path) -> str:
     expected = of_kind.get(facts.architecture)
     if expected is None:
         words = facts.kind.replace("_", " ")
-        raise CheckpointError(f"{path.parent} names the class {facts.architecture[:80]!r} for a {words}", "export again")
+        message = f"{path.parent} names the class {facts.architecture[:80]!r} for a {words}"
+        raise CheckpointError(message, "export the run again")
     if values.get("model_type") != expected or values.get("architectures") != [facts.architecture]:
         raise CheckpointError(f"{path} is not the configuration of a {facts.architecture}", "export the run again")
     return expected

@@ -27,13 +27,7 @@ BATCH = 32
 WEIGHTS = "model.safetensors"
 MAX_UNSAVED = 1 << 24
 """Most numbers that a model has beside those of its file: the sinusoids of its positions."""
-PAD, UNK, BOS, EOS, MASK = (
-    Tokenizer.pad_id,
-    Tokenizer.unk_id,
-    Tokenizer.bos_id,
-    Tokenizer.eos_id,
-    Tokenizer.mask_id,
-)
+PAD, UNK, BOS, EOS, MASK = (Tokenizer.pad_id, Tokenizer.unk_id, Tokenizer.bos_id, Tokenizer.eos_id, Tokenizer.mask_id)
 
 
 def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
@@ -180,7 +174,8 @@ class HfEngine(Engine):
             num_return_sequences=n_best,
             length_penalty=decode.length_penalty,
             do_sample=False,
-            output_scores=True,
+            output_scores=beam > 1,
+            output_logits=beam == 1,
             return_dict_in_generate=True,
         )
         found: list[list[int]] = []
@@ -190,7 +185,8 @@ class HfEngine(Engine):
         if beam > 1:
             scores = result.sequences_scores.tolist()
         else:
-            steps = self.model.compute_transition_scores(result.sequences, result.scores, normalize_logits=False)
+            # Greedy search gives no log-probabilities: its scores are logits, without those of suppressed tokens.
+            steps = self.model.compute_transition_scores(result.sequences, result.logits, normalize_logits=True)
             totals = [float(row[: len(ids)].sum()) for row, ids in zip(steps, found, strict=True)]
             scores = [total / len(ids) ** decode.length_penalty for total, ids in zip(totals, found, strict=True)]
         pairs = list(zip(found, scores, strict=True))
