@@ -105,11 +105,12 @@ def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
 def _fold(model: TextEncoder, table: torch.Tensor) -> None:
     """Add the n-grams to the embeddings of one model, in place."""
     assert model.ngrams is not None
+    device = model.embedding.weight.device
     if isinstance(model, MaskedLanguageModel) and model.output is None:
-        model.output = nn.Linear(*reversed(model.embedding.weight.shape), bias=False)
+        model.output = nn.Linear(*reversed(model.embedding.weight.shape), bias=False, device=device)
         model.output.weight.copy_(model.embedding.weight)
-    index = torch.arange(len(table))[None]
-    model.embedding.weight += model.ngrams(NgramBatch(index, table))[0] / model.embedding.scale
+    index = torch.arange(len(table), device=device)[None]
+    model.embedding.weight += model.ngrams(NgramBatch(index, table.to(device)))[0] / model.embedding.scale
     model.ngrams = None
 
 

@@ -134,11 +134,13 @@ def _probabilities(answer: dict[str, Any]) -> list[float]:
 @torch.no_grad()
 def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
     """Return the largest difference of the log-probability of a token."""
-    worst = 0.0
+    worst, device = 0.0, next(model.parameters()).device
+    # An export may read fewer tokens than the run: llama.cpp takes no prompt that fills the context.
+    most = min(task.config.text.max_len, exported.facts.context)
     for text in texts:
-        ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
+        ids = task.tokenizer.encode(text)[:most] or [task.tokenizer.eos_id]
         theirs = torch.from_numpy(exported.engine.logits(ids)).double().log_softmax(dim=-1)
-        ours = model(torch.tensor([ids]))[0, -len(theirs) :].double().log_softmax(dim=-1)
+        ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1)
         worst = max(worst, float((theirs - ours).abs().max()))
     return worst
 
@@ -148,10 +150,11 @@ def _translator_difference(
     task: Task, model: Any, exported: ExportedModel, texts: Sequence[str], answers: Sequence[str]
 ) -> float:
     """Return the largest difference of the log-probability of a token of an answer."""
-    t, worst = task.tokenizer, 0.0
+    t, worst, device = task.tokenizer, 0.0, next(model.parameters()).device
     for text, answer in zip(texts, answers, strict=True):
         source, target = (t.encode(each)[: task.config.text.max_len - 1] for each in (text, answer))
-        logits = model(torch.tensor([[*source, t.eos_id]]), torch.tensor([[t.bos_id, *target]]))[0].float()
+        inputs = (torch.tensor([ids], device=device) for ids in ([*source, t.eos_id], [t.bos_id, *target]))
+        logits = model(*inputs)[0].cpu().float()
         labels = torch.tensor([*target, t.eos_id])
         ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0].numpy()
         worst = max(worst, float(np.abs(exported.engine.log_probs(source, target) - ours).max()))
